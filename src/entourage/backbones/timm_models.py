@@ -1,0 +1,76 @@
+"""Any model of timm as a backbone, if the user has installed timm."""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from entourage.backbones.backbone import Backbone, digest_weights
+from entourage.backbones.preprocessing import Preprocessing
+
+TIMM_PREFIX = "timm:"
+
+
+def load_timm(name: str) -> Backbone:
+    """Load a pretrained timm model without its classifier.
+
+    Only the network comes from timm; images are prepared by this library's own code, from the numbers in the model's
+    data configuration.
+
+    Args:
+        name: "timm:" and the name of a model, such as "timm:resnet50".
+
+    Returns:
+        A backbone on the CPU; its weights may be downloaded by timm on first use.
+
+    Raises:
+        ValueError: timm is missing or broken, the model is unknown, or its weights cannot be had.
+    """
+    timm = _import_timm(name)
+    try:
+        module: nn.Module = timm.create_model(name.removeprefix(TIMM_PREFIX), pretrained=True, num_classes=0).eval()
+        config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
+    # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
+    except Exception as error:
+        raise ValueError(f"backbone {name!r}: timm cannot load the model: {_one_line(error)}") from error
+    channels, height, width = config["input_size"]
+    if channels != 3:
+        raise ValueError(f"backbone {name!r}: the model takes {channels} channels; expected 3")
+    interpolation = config.get("interpolation", "bicubic")
+    preprocessing = Preprocessing(
+        size=(height, width),
+        mean=tuple(255.0 * value for value in config["mean"]),  # timm counts from 0 to 1
+        std=tuple(255.0 * value for value in config["std"]),
+        crop=config.get("crop_pct", 0.875),
+        interpolation="bicubic" if interpolation == "random" else interpolation,
+    )
+    dim = _feature_dim(name, module, (height, width))
+    weights = digest_weights(module.state_dict())
+    return Backbone(name, dim, module.to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
+
+
+def _import_timm(name: str) -> ModuleType:
+    try:
+        import timm
+        import timm.data
+    # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
+    except Exception as error:
+        advice = 'pip install "entourage[timm]", with a torchvision that fits torch'
+        raise ValueError(f"backbone {name!r} needs timm: {advice} ({_one_line(error)})") from error
+    module: ModuleType = timm
+    return module
+
+
+def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
+    """Length of a feature vector, by trying: `num_features` is not the output's length in every family of models."""
+    with torch.inference_mode():
+        features = module(torch.zeros(1, 3, *size))
+    if features.ndim != 2:
+        raise ValueError(f"backbone {name!r} gives features of shape {tuple(features.shape)}; expected (1, dim)")
+    return int(features.shape[1])
+
+
+def _one_line(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -1,0 +1,216 @@
+"""Feature files: one row of numbers for each item, from NumPy, CSV or Parquet."""
+
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+_FEATURE_KEYS = ("features", "X")
+_ITEM_KEYS = ("items", "ids", "filenames")
+_ITEM_COLUMNS = ("item", "id", "name")
+_MISSING = ["", "na", "NA", "nan", "NaN", "null"]
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Items and their features.
+
+    Attributes:
+        items: unique names, n of them.
+        values: finite features, shape (n, d).
+    """
+
+    items: list[str]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """What a file holds, before it is checked. Without `items` the rows are counted from 0."""
+
+    values: NDArray[Any]
+    columns: list[str] | None = None
+    items: list[str] | None = None
+
+
+def read_features(path: str | Path) -> FeatureTable:
+    """Read a feature file and check it.
+
+    - `.npy`: one array (n, d); the items are "0" to "n-1".
+    - `.npz`: the array `features` or `X`, or the only 2-D array; names, if any, in `items`, `ids` or `filenames`.
+    - `.csv`, `.parquet`: names in a column `item`, `id` or `name`, or else in the first column if it is no number or
+      has no header; all other columns are features.
+
+    Args:
+        path: the file; its suffix tells the format. Nothing pickled is ever loaded.
+
+    Returns:
+        The table. Costs O(n d) time and memory.
+
+    Raises:
+        ValueError: one line with the file and what is wrong in it.
+    """
+    path = Path(path)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; expected a feature file: {', '.join(_READERS)}")
+    raw = reader(path)
+    if raw.values.ndim != 2:
+        raise ValueError(f"{path}: the features have shape {raw.values.shape}; expected (items, features)")
+    if raw.values.size == 0:
+        raise ValueError(f"{path}: empty, {raw.values.shape[0]} items with {raw.values.shape[1]} features")
+    items = raw.items if raw.items is not None else [str(row) for row in range(len(raw.values))]
+    _check_items(path, items, len(raw.values))
+    return FeatureTable(items, _finite(path, raw, items))
+
+
+def _read_npy(path: Path) -> _Raw:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError(f"{path}: an archive of several arrays; expected one array, or the suffix .npz")
+    return _Raw(array)
+
+
+def _read_npz(path: Path) -> _Raw:
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("a single array; expected an archive, or the suffix .npy")
+        with archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    tables = [name for name, array in arrays.items() if array.ndim == 2]
+    key = next((name for name in _FEATURE_KEYS if name in arrays), tables[0] if len(tables) == 1 else None)
+    if key is None:
+        raise ValueError(f"{path}: holds {', '.join(arrays) or 'nothing'}; expected an array named features or X")
+    names = next((arrays[name] for name in _ITEM_KEYS if name in arrays), None)
+    if names is None:
+        return _Raw(arrays[key])
+    if names.ndim != 1:
+        raise ValueError(f"{path}: the item names have shape {names.shape}; expected one dimension")
+    decoded = [name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in names.tolist()]
+    return _Raw(arrays[key], items=decoded)
+
+
+def _read_csv(path: Path) -> _Raw:
+    try:
+        header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns]
+        _check_header(header)
+        column = _named_item_column(header)
+        if column is None:
+            # One cheap pass over the first column alone, because "007" is lost once it has been read as a number.
+            first = pd.read_csv(path, usecols=[0], encoding="utf-8-sig", low_memory=False).iloc[:, 0]
+            column = header[0] if header[0].startswith("Unnamed:") or not _is_numeric(first) else None
+        missing = {name: _MISSING for name in header if name != column}  # an item may well be called "NA"
+        frame = pd.read_csv(
+            path,
+            dtype=None if column is None else {column: str},
+            na_values=missing,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            low_memory=False,
+        )
+        if not isinstance(
+            frame.index, pd.RangeIndex
+        ):  # pandas took the first cells, which have no header, for an index
+            raise ValueError("the rows have more cells than the header; expected as many")
+    except _UNREADABLE as error:  # pandas' own errors are ValueErrors
+        raise _unreadable(path, error) from error
+    return _from_frame(path, frame, column)
+
+
+def _read_parquet(path: Path) -> _Raw:
+    try:
+        frame = pd.read_parquet(path)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    frame.columns = [str(name) for name in frame.columns]
+    column = _named_item_column(list(frame.columns))
+    if column is None and not isinstance(frame.index, pd.RangeIndex):
+        return _from_frame(path, frame, None, [str(name) for name in frame.index])
+    if column is None and frame.shape[1] and not _is_numeric(frame.iloc[:, 0]):
+        column = str(frame.columns[0])
+    return _from_frame(path, frame, column)
+
+
+def _from_frame(path: Path, frame: pd.DataFrame, column: str | None, items: list[str] | None = None) -> _Raw:
+    """Split a data frame into items and numeric columns."""
+    features = frame if column is None else frame.drop(columns=[column])
+    for name in features.columns:
+        if len(features) and not _is_numeric(features[name]):
+            raise ValueError(f"{path}: column {name!r} is not numeric; expected numbers in every column but the item's")
+    if column is not None:
+        items = ["" if pd.isna(name) else str(name) for name in frame[column].tolist()]
+    values = features.to_numpy(dtype=np.float64, na_value=np.nan)  # (n, d)
+    return _Raw(values, [str(name) for name in features.columns], items)
+
+
+def _is_numeric(column: "pd.Series[Any]") -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def _named_item_column(header: list[str]) -> str | None:
+    by_lower_case = {name.strip().lower(): name for name in reversed(header)}
+    return next((by_lower_case[name] for name in _ITEM_COLUMNS if name in by_lower_case), None)
+
+
+def _check_header(header: list[str]) -> None:
+    """A headerless file of numbers would silently lose its first row, so a header such as 0.3,0.1 is refused."""
+    try:
+        numbers = [float(name) for name in header]
+    except ValueError:
+        return
+    if not all(number.is_integer() for number in numbers):
+        raise ValueError("the first line holds numbers; expected a header line with the names of the columns")
+
+
+def _check_items(path: Path, items: list[str], n: int) -> None:
+    if len(items) != n:
+        raise ValueError(f"{path}: {len(items)} item names for {n} rows of features; expected as many")
+    first: dict[str, int] = {}
+    for row, item in enumerate(items, start=1):
+        if not item:
+            raise ValueError(f"{path}: row {row} has no item name")
+        if first.setdefault(item, row) != row:
+            raise ValueError(f"{path}: item {item!r} is in row {first[item]} and in row {row}; expected unique items")
+
+
+def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[np.float32]:
+    if raw.values.dtype.kind not in "fiub":
+        raise ValueError(f"{path}: the features are of type {raw.values.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):  # what overflows becomes infinite and is reported below
+        values = raw.values.astype(np.float32)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, column = (int(index) for index in np.argwhere(bad)[0])
+        name = repr(raw.columns[column]) if raw.columns is not None else str(column + 1)
+        where = f"row {row + 1} (item {items[row]!r}), column {name}"
+        raise ValueError(f"{path}: {where} is {raw.values[row, column]}; expected finite numbers that fit into 32 bits")
+    return values
+
+
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ValueError(f"{path}: cannot be read: {reason}")
+
+
+_READERS: dict[str, Callable[[Path], _Raw]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+}

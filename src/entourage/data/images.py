@@ -1,0 +1,112 @@
+"""Image files: find them below a folder, and read any of them as upright RGB."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
+
+
+class UnreadableImageError(ValueError):
+    """An image file that is missing, corrupt, truncated or too large.
+
+    Args:
+        path: the file.
+        reason: what is wrong with it, on one line and without the path.
+    """
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"cannot read image {path}: {reason}")
+        self.reason = reason
+
+
+def list_images(folder: str | Path) -> list[Path]:
+    """All image files below a folder, sorted by path.
+
+    Hidden files and folders are skipped. Links to folders are not followed, so a loop or a link that leads out of the
+    folder is harmless; a link to an image file counts as that image.
+
+    Args:
+        folder: where to look, at any depth.
+
+    Returns:
+        Paths that begin with `folder`, at least one. Costs one pass over the directory tree; no file is opened.
+
+    Raises:
+        ValueError: the folder is missing, is not a folder, cannot be read, or holds no image.
+    """
+    root = Path(folder)
+    if not root.exists():
+        raise ValueError(f"image folder {root} does not exist")
+    if not root.is_dir():
+        raise ValueError(f"{root} is not a folder; expected a folder of images")
+    found: list[Path] = []
+    for parent, folders, files in os.walk(root, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
+        found += [Path(parent, name) for name in files if _has_image_name(name)]
+    images = sorted(path for path in found if path.is_file())  # neither dead links nor pipes
+    if not images:
+        raise ValueError(f"folder {root} holds no image; expected files named {', '.join(sorted(IMAGE_SUFFIXES))}")
+    return images
+
+
+def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Image:
+    """Read an image file as RGB, turned upright as its EXIF orientation says.
+
+    Transparent parts become white; 16-bit and floating-point grey is scaled to 8 bits instead of being clipped.
+
+    Args:
+        path: the file.
+        shorter_side: when only a small version is needed, its shorter side. A JPEG is then decoded at 1/2, 1/4 or 1/8
+            of its size as long as it stays at least this large, which is several times faster for photographs.
+
+    Returns:
+        The first frame, in mode RGB.
+
+    Raises:
+        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or so large when unpacked that it
+            looks like an attack.
+    """
+    if not Path(path).is_file():  # a pipe would block for ever
+        raise UnreadableImageError(path, "no such file")
+    try:
+        with Image.open(path) as image:
+            if shorter_side is not None:
+                image.draft(None, (shorter_side, shorter_side))
+            return _to_rgb(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError as error:  # its own message repeats the path
+        raise UnreadableImageError(path, "not an image, or of an unknown format") from error
+    # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnreadableImageError(path, reason) from error
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB, the transparent parts on white."""
+    if image.mode.startswith(("I", "F")):
+        return _deep_to_grey(image).convert("RGB")
+    if image.has_transparency_data:
+        layered = image.convert("RGBA")
+        white = Image.new("RGBA", layered.size, "white")
+        return Image.alpha_composite(white, layered).convert("RGB")
+    return image.convert("RGB")
+
+
+def _deep_to_grey(image: Image.Image) -> Image.Image:
+    """Grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip everything above 255 to white."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)  # (h, w)
+    peak = float(values.max())
+    usual_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((usual for usual in usual_peaks if peak <= usual), peak)
+    return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
+
+
+def _has_image_name(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+
+
+def _refuse(error: OSError) -> None:
+    raise ValueError(f"cannot read folder {error.filename}: {error.strerror}") from error

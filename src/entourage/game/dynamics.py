@@ -1,0 +1,189 @@
+"""Replicator dynamics: players revise their mixed strategies in favour of what their neighbours support.
+
+The one idea behind label (chapter 3: players are the items of a data set) and embed (chapter 4: players are the samples
+of a mini-batch). X holds one probability distribution a row, W the similarities, and a round of the game is
+
+    Pi = W X S,    x_ih <- x_ih pi_ih / sum_l x_il pi_il    (thesis, eq. RD of chapter 3, eq. rd of chapter 4).
+
+For symmetric non-negative W (and S) the Baum-Eagon inequality says that no round lowers the consistency
+F(X) = sum_ij w_ij x_i S x_j, so the play climbs to a consistent labelling without a step size to choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SIMPLEX_TOLERANCE = 1e-3  # rows that a float16 softmax made are still distributions
+
+
+@dataclass(frozen=True)
+class Play:
+    """How a game ended.
+
+    Attributes:
+        x: the final strategies, shape (n, m), every row on the simplex.
+        n_iter: rounds played.
+        converged: whether the tolerance was met; always False when none was given.
+        consistency: F(X) before each round and after the last, shape (n_iter + 1,); empty unless traced.
+    """
+
+    x: Tensor
+    n_iter: int
+    converged: bool
+    consistency: Tensor
+
+
+def support(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
+    """What the neighbours say: Pi = W X S (thesis, eq. pi), with partial payoffs A_ij = w_ij S.
+
+    Args:
+        w: similarities, shape (q, n), dense or sparse CSR. q players ask, n players answer.
+        x: strategies of those who answer, shape (n, m).
+        class_similarity: S, shape (m, m), how much label l speaks for label h; the identity when None.
+
+    Returns:
+        Support of each label for each player, shape (q, m). Costs O(nnz(w) m), and O(q m^2) more with S.
+    """
+    voices = x if class_similarity is None else x @ class_similarity.T  # (n, m)
+    return w @ voices
+
+
+def consistency(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
+    """How well neighbours agree: F(X) = sum_ij w_ij x_i S x_j (thesis, eq. avgconsistency), a float64 scalar."""
+    return (x * support(w, x, class_similarity)).sum(dtype=torch.float64)
+
+
+def revise(x: Tensor, supported: Tensor) -> tuple[Tensor, Tensor]:
+    """One round for every player: each label grows with its support relative to the player's average.
+
+    A player to whom nobody gives support for a label it still considers (an isolated point, say) keeps its
+    distribution: the 0/0 of the formula never becomes a NaN.
+
+    Args:
+        x: strategies, shape (n, m).
+        supported: support of each label, shape (n, m), non-negative.
+
+    Returns:
+        The new strategies, shape (n, m), and the average payoff of each player before the round, shape (n, 1).
+    """
+    payoff = x * supported  # (n, m)
+    average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
+    tiny = torch.finfo(x.dtype).tiny
+    return torch.where(average > tiny, payoff / average.clamp_min(tiny), x), average
+
+
+def replicator(
+    w: Tensor,
+    x: Tensor,
+    *,
+    fixed: Tensor | None = None,
+    class_similarity: Tensor | None = None,
+    max_iter: int = 1000,
+    tol: float | None = 1e-4,
+    trace: bool = False,
+) -> Play:
+    """Plays the game until it settles.
+
+    The tolerance is a share of the way: the play ends when a round moves all players together less than `tol` times
+    what they have moved so far. Unlike a bound on the sum over players it means the same for ten players and for ten
+    million, and unlike a mean it does not stop at once while a handful of labels is still on its way into a large graph.
+
+    Gradients flow to w and x where they ask for it; without, two arrays of x's size are all the memory a play needs.
+
+    Args:
+        w: similarities, shape (n, n), non-negative, dense or sparse CSR; its diagonal is used as it is.
+        x: initial strategies, shape (n, m), rows on the simplex.
+        fixed: players that never move, shape (n,), boolean.
+        class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
+        max_iter: the most rounds to play.
+        tol: when to stop; None plays exactly `max_iter` rounds.
+        trace: keep F(X) of every round (F comes out of the round itself: the trace costs one extra round at the end).
+
+    Returns:
+        The final strategies and how they came about.
+
+    Raises:
+        ValueError: on shapes that do not fit, negative or non-finite similarities, rows off the simplex.
+    """
+    _check(w, x, fixed, class_similarity, max_iter)
+    w, x = _at_least_float32(w), _at_least_float32(x)
+    s = None if class_similarity is None else class_similarity.to(x)
+    still = None if fixed is None else fixed.nonzero().flatten()  # (f,)
+    differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (w, x, s))
+    play_round = _differentiable_round if differentiable else _buffered_round
+    x, spare = (x, x) if differentiable else (x.clone(), torch.empty_like(x))
+    levels: list[Tensor] = []
+    way: list[float] = []
+    converged = False
+    while len(way) < max_iter and not converged:
+        previous, (x, average) = x, play_round(w, x, s, still, spare)
+        if trace:
+            levels.append(average.detach().sum(dtype=torch.float64))
+        # The previous strategies are needed no more: their memory takes the difference, then the next round.
+        spare = previous if differentiable else previous.sub_(x).abs_()
+        way.append(float(spare.sum()) if tol is not None else 0.0)
+        converged = tol is not None and way[-1] <= tol * sum(way)
+    if trace:
+        levels.append(consistency(w, x, s).detach())
+    return Play(x, len(way), converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64))
+
+
+def _differentiable_round(
+    w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None, spare: Tensor
+) -> tuple[Tensor, Tensor]:
+    revised, average = revise(x, support(w, x, s))
+    return (revised if still is None else revised.index_copy(0, still, x[still])), average
+
+
+def _buffered_round(
+    w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None, spare: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same round in the memory of `spare`: fresh memory for each round would double the time at a million players."""
+    voices = x if s is None else x @ s.T
+    payoff = torch.addmm(spare, w, voices, beta=0, out=spare).mul_(x)  # (n, m)
+    average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
+    tiny = torch.finfo(x.dtype).tiny
+    lonely = (average <= tiny).flatten()  # (n,), nobody supports them
+    still = lonely.nonzero().flatten() if still is None else torch.cat([still, lonely.nonzero().flatten()])
+    return payoff.div_(average.clamp_min(tiny)).index_copy_(0, still, x[still]), average
+
+
+def _at_least_float32(t: Tensor) -> Tensor:
+    # Half precision has too few digits for payoffs that shrink with the number of classes.
+    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
+
+
+def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_iter: int) -> None:
+    n, m = x.shape if x.ndim == 2 else (-1, -1)
+    if n < 0:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected (players, labels)")
+    if w.shape != (n, n):
+        raise ValueError(f"w has shape {tuple(w.shape)}; expected ({n}, {n}), one row and column a player")
+    if fixed is not None and (fixed.shape != (n,) or fixed.dtype != torch.bool):
+        raise ValueError(f"fixed has shape {tuple(fixed.shape)} and type {fixed.dtype}; expected ({n},) and bool")
+    if s is not None and s.shape != (m, m):
+        raise ValueError(
+            f"class_similarity has shape {tuple(s.shape)}; expected ({m}, {m}), one row and column a label"
+        )
+    if max_iter < 0:
+        raise ValueError(f"max_iter is {max_iter}; expected 0 or more rounds")
+    for name, values in (("w", w.values() if w.layout == torch.sparse_csr else w), ("class_similarity", s)):
+        _check_payoffs(name, values)
+    with torch.no_grad():
+        if n and not bool(((x.sum(dim=1) - 1).abs().max() <= SIMPLEX_TOLERANCE) & (x.min() >= 0)):
+            raise ValueError("x has rows that are no distributions; expected non-negative rows that sum to 1")
+
+
+def _check_payoffs(name: str, values: Tensor | None) -> None:
+    if values is None or values.numel() == 0:
+        return
+    low, high = (float(v) for v in values.detach().aminmax())
+    if low < 0:
+        raise ValueError(
+            f"{name} has a negative entry ({low:.3g}); expected similarities >= 0: see `clamp` and `shift`"
+        )
+    if not (low >= 0 and high < float("inf")):
+        raise ValueError(f"{name} has an entry that is not finite; expected similarities in [0, inf)")

@@ -1,0 +1,218 @@
+"""Similarity graphs: sparse, symmetric, non-negative, without loops, in O(n k) memory.
+
+A graph is a SciPy CSR matrix, which every tool of the field reads and writes; `to_torch` carries it to where the game
+is played. `NeighbourGraph` builds one from points; the functions below also mend graphs that come from elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from numbers import Integral
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from entourage.game.neighbours import Neighbours, NeighbourSearch
+from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth
+
+Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
+Symmetry = Literal["max", "mean", "mutual"]
+Negatives = Literal["error", "clamp", "shift"]
+
+# exp underflows for an outlier beside a dense cluster; with this floor it keeps its neighbours and can be reached.
+FAINTEST_EDGE = 1e-30
+
+
+def auto_neighbours(n: int) -> int:
+    """k = floor(log2 n) + 1, the original code's rule, and never more than the n - 1 others there are."""
+    return min(math.floor(math.log2(n)) + 1, n - 1) if n > 0 else 0
+
+
+class NeighbourGraph:
+    """The graph of nearest neighbours of a set of points, which new points can be tied to later.
+
+    Args:
+        points: shape (n, d), finite; the search runs on their device.
+        n_neighbors: how many neighbours each point looks for; "auto" for `auto_neighbours(n)`, None for all of them.
+        affinity: weight of an edge. "self_tuning" and "gaussian" fall with Euclidean distance; "cosine" and "pearson"
+            compare directions, and so do the neighbours they are given.
+        squared: self-tuning with d^2 as published, or with d as the original code had it.
+        bandwidth: of the Gaussian; by default the root mean square distance to the seventh neighbour.
+        negatives: what becomes of negative cosines and correlations.
+        symmetrize: keep the larger weight of the two directions, their mean, or only edges that both ends chose.
+        normalize: divide each weight by the root of both ends' degrees, so that hubs do not shout everyone down.
+        recall: share of true neighbours to find in large sets; see `NeighbourSearch`.
+
+    Attributes:
+        w: the graph, shape (n, n), float32.
+    """
+
+    def __init__(
+        self,
+        points: Tensor,
+        n_neighbors: int | Literal["auto"] | None = "auto",
+        *,
+        affinity: Affinity = "self_tuning",
+        squared: bool = True,
+        bandwidth: float | None = None,
+        negatives: Negatives = "error",
+        symmetrize: Symmetry = "max",
+        normalize: bool = True,
+        recall: float = 0.97,
+    ) -> None:
+        if affinity not in get_args(Affinity):
+            raise ValueError(f"affinity is {affinity!r}; expected one of {', '.join(get_args(Affinity))}")
+        self.affinity = affinity
+        self.squared = squared
+        self.bandwidth = bandwidth
+        self.negatives: Negatives = negatives
+        self.k = _count(n_neighbors, len(points))
+        self.search = NeighbourSearch(self._directed(points), self.k, recall)
+        found = self.search.among_themselves()
+        self.scale = _local_scale(found.distance)  # (n,)
+        w = _csr(found.index, self._weights(found, self.scale), len(points))
+        w = symmetrized(w, symmetrize)
+        self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
+        self.w = _divided(w, self.degree, self.degree)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "scale": self.scale.cpu()}
+
+    def weights_to(self, queries: Tensor) -> sparse.csr_matrix:
+        """Similarities of new points, shape (q, d), to the k nearest of the graph's points: shape (q, n).
+
+        They are in the graph's own units (its local scales and degrees) up to a factor for each query.
+        """
+        found = self.search.of(self._directed(queries))
+        w = _csr(found.index, self._weights(found, _local_scale(found.distance, self.scale)), len(self.degree))
+        return _divided(w, np.ones(len(queries)), self.degree)
+
+    def _directed(self, points: Tensor) -> Tensor:
+        if self.affinity == "pearson":
+            return F.normalize(centre(points), dim=1)
+        return F.normalize(points, dim=1) if self.affinity == "cosine" else points
+
+    def _weights(self, found: Neighbours, scale: Tensor) -> Tensor:
+        """Weights of the edges to the found neighbours, shape (q, k); `scale` is that of those who look, shape (q,)."""
+        d2 = found.distance.square()
+        if self.affinity in ("cosine", "pearson"):
+            return non_negative(1 - d2 / 2, self.negatives, self.affinity)
+        if self.affinity == "gaussian":
+            if self.bandwidth is None:
+                self.bandwidth = float(self.scale.square().mean().sqrt())
+            exponent = d2 / (2 * checked_bandwidth(self.bandwidth) ** 2)
+        else:
+            exponent = (d2 if self.squared else found.distance) / (scale[:, None] * self.scale[found.index])
+        return torch.exp(-exponent).clamp_min(FAINTEST_EDGE)
+
+
+def non_negative(values: Tensor, how: Negatives, name: str = "the graph") -> Tensor:
+    """Similarities made fit for the game: refused, clamped at 0, or shifted up together (chapter 4)."""
+    if how not in get_args(Negatives):
+        raise ValueError(f"negatives is {how!r}; expected one of {', '.join(get_args(Negatives))}")
+    negative = int((values < 0).sum())
+    if negative and how == "error":
+        raise ValueError(
+            f"{name} has {negative} negative similarities; expected none, or negatives='clamp' or negatives='shift'"
+        )
+    return values.clamp_min(0) if how == "clamp" else values - values.min().clamp_max(0) if negative else values
+
+
+def symmetrized(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:
+    """One weight for both directions of an edge: the larger, the mean, or ("mutual") the smaller, absent being 0."""
+    if how not in get_args(Symmetry):
+        raise ValueError(f"symmetrize is {how!r}; expected one of {', '.join(get_args(Symmetry))}")
+    back = w.T.tocsr()
+    both = w.maximum(back) if how == "max" else (w + back) / 2 if how == "mean" else w.minimum(back)
+    both = sparse.csr_matrix(both, dtype=w.dtype)
+    both.eliminate_zeros()
+    return both
+
+
+def degree_normalized(w: sparse.csr_matrix) -> sparse.csr_matrix:
+    """D^-1/2 W D^-1/2 with D the degrees of W; an isolated point stays isolated."""
+    degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel()
+    return _divided(w, degree, degree)
+
+
+def sparsified(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto"] = "auto") -> sparse.csr_matrix:
+    """Keeps the k largest similarities of each row and drops the diagonal; symmetrise the result.
+
+    Args:
+        w: similarities, shape (n, n), dense or sparse.
+        k: entries to keep; "auto" for `auto_neighbours(n)`.
+
+    Returns:
+        A graph of at most n k entries. Costs O(nnz) time, a block of rows at a time.
+    """
+    n = w.shape[0]
+    keep = _count(k, n)
+    rows: list[sparse.csr_matrix] = []
+    for first in range(0, n, 1024):
+        block = w[first : first + 1024]
+        dense = np.array(block) if isinstance(block, np.ndarray) else block.toarray()
+        np.fill_diagonal(dense[:, first:], 0)
+        best = np.argpartition(-dense, keep - 1, axis=1)[:, :keep] if 0 < keep < n else np.empty((len(dense), 0), int)
+        kept = np.take_along_axis(dense, best, axis=1)
+        rows.append(sparse.csr_matrix((kept.ravel(), best.ravel(), np.arange(len(dense) + 1) * keep), (len(dense), n)))
+    sparse_rows = sparse.csr_matrix(sparse.vstack(rows))
+    sparse_rows.eliminate_zeros()
+    sparse_rows.sort_indices()
+    return sparse_rows
+
+
+def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor:
+    """The graph as a torch CSR tensor. 32-bit indices where they suffice: the game is bound by memory traffic."""
+    index = np.int32 if max(*w.shape, w.nnz) < 2**31 else np.int64
+    parts = (w.indptr.astype(index, copy=False), w.indices.astype(index, copy=False), w.data)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        crow, column, values = (torch.from_numpy(part).to(device) for part in parts)
+        return torch.sparse_csr_tensor(crow, column, values, size=w.shape, check_invariants=False)
+
+
+def _count(k: int | Literal["auto"] | None, n: int) -> int:
+    if k == "auto":
+        return auto_neighbours(n)
+    if k is None:
+        return n - 1
+    if not (isinstance(k, Integral) and k >= 1):
+        raise ValueError(f"n_neighbors is {k!r}; expected a whole number from 1, 'auto' or None")
+    return min(int(k), n - 1)
+
+
+def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
+    """Distance to the seventh neighbour, shape (q,), never 0.
+
+    Where seven neighbours are duplicates, the farthest neighbour takes over; where all are, the typical scale does.
+    """
+    if distance.shape[1] == 0:
+        return distance.new_ones(len(distance))
+    scale = distance[:, min(SCALE_NEIGHBOUR, distance.shape[1]) - 1]
+    scale = torch.where(scale > 0, scale, distance[:, -1])
+    known = scale if others is None else others
+    known = known[known > 0]
+    typical = known.mean() if len(known) else scale.new_ones(())
+    return torch.where(scale > 0, scale, typical)
+
+
+def _csr(index: Tensor, weights: Tensor, n: int) -> sparse.csr_matrix:
+    q, k = index.shape
+    columns, data = index.int().cpu().numpy().ravel(), weights.float().cpu().numpy().ravel()
+    w = sparse.csr_matrix((data, columns, np.arange(q + 1) * k), shape=(q, n))
+    w.sort_indices()
+    return w
+
+
+def _divided(w: sparse.csr_matrix, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> sparse.csr_matrix:
+    """w_ij / sqrt(rows_i columns_j); a zero degree means there is nothing to divide."""
+    row, column = (1 / np.sqrt(np.where(d > 0, d, 1)) for d in (rows, columns))
+    data = w.data * np.repeat(row, np.diff(w.indptr)).astype(np.float32)
+    data *= column.astype(np.float32)[w.indices]
+    return sparse.csr_matrix((data, w.indices, w.indptr), shape=w.shape)

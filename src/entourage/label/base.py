@@ -1,0 +1,247 @@
+"""The face that the game and its rivals share: a scikit-learn classifier that labels a whole data set at once."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from entourage.data import resolve_device
+from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry, non_negative
+from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method is given to decide.
+
+    Attributes:
+        w: similarities, shape (n, n), symmetric, non-negative, zero diagonal.
+        targets: the labels.
+        start: the initial distributions, shape (n, m): one-hot where labelled, the prior elsewhere.
+        reached: the points that a label, or an informative prior, can speak to, shape (n,).
+        device: where to compute.
+    """
+
+    w: sparse.csr_matrix
+    targets: Targets
+    start: Floats
+    reached: NDArray[np.bool_]
+    device: torch.device
+
+
+class GraphLabeller(ClassifierMixin, BaseEstimator):
+    """Labels every point from the few that are labelled, over a graph of similarities.
+
+    Subclasses say how labels spread in `_distribute`. Everything else is done here, once: reading labels and priors,
+    building or checking the graph, finding what no label reaches, and answering for new points.
+
+    Args:
+        n_neighbors: neighbours of each point; "auto" for floor(log2 n) + 1, None for all pairs.
+        affinity: "self_tuning", "gaussian", "cosine", "pearson", or "precomputed" for a graph of your own.
+        squared: self-tuning with squared distances, as published.
+        symmetrize: "max", "mean" or "mutual".
+        normalize: divide weights by the root of both ends' degrees; of no effect on a precomputed graph.
+        negatives: "error", "clamp" or "shift" negative similarities.
+        classes: all classes, if some may be without a label.
+        max_iter: the most rounds.
+        tol: how exact the answer has to be; each method says in what.
+        device: "auto", "cpu", "cuda"...
+
+    Attributes:
+        classes_: the classes, shape (m,).
+        transduction_: the label of each point, shape (n,); -1 (or "" among text) where no label reaches.
+        label_distributions_: the distribution each point ended with, shape (n, m); uniform where no label reaches.
+        confidence_: how sure the label of each point is, in [0, 1], shape (n,).
+        unreached_: positions of the points in whose part of the graph nothing is labelled.
+        graph_: the similarities that were used, shape (n, n), CSR.
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto"] | None = "auto",
+        affinity: Affinity | Literal["precomputed"] = "self_tuning",
+        *,
+        squared: bool = True,
+        symmetrize: Symmetry = "max",
+        normalize: bool = True,
+        negatives: Negatives = "error",
+        classes: ArrayLike | None = None,
+        max_iter: int = 1000,
+        tol: float | None = 1e-6,
+        device: str = "auto",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.affinity = affinity
+        self.squared = squared
+        self.symmetrize = symmetrize
+        self.normalize = normalize
+        self.negatives = negatives
+        self.classes = classes
+        self.max_iter = max_iter
+        self.tol = tol
+        self.device = device
+
+    @abstractmethod
+    def _distribute(self, problem: Problem) -> Floats:
+        """Distributions over the classes for all points, shape (n, m). Rows outside `problem.reached` are ignored."""
+
+    def fit(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
+        """Labels all points.
+
+        Args:
+            X: features, shape (n, d); with affinity="precomputed" the similarities, shape (n, n), dense or sparse.
+            y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
+            prior: what is known beforehand of each point, shape (n, m), columns in the order of `classes_`, 0 for a
+                label the point cannot have; uniform by default.
+
+        Returns:
+            The estimator, with `transduction_` and the other attributes set.
+
+        Raises:
+            ValueError: on data, labels or priors that do not fit; the message says which, where, and what was expected.
+        """
+        X, y = self._validated(X, y)
+        targets = read_targets(y, self.classes)
+        device = resolve_device(self.device)
+        self.classes_ = targets.classes
+        start = starting_profile(targets, prior)
+        self.graph_ = self._relate(X, device)
+        reached = self._reach(targets, start, informed=prior is not None)
+        self.unreached_ = np.flatnonzero(~reached)
+        if len(self.unreached_):
+            warnings.warn(
+                f"no label reaches {len(self.unreached_)} of {len(y)} points: they stay undecided (see unreached_)",
+                stacklevel=2,
+            )
+        x = self._distribute(Problem(self.graph_, targets, start, reached, device))
+        self.label_distributions_ = np.where(reached[:, None], x, start)
+        self._targets = targets
+        codes = self.label_distributions_.argmax(axis=1)
+        self.transduction_ = targets.names(np.where(reached, codes, -1))
+        self._voices = np.where(reached[:, None], self._heard(), 0)
+        self.confidence_ = np.where(reached, self._confidence(codes), start.max(axis=1))
+        return self
+
+    def predict_proba(self, X: ArrayLike | sparse.spmatrix) -> Floats:
+        """Class probabilities of new points, which play one round against the fitted population.
+
+        Args:
+            X: features, shape (q, d); with affinity="precomputed" the similarities to the fitted points, shape (q, n).
+
+        Returns:
+            Distributions, shape (q, m); uniform for a point none of whose neighbours was reached by a label.
+        """
+        votes = self._votes(X)
+        total = votes.sum(axis=1, keepdims=True)
+        uniform = self._targets.seen / self._targets.seen.sum()
+        return np.asarray(np.where(total > 0, votes / np.where(total > 0, total, 1), uniform))
+
+    def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
+        """Labels of new points, shape (q,); -1 (or "" among text) where no label reaches. X as in `predict_proba`."""
+        votes = self._votes(X)
+        return self._targets.names(np.where(votes.any(axis=1), votes.argmax(axis=1), -1))
+
+    def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on those points of y that are labelled, so that cross-validation works with unlabelled points."""
+        labels = np.asarray(y)
+        known = labelled_mask(labels)
+        if not known.any():
+            raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")
+        right = self.predict(X)[known] == labels[known]
+        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+
+    def _validated(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike) -> tuple[Any, NDArray[np.generic]]:
+        accept_sparse = "csr" if self.affinity == "precomputed" else False
+        features, labels = validate_data(self, X, y, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
+        return features, labels
+
+    def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
+        self._neighbours = None
+        if self.affinity == "precomputed":
+            return checked_graph(X, self.negatives)
+        self._neighbours = NeighbourGraph(
+            torch.from_numpy(X).to(device),
+            self.n_neighbors,
+            affinity=self.affinity,
+            squared=self.squared,
+            negatives=self.negatives,
+            symmetrize=self.symmetrize,
+            normalize=self.normalize,
+        )
+        return self._neighbours.w
+
+    def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
+        """Which points share a part of the graph with a label, or with a prior that prefers some label, shape (n,)."""
+        # W is symmetric, so strong components are the components, and they are found without a transposed copy.
+        _, part = connected_components(self.graph_, directed=True, connection="strong")
+        speaks = targets.labelled
+        if informed:
+            speaks = speaks | (np.ptp(start[:, targets.seen], axis=1) > 1e-6)
+        return np.asarray(np.isin(part, np.unique(part[speaks])))
+
+    def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
+        """What the fitted population says of new points, shape (q, m)."""
+        check_is_fitted(self)
+        if self._neighbours is None:
+            w = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float32, np.float64])
+            w = sparse.csr_matrix(w)
+            w.data = non_negative(torch.from_numpy(w.data), self.negatives).numpy()
+        else:
+            X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+            w = self._neighbours.weights_to(torch.from_numpy(X))
+        return np.asarray(w @ self._voices)
+
+    def _heard(self) -> Floats:
+        """What each fitted point says when a new one asks, shape (n, m): its own distribution."""
+        return self.label_distributions_
+
+    def _confidence(self, codes: NDArray[np.integer]) -> Floats:
+        """Confidence in the label `codes` of each point, shape (n,)."""
+        return np.asarray(self.label_distributions_[np.arange(len(codes)), codes])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.affinity == "precomputed"
+        tags.input_tags.sparse = self.affinity == "precomputed"
+        return tags
+
+
+def with_prior(x: Floats, problem: Problem) -> Floats:
+    """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
+    x = np.where(problem.targets.labelled[:, None], x, x * problem.start)
+    total = x.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), problem.start))
+
+
+def checked_graph(w: Any, negatives: Negatives) -> sparse.csr_matrix:
+    """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
+
+    Raises:
+        ValueError: where it is not.
+    """
+    w = check_array(w, accept_sparse="csr", dtype=[np.float32, np.float64])
+    if w.shape[0] != w.shape[1]:
+        raise ValueError(f"the precomputed graph has shape {w.shape}; expected a square matrix")
+    graph = sparse.csr_matrix(w, copy=True)
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    gap = abs(graph - graph.T)
+    if gap.nnz and gap.max() > 1e-5 * abs(graph).max():
+        i, j = (int(v[gap.data.argmax()]) for v in gap.tocoo().coords)
+        raise ValueError(
+            f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
+            f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
+        )
+    graph.data = non_negative(torch.from_numpy(graph.data), negatives).numpy()
+    return graph

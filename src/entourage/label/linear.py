@@ -1,0 +1,142 @@
+"""The linear rivals of the game: each is one sparse linear system on the same graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from entourage.game import Affinity, Negatives, Symmetry, to_torch
+from entourage.label.base import GraphLabeller, Problem, with_prior
+from entourage.label.solve import conjugate_gradients
+from entourage.label.targets import Floats
+
+
+class LinearLabeller(GraphLabeller):
+    """A labeller whose answer solves A F = B; `tol` bounds the relative residual, `n_iter_` counts the steps."""
+
+    def _solve(self, apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Floats:
+        tol = 0.0 if self.tol is None else self.tol
+        x, steps, solved = conjugate_gradients(apply, b, diagonal, tol=tol, max_iter=self.max_iter)
+        self.n_iter_ = max(steps, 1)  # scikit-learn's convention, even where nothing was left to solve
+        if not solved and self.tol is not None:
+            warnings.warn(f"not solved to {tol:g} in {self.max_iter} steps", ConvergenceWarning, stacklevel=4)
+        return np.asarray(x.cpu().numpy())
+
+
+class LabelHarmonic(LinearLabeller):
+    """Gaussian fields and harmonic functions (Zhu, Ghahramani and Lafferty, 2003).
+
+    Labelled points are held, and every other point is the weighted mean of its neighbours: L_UU F_U = W_UL Y_L. A few
+    labels in a large graph become spikes in a flat landscape, which is why it fails there. For the arguments see
+    `GraphLabeller`.
+    """
+
+    def _distribute(self, problem: Problem) -> Floats:
+        w, degree = _operator(problem)
+        free = torch.from_numpy(~problem.targets.labelled & problem.reached).to(w.device)[:, None]  # (n, 1)
+        y = _exact(problem.targets.one_hot(), w)
+        f = self._solve(lambda v: torch.where(free, degree * v - w @ v, 0), torch.where(free, w @ y, 0), degree)
+        return with_prior(np.clip(f, 0, None) + problem.targets.one_hot(), problem)
+
+
+class LabelSpreading(LinearLabeller):
+    """Learning with local and global consistency (Zhou et al., 2004): F = (1 - alpha) (I - alpha D^-1/2 W D^-1/2)^-1 Y.
+
+    Labels are not held: a labelled point may be outvoted.
+
+    Args:
+        alpha: how much a point listens to its neighbours rather than to its own label, in (0, 1).
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, tol, device: see
+            `GraphLabeller`.
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto"] | None = "auto",
+        affinity: Affinity | Literal["precomputed"] = "self_tuning",
+        *,
+        alpha: float = 0.99,
+        squared: bool = True,
+        symmetrize: Symmetry = "max",
+        normalize: bool = True,
+        negatives: Negatives = "error",
+        classes: ArrayLike | None = None,
+        max_iter: int = 1000,
+        tol: float | None = 1e-6,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            n_neighbors,
+            affinity,
+            squared=squared,
+            symmetrize=symmetrize,
+            normalize=normalize,
+            negatives=negatives,
+            classes=classes,
+            max_iter=max_iter,
+            tol=tol,
+            device=device,
+        )
+        self.alpha = alpha
+
+    def _distribute(self, problem: Problem) -> Floats:
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha is {self.alpha}; expected a number between 0 and 1")
+        w, degree = _operator(problem)
+        root = degree.sqrt()  # (n, 1)
+        y = (1 - self.alpha) * _exact(problem.targets.one_hot(), w)
+        f = self._solve(lambda v: v - self.alpha * (w @ (v / root)) / root, y, torch.ones_like(degree))
+        return with_prior(np.clip(f, 0, None), problem)
+
+
+class PoissonLearning(LinearLabeller):
+    """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020): L U = sum over labels of (y_j - mean y) delta_j.
+
+    Labels are sources and sinks rather than held values, which keeps their influence from fading in large graphs. Each
+    connected part of the graph is a problem of its own, centred with its own mean. Scores become distributions by
+    moving each row's least to 0 and dividing by the sum. For the arguments see `GraphLabeller`.
+    """
+
+    def _distribute(self, problem: Problem) -> Floats:
+        w, degree = _operator(problem)
+        parts, part = connected_components(problem.w, directed=True, connection="strong")
+        y = problem.targets.one_hot().astype(np.float64)
+        share = _mean_by(part, parts, y, problem.targets.labelled.astype(np.float64))  # (parts, m)
+        b = np.where(problem.targets.labelled[:, None], y - share[part], 0)
+        u = self._solve(lambda v: degree * v - w @ v, _exact(b, w), degree)
+        u = u - _mean_by(part, parts, u, degree.cpu().numpy().ravel())[part]
+        return with_prior(_as_distributions(u, share[part], problem.targets.seen), problem)
+
+
+def _as_distributions(u: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
+    least = np.where(seen, u, np.inf).min(axis=1, keepdims=True)
+    x = np.where(seen, u - least, 0)
+    total = x.sum(axis=1, keepdims=True)
+    # Where a part of the graph has labels of one class only, nothing pulls apart: all of it is that class.
+    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), share))
+
+
+def _mean_by(part: NDArray[np.integer], parts: int, values: Floats, weight: Floats) -> Floats:
+    """Weighted mean of the rows of each part, shape (parts, m); 0 for a part without weight."""
+    total = np.bincount(part, weights=weight, minlength=parts)[:, None]
+    sums = np.stack([np.bincount(part, weights=weight * column, minlength=parts) for column in values.T], axis=1)
+    return np.asarray(sums / np.where(total > 0, total, 1))
+
+
+def _operator(problem: Problem) -> tuple[Tensor, Tensor]:
+    """W in float64, which ill-conditioned systems need, and its degrees, shape (n, 1), 1 where there are none."""
+    w = to_torch(problem.w.astype(np.float64), problem.device)
+    degree = torch.from_numpy(np.asarray(problem.w.sum(axis=1, dtype=np.float64))).to(problem.device)
+    return w, torch.where(degree > 0, degree, 1)
+
+
+def _exact(values: Floats, like: Tensor) -> Tensor:
+    return torch.from_numpy(values.astype(np.float64)).to(like.device)

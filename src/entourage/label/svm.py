@@ -1,0 +1,60 @@
+"""The first-order rival of the game: a linear support vector machine that looks at no neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from entourage.label.base import GraphLabeller, Problem, checked_graph, with_prior
+from entourage.label.targets import Floats, Targets
+
+
+class LinearSVMLabeller(GraphLabeller):
+    """Labels every point with a linear SVM trained on the labelled ones (thesis, chapter 3, the alternative to the game).
+
+    With affinity="precomputed" a point's features are its similarities to all others. Distributions are the softmax of
+    the margins. Of the arguments of `GraphLabeller` it heeds `affinity`, `negatives`, `classes` and `max_iter`.
+    """
+
+    def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
+        graph = checked_graph(X, self.negatives) if self.affinity == "precomputed" else sparse.csr_matrix((len(X),) * 2)
+        self._features = graph if self.affinity == "precomputed" else X
+        return graph
+
+    def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
+        return np.ones(len(targets.codes), dtype=bool)
+
+    def _distribute(self, problem: Problem) -> Floats:
+        labelled, codes = problem.targets.labelled, problem.targets.codes
+        self._seen = np.unique(codes[labelled])
+        self._machine, self.n_iter_ = None, 1
+        if len(self._seen) > 1:
+            self._machine = LinearSVC(max_iter=self.max_iter, random_state=0)
+            self._machine.fit(self._features[labelled], codes[labelled])
+            self.n_iter_ = int(np.max(self._machine.n_iter_))
+        x = with_prior(self._margins(self._features), problem)
+        del self._features
+        return np.where(labelled[:, None], problem.start, x)
+
+    def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
+        check_is_fitted(self)
+        features = validate_data(
+            self, X, reset=False, accept_sparse=self.affinity == "precomputed", dtype=[np.float32, np.float64]
+        )
+        return self._margins(features)
+
+    def _margins(self, features: Any) -> Floats:
+        x = np.zeros((features.shape[0], len(self.classes_)), dtype=np.float32)
+        if self._machine is None:
+            x[:, self._seen] = 1
+            return x
+        margins = self._machine.decision_function(features)
+        x[:, self._seen] = softmax(np.stack([-margins, margins], 1) if margins.ndim == 1 else margins, axis=1)
+        return x

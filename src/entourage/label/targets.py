@@ -1,0 +1,158 @@
+"""From what users write as labels and priors to the numbers the game starts from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The labels of n points as numbers.
+
+    Attributes:
+        classes: the m classes, sorted, or in the order they were given.
+        codes: the class of each point, shape (n,), -1 where unlabelled.
+        unknown: how an undecided point is written in the users' own type of label: -1 or "".
+    """
+
+    classes: NDArray[np.generic]
+    codes: NDArray[np.int64]
+    unknown: int | str
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which points have a label, shape (n,)."""
+        return self.codes >= 0
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which classes have a label, shape (m,)."""
+        return np.bincount(self.codes[self.labelled], minlength=len(self.classes)) > 0
+
+    def one_hot(self) -> Floats:
+        """Certainty for the labelled and zeros for the rest, shape (n, m), float32."""
+        return np.eye(len(self.classes), dtype=np.float32)[self.codes] * self.labelled[:, None]
+
+    def names(self, codes: NDArray[np.integer]) -> NDArray[np.generic]:
+        """Codes in the users' own labels; -1 becomes `unknown`."""
+        if (codes >= 0).all():
+            return np.asarray(self.classes[codes])
+        padded = np.append(self.classes, np.array([self.unknown], dtype=np.array(self.unknown).dtype))
+        return np.asarray(padded[codes])
+
+
+def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Targets:
+    """Tells labelled from unlabelled points.
+
+    Args:
+        y: labels, shape (n,). Unlabelled is -1; among text also "", "-1" and None.
+        classes: all classes there are, if some may be without a label; by default those that occur.
+
+    Raises:
+        ValueError: if nothing is labelled, or a label is not among the classes.
+    """
+    labelled = labelled_mask(y)
+    if not labelled.any():
+        raise ValueError(f"none of the {len(y)} points is labelled; expected at least one label other than -1")
+    given = y[labelled]
+    if given.dtype == object and not all(isinstance(label, str) for label in given):
+        given = np.array(given.tolist())
+    check_classification_targets(given)
+    known = np.unique(given) if classes is None else np.asarray(classes)
+    if len(np.unique(known)) != len(known):
+        raise ValueError(f"classes names one twice: {known.tolist()}")
+    order = np.argsort(known)
+    place = np.searchsorted(known, given, sorter=order).clip(max=len(known) - 1)
+    strange = known[order[place]] != given
+    if strange.any():
+        raise ValueError(f"label {given[strange][0]!s} is not among the classes {', '.join(map(str, known[:20]))}")
+    codes = np.full(len(y), -1, dtype=np.int64)
+    codes[labelled] = order[place]
+    return Targets(known, codes, unknown="" if known.dtype.kind in "OUS" else -1)
+
+
+def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which entries of y are labels, shape (n,)."""
+    if y.dtype.kind in "OUS":
+        return np.array([not (label is None or str(label) in ("", "-1", "nan")) for label in y.tolist()], dtype=bool)
+    return np.asarray(y != -1)
+
+
+def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
+    """X(0): certainty for the labelled, the prior for the rest (thesis, chapter 3, step 1).
+
+    A class without a single label is left out, for nothing could ever speak for it: it is said once, and never predicted.
+
+    Args:
+        targets: the labels.
+        prior: a distribution over the classes for each point, shape (n, m), 0 where a label is excluded; uniform if None.
+
+    Returns:
+        Distributions, shape (n, m), float32.
+
+    Raises:
+        ValueError: if the prior has another shape, is negative, not finite, leaves a point no label, or denies a given one.
+    """
+    n, m = len(targets.codes), len(targets.classes)
+    x = np.full((n, m), 1 / m) if prior is None else _checked_prior(prior, targets)
+    if not targets.seen.all():
+        missing = ", ".join(map(str, targets.classes[~targets.seen]))
+        warnings.warn(f"no point is labelled {missing}: this is never predicted", stacklevel=4)
+        x = np.where(targets.seen, x, 0)
+    x = np.where(targets.labelled[:, None], targets.one_hot(), x)
+    total = x.sum(axis=1, keepdims=True)
+    if not (total > 0).all():
+        raise ValueError(f"the prior leaves point {int(np.argmin(total))} no label that any point has")
+    return np.asarray(x / total, dtype=np.float32)
+
+
+def _checked_prior(prior: ArrayLike, targets: Targets) -> Floats:
+    p = np.asarray(prior, dtype=np.float64)
+    n, m = len(targets.codes), len(targets.classes)
+    if p.shape != (n, m):
+        raise ValueError(f"the prior has shape {p.shape}; expected ({n}, {m}): a row a point and a column a class")
+    if not np.isfinite(p).all() or (p < 0).any():
+        row = int(np.argmin((np.isfinite(p) & (p >= 0)).all(axis=1)))
+        raise ValueError(f"row {row} of the prior is no distribution; expected finite numbers of 0 or more")
+    denied = targets.labelled & (p[np.arange(n), targets.codes] == 0)
+    if denied.any():
+        row = int(np.argmax(denied))
+        label = targets.classes[targets.codes[row]]
+        raise ValueError(f"point {row} is labelled {label}, which is unknown to its prior (probability 0)")
+    return p
+
+
+def excluding_prior(n: int, classes: Sequence[object], excluded: Mapping[int, Sequence[object]]) -> Floats:
+    """A prior in which some points are known not to bear some labels: uniform over what is left to each.
+
+    Args:
+        n: number of points.
+        classes: the m classes, in the order of the columns.
+        excluded: for a point's position, the labels it cannot have.
+
+    Returns:
+        Distributions, shape (n, m): the multi-peaked start of chapter 3, step 1.
+
+    Raises:
+        ValueError: on a position or label that does not exist, or a point left without labels.
+    """
+    columns = {label: column for column, label in enumerate(classes)}
+    x = np.ones((n, len(columns)), dtype=np.float32)
+    for point, labels in excluded.items():
+        if not 0 <= point < n:
+            raise ValueError(f"labels are excluded for point {point}; expected a position from 0 to {n - 1}")
+        for label in labels:
+            if label not in columns:
+                raise ValueError(f"label {label!r} is excluded for point {point} but is not among the classes")
+            x[point, columns[label]] = 0
+        if not x[point].any():
+            raise ValueError(f"all labels are excluded for point {point}; expected one or more to be left")
+    return np.asarray(x / x.sum(axis=1, keepdims=True))

@@ -1,0 +1,115 @@
+"""The graph transduction game (thesis, chapter 3): labels are strategies, and points play them against their neighbours."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from entourage.game import Affinity, Negatives, Symmetry, replicator, to_torch
+from entourage.label.base import GraphLabeller, Problem
+from entourage.label.options import preset
+from entourage.label.targets import Floats
+
+
+class GraphTransduction(GraphLabeller):
+    """Labels a data set from a handful of labels by playing the graph transduction game.
+
+    Points are players, labels are pure strategies. Labelled players never change; the others start from their prior and
+    revise it by replicator dynamics until no round changes much. Costs O(n k) memory and O(n k m) time a round.
+
+    The play ends close to certainty for everybody, so its distributions say nothing of how sure a label is.
+    `confidence_` does: it is the share of a two-step walk over the graph that ends at points of the same label.
+
+    Args:
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: see `GraphLabeller`.
+        class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
+            payoffs are A_ij = w_ij S.
+        tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
+
+    Attributes:
+        n_iter_: rounds played.
+        consistency_: F(X) before each round and after the last.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage.label import GraphTransduction
+        >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+        >>> GraphTransduction(n_neighbors=2).fit(X, [0, -1, -1, -1, -1, 1]).transduction_.tolist()
+        [0, 0, 0, 1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto"] | None = "auto",
+        affinity: Affinity | Literal["precomputed"] = "self_tuning",
+        *,
+        squared: bool = True,
+        symmetrize: Symmetry = "max",
+        normalize: bool = True,
+        negatives: Negatives = "error",
+        class_similarity: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        max_iter: int = 1000,
+        tol: float | None = 1e-4,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            n_neighbors,
+            affinity,
+            squared=squared,
+            symmetrize=symmetrize,
+            normalize=normalize,
+            negatives=negatives,
+            classes=classes,
+            max_iter=max_iter,
+            tol=tol,
+            device=device,
+        )
+        self.class_similarity = class_similarity
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The game as a preset has it ("default", "thesis" or "original"), with any argument changed by name."""
+        return cls(**{**asdict(preset(name)), **changes})
+
+    def _distribute(self, problem: Problem) -> Floats:
+        still = problem.targets.labelled | ~problem.reached
+        play = replicator(
+            to_torch(problem.w, problem.device),
+            torch.from_numpy(problem.start.astype(problem.w.dtype)).to(problem.device),
+            fixed=torch.from_numpy(still).to(problem.device),
+            class_similarity=self._payoffs(len(problem.targets.classes), problem.device),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            trace=True,
+        )
+        self.n_iter_ = play.n_iter
+        self.consistency_ = play.consistency.numpy()
+        if self.tol is not None and not play.converged:
+            warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=3)
+        return np.asarray(play.x.cpu().numpy())
+
+    def _payoffs(self, m: int, device: torch.device) -> torch.Tensor | None:
+        if self.class_similarity is None:
+            return None
+        return torch.as_tensor(np.asarray(self.class_similarity, dtype=np.float32), device=device)
+
+    def _heard(self) -> Floats:
+        # A player's own final strategy is near certainty; what its neighbours make of it is a fairer answer.
+        return walked(self.graph_, self.label_distributions_)
+
+    def _confidence(self, codes: NDArray[np.integer]) -> Floats:
+        return np.asarray(walked(self.graph_, self._voices)[np.arange(len(codes)), codes])
+
+
+def walked(w: sparse.csr_matrix, x: Floats) -> Floats:
+    """One step of a random walk over the graph: D^-1 W X, shape (n, m); a point without neighbours stays at home."""
+    degree = np.asarray(w.sum(axis=1))  # (n, 1)
+    return np.asarray(np.where(degree > 0, (w @ x) / np.where(degree > 0, degree, 1), x))

@@ -1,0 +1,18 @@
+import pytest
+
+from entourage.backbones import BACKBONE_NAMES, load_backbone
+
+
+@pytest.mark.parametrize("name", ["resnet50", "", "timm:", "efficientnet-lite9"])
+def test_unknown_names_are_refused_with_the_known_ones(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is unknown; expected one of efficientnet-lite0, .*, timm:<model>"):
+        load_backbone(name, "cpu")
+
+
+def test_names() -> None:
+    assert BACKBONE_NAMES == ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "timm:<model>")
+
+
+def test_an_impossible_device_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(ValueError, match="device 'cuda:99' is not available"):
+        load_backbone("efficientnet-lite0", "cuda:99")

@@ -1,0 +1,94 @@
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from entourage.backbones import load_backbone
+
+
+class Model(nn.Module):
+    """Stands for a model of timm whose output is longer than its `num_features`."""
+
+    num_features = 3
+
+    def __init__(self, ndim: int = 2) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(6))
+        self.ndim = ndim
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = images.mean(dim=(2, 3)).repeat(1, 2) * self.scale
+        return features if self.ndim == 2 else features[:, None]
+
+
+CONFIG = {
+    "input_size": (3, 16, 24),
+    "mean": (0.5, 0.5, 0.5),
+    "std": (0.25, 0.25, 0.25),
+    "interpolation": "bilinear",
+    "crop_pct": 1.0,
+}
+
+
+@pytest.fixture
+def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    package, data = ModuleType("timm"), ModuleType("timm.data")
+
+    def create_model(name: str, pretrained: bool, num_classes: int) -> nn.Module:
+        assert pretrained
+        assert num_classes == 0
+        if name == "nothing":
+            raise RuntimeError("Unknown model\n(nothing)")
+        return Model(ndim=3 if name == "tokens" else 2)
+
+    package.create_model, package.data = create_model, data  # type: ignore[attr-defined]
+    data.resolve_model_data_config = lambda model: CONFIG  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", package)
+    monkeypatch.setitem(sys.modules, "timm.data", data)
+    return package
+
+
+@pytest.mark.usefixtures("timm")
+def test_a_model_is_loaded_with_its_own_preprocessing() -> None:
+    backbone = load_backbone("timm:toy", "cpu")
+    assert (backbone.name, backbone.dim, backbone.size) == ("timm:toy", 6, (16, 24))
+    assert not backbone.module.training
+    features = backbone.embed(backbone.preprocess(Image.new("RGB", (50, 50), "white"))[None])
+    torch.testing.assert_close(features, torch.full((1, 6), 2.0))  # (1 - 0.5) / 0.25
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("nothing", {}, r"timm cannot load the model: Unknown model \(nothing\)"),
+        ("tokens", {}, r"features of shape \(1, 1, 6\); expected \(1, dim\)"),
+        ("toy", {"input_size": (1, 8, 8)}, "takes 1 channels; expected 3"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(
+    name: str, config: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in config.items():
+        monkeypatch.setitem(CONFIG, key, value)
+    with pytest.raises(ValueError, match=message):
+        load_backbone(f"timm:{name}", "cpu")
+
+
+def test_a_missing_timm_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)  # makes the import fail
+    with pytest.raises(ValueError, match=r'backbone .timm:resnet50. needs timm: pip install "entourage\[timm\]"'):
+        load_backbone("timm:resnet50", "cpu")
+
+
+@pytest.mark.parametrize("error", ["OSError", "RuntimeError", "ImportError"])
+def test_a_broken_timm_is_explained(error: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timm.py").write_text(f"raise {error}('libtorch_cuda.so:\\n cannot open')")
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"needs timm: .*\(libtorch_cuda.so: cannot open\)$"):
+        load_backbone("timm:resnet50", "cpu")

@@ -1,0 +1,135 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from entourage.data import read_features
+
+VALUES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]])
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
+def test_npy_counts_its_items(tmp_path: Path, dtype: str) -> None:
+    np.save(tmp_path / "x.npy", VALUES.astype(dtype))
+    table = read_features(tmp_path / "x.npy")
+    assert table.items == ["0", "1", "2"]
+    assert table.values.dtype == np.float32
+    np.testing.assert_array_equal(table.values, VALUES.astype(dtype).astype(np.float32))
+
+
+@pytest.mark.parametrize("key", ["features", "X", "anything"])
+@pytest.mark.parametrize("names", ["items", "ids", "filenames"])
+def test_npz_with_names(tmp_path: Path, key: str, names: str) -> None:
+    np.savez(tmp_path / "x.npz", **{key: VALUES, names: np.array(["a", "b", "c"]), "labels": np.zeros(3)})
+    table = read_features(tmp_path / "x.npz")
+    assert table.items == ["a", "b", "c"]
+    np.testing.assert_array_equal(table.values, VALUES)
+
+
+def test_npz_names_may_be_bytes_or_numbers_or_absent(tmp_path: Path) -> None:
+    for names, expected in ((np.array([b"a", b"b", b"c"]), ["a", "b", "c"]), (np.array([7, 8, 9]), ["7", "8", "9"])):
+        np.savez(tmp_path / "x.npz", X=VALUES, ids=names)
+        assert read_features(tmp_path / "x.npz").items == expected
+    np.savez(tmp_path / "x.npz", X=VALUES)
+    assert read_features(tmp_path / "x.npz").items == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("item,x,y\n007,1,2\nNA,3,4\nc,5,6.5\n", ["007", "NA", "c"]),
+        ("x,ID,y\n1,1,2\n3,2,4\n5,3,6.5\n", ["1", "2", "3"]),
+        ("who,x,y\na,1,2\nb,3,4\n007,5,6.5\n", ["a", "b", "007"]),
+        (",x,y\n0,1,2\n1,3,4\n2,5,6.5\n", ["0", "1", "2"]),
+        ("x,y\n1,2\n3,4\n5,6.5\n", ["0", "1", "2"]),
+        ("0,1\n1,2\n3,4\n5,6.5\n", ["0", "1", "2"]),
+        ("\ufeffname,x,y\né.jpg,1,2\nb c,3,4\n'd',5,6.5\n", ["é.jpg", "b c", "'d'"]),
+    ],
+)
+def test_csv_finds_its_items(tmp_path: Path, text: str, items: list[str]) -> None:
+    table = read_features(write(tmp_path / "x.csv", text))
+    assert table.items == items
+    np.testing.assert_array_equal(table.values, VALUES)
+
+
+def test_parquet_finds_its_items(tmp_path: Path) -> None:
+    frame = pd.DataFrame(VALUES, columns=["x", "y"])
+    path = tmp_path / "x.parquet"
+    for variant, items in (
+        (frame, ["0", "1", "2"]),
+        (frame.assign(id=[7, 8, 9]), ["7", "8", "9"]),
+        (frame.set_index(pd.Index(["a", "b", "c"])), ["a", "b", "c"]),
+        (pd.concat([pd.Series(["p", "q", "r"], name="who"), frame], axis=1), ["p", "q", "r"]),
+    ):
+        variant.to_parquet(path)
+        table = read_features(path)
+        assert table.items == items
+        np.testing.assert_array_equal(table.values, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.txt", "1", r"unknown suffix '.txt'; expected a feature file: .npy, .npz, .csv, .parquet"),
+        ("x.npy", "no array", r"cannot be read"),
+        ("x.npz", "no archive", r"cannot be read"),
+        ("x.parquet", "no table", r"cannot be read"),
+        ("x.csv", "", r"cannot be read: No columns"),
+        ("x.csv", "item,x\n", r"empty, 0 items with 1 features"),
+        ("x.csv", "item\na\n", r"empty, 1 items with 0 features"),
+        ("x.csv", "item,x,y\na,1,2\nb,3,oops\n", r"column 'y' is not numeric"),
+        ("x.csv", "item,x,y\na,1,2\nb,,4\n", r"row 2 \(item 'b'\), column 'x' is nan"),
+        ("x.csv", "item,x\na,1\nb,-inf\n", r"row 2 \(item 'b'\), column 'x' is -inf"),
+        ("x.csv", "item,x\na,1e300\n", r"column 'x' is 1e\+300; expected finite numbers that fit into 32 bits"),
+        ("x.csv", "item,x\na,1\nb,2\na,3\n", r"item 'a' is in row 1 and in row 3"),
+        ("x.csv", "item,x\na,1\n,2\n", r"row 2 has no item name"),
+        ("x.csv", "0.5,0.1\n1,2\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "item,x\na,1,5\nb,2,5\n", r"more cells than the header"),
+        ("x.csv", "item,x\na,1\nb,2,3,4\n", r"cannot be read"),
+    ],
+)
+def test_bad_files_give_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        read_features(write(tmp_path / name, content))
+    assert str(caught.value).startswith(str(tmp_path / name))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), r"shape \(3,\); expected \(items, features\)"),
+        (np.zeros((2, 0)), "empty"),
+        (np.zeros((2, 2), dtype=complex), "complex128; expected real numbers"),
+        (np.array([["a", "b"]]), "expected real numbers"),
+        (np.array([[1, None]], dtype=object), "cannot be read"),
+        (np.array([[0.0, 1.0], [0.0, np.nan]]), r"row 2 \(item '1'\), column 2 is nan"),
+    ],
+)
+def test_bad_arrays_give_one_line(tmp_path: Path, array: np.ndarray, message: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(ValueError, match=message):
+        read_features(tmp_path / "x.npy")
+
+
+def test_bad_archives_give_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for arrays, message in (
+        ({"a": VALUES, "b": VALUES}, "holds a, b; expected an array named features or X"),
+        ({"X": VALUES, "items": np.array(["a"])}, "1 item names for 3 rows"),
+        ({"X": VALUES, "items": np.array([["a"]])}, "expected one dimension"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ValueError, match=message):
+            read_features(path)
+    path.rename(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match="archive of several arrays"):
+        read_features(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match="no such file"):
+        read_features(path)

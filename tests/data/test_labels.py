@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from entourage.data import read_labels, read_prior
+
+ITEMS = ["photos/cat1.jpg", "photos/dog1.jpg", "more/dog1.jpg", "7"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "labels.csv"
+
+
+def test_labels_are_read_under_full_names(path: Path) -> None:
+    path.write_text(
+        'note,Label,item\n,"a, cat ",cat1.jpg\n,,gone.jpg\n\n,dog,more/dog1.jpg\n,7,7\n,dog,more/dog1.jpg\n,\n'
+    )
+    assert read_labels(path, ITEMS) == {"photos/cat1.jpg": "a, cat", "more/dog1.jpg": "dog", "7": "7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("item;label\n7;x\n", "line 1 has no column 'item'; found: item;label"),
+        ("item\n7\n", "no column 'label'"),
+        ("item,label\n", "holds no label"),
+        ("item,label\n7,\n", "holds no label"),
+        ("item,label\n7,x\ndog1.jpg,y\n", "line 3: item 'dog1.jpg' is ambiguous, it may be 'photos/dog1.jpg' or"),
+        ("item,label\n7,x\ncat1.jpg,y\n7,z\n", "line 4: item '7' has the label 'z', but 'x' on line 2"),
+        ("item,label\n,x\n", "line 2: no item is named"),
+        (
+            "item,label\n7,x\na,x\nb,x\nc,x\nd,x\n",
+            r"4 of 5 items do not exist: 'a' \(line 3\), 'b' \(line 4\), 'c' \(line 5\), ...; expected names such as",
+        ),
+    ],
+)
+def test_bad_labels_give_one_line(path: Path, text: str, message: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_labels(path, ITEMS)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_prior_is_normalised_and_uniform_where_nothing_is_said(path: Path) -> None:
+    path.write_text("dog,item,cat\n3,cat1.jpg,1\n0,7,1e308\n")
+    prior = read_prior(path, ITEMS, ["cat", "dog"])
+    np.testing.assert_allclose(prior, [[0.25, 0.75], [0.5, 0.5], [0.5, 0.5], [1.0, 0.0]])
+
+
+def test_huge_weights_do_not_overflow(path: Path) -> None:
+    path.write_text("item,cat,dog\n7,1e308,1e308\n")
+    np.testing.assert_allclose(read_prior(path, ITEMS, ["cat", "dog"]), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cat,dog\n1,2\n", "no column 'item'"),
+        ("item,cat\n7,1\n", "no column for class 'dog'"),
+        ("item,cat,dog,cow\n7,1,1,1\n", "column 'cow' is no class; expected cat, dog"),
+        ("item,cat,dog,cat\n7,1,1,1\n", "class 'cat' has two columns"),
+        ("item,cat,dog\n7,0,0\n", "line 2: all weights of item '7' are 0"),
+        ("item,cat,dog\n7,-1,2\n", "line 2: the weight of 'cat' is '-1'"),
+        ("item,cat,dog\n7,1,nan\n", "line 2: the weight of 'dog' is 'nan'"),
+        ("item,cat,dog\n7,1,inf\n", "the weight of 'dog' is 'inf'"),
+        ("item,cat,dog\n7,1\n", "the weight of 'dog' is ''"),
+        ("item,cat,dog\n7,1,1\n7,1,2\n", "line 3: item '7' is already on line 2"),
+        ("item,cat,dog\ngone,1,1\n", "1 of 1 items do not exist"),
+        ("item,cat,dog\ndog1.jpg,1,1\n", "ambiguous"),
+    ],
+)
+def test_bad_priors_give_one_line(path: Path, text: str, message: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_prior(path, ITEMS, ["cat", "dog"])
