@@ -1,8 +1,8 @@
 """Cells of nearby points, and nearest neighbours found by visiting few of them.
 
-The points are split by k-means, and again, until a cell holds about sqrt(n) of them, at most LARGEST_CELL. A query is compared with the
-points of its own cell and of the cells around it. All queries of one cell share their candidates, so their distances
-are one matrix product; this is what makes it several times faster than scanning an inverted list for each query.
+The points are split by k-means, and again, until a cell holds about sqrt(n) of them, at most LARGEST_CELL. A query is
+compared with the points of its own cell and of the cells around it. All queries of one cell share their candidates, so
+their distances are one matrix product: several times faster than scanning an inverted list for each query.
 
 How many cells to visit is not guessed: a sample of queries is answered exactly, and the places of the true neighbours
 in the order of visits give the recall of every possible number of visits at once.
