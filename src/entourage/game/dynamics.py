@@ -89,7 +89,8 @@ def replicator(
 
     The tolerance is a share of the way: the play ends when a round moves all players together less than `tol` times
     what they have moved so far. Unlike a bound on the sum over players it means the same for ten players and for ten
-    million, and unlike a mean it does not stop at once while a handful of labels is still on its way into a large graph.
+    million, and unlike a mean it does not stop at once while a handful of labels is still on its way into a large
+    graph.
 
     Gradients flow to w and x where they ask for it; without, two arrays of x's size are all the memory a play needs.
 
@@ -113,27 +114,30 @@ def replicator(
     s = None if class_similarity is None else class_similarity.to(x)
     still = None if fixed is None else fixed.nonzero().flatten()  # (f,)
     differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (w, x, s))
-    play_round = _differentiable_round if differentiable else _buffered_round
     x, spare = (x, x) if differentiable else (x.clone(), torch.empty_like(x))
     levels: list[Tensor] = []
-    way: list[float] = []
-    converged = False
-    while len(way) < max_iter and not converged:
-        previous, (x, average) = x, play_round(w, x, s, still, spare)
+    n_iter, way, converged = 0, 0.0, False
+    while n_iter < max_iter and not converged:
+        previous = x
+        if differentiable:
+            x, average = _differentiable_round(w, x, s, still)
+        else:
+            # The strategies before the previous are needed no more: their memory takes this round.
+            (x, average), spare = _buffered_round(w, x, s, still, spare), previous
+        n_iter += 1
         if trace:
             levels.append(average.detach().sum(dtype=torch.float64))
-        # The previous strategies are needed no more: their memory takes the difference, then the next round.
-        spare = previous if differentiable else previous.sub_(x).abs_()
-        way.append(float(spare.sum()) if tol is not None else 0.0)
-        converged = tol is not None and way[-1] <= tol * sum(way)
+        if tol is not None:
+            moved = x.detach() - previous.detach() if differentiable else spare.sub_(x)
+            step = float(moved.abs_().sum())
+            way += step
+            converged = step <= tol * way
     if trace:
         levels.append(consistency(w, x, s).detach())
-    return Play(x, len(way), converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64))
+    return Play(x, n_iter, converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64))
 
 
-def _differentiable_round(
-    w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None, spare: Tensor
-) -> tuple[Tensor, Tensor]:
+def _differentiable_round(w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None) -> tuple[Tensor, Tensor]:
     revised, average = revise(x, support(w, x, s))
     return (revised if still is None else revised.index_copy(0, still, x[still])), average
 
@@ -141,7 +145,7 @@ def _differentiable_round(
 def _buffered_round(
     w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None, spare: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same round in the memory of `spare`: fresh memory for each round would double the time at a million players."""
+    """The same round in the memory of `spare`: fresh memory for each would double the time at a million players."""
     voices = x if s is None else x @ s.T
     payoff = torch.addmm(spare, w, voices, beta=0, out=spare).mul_(x)  # (n, m)
     average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
@@ -165,9 +169,7 @@ def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_ite
     if fixed is not None and (fixed.shape != (n,) or fixed.dtype != torch.bool):
         raise ValueError(f"fixed has shape {tuple(fixed.shape)} and type {fixed.dtype}; expected ({n},) and bool")
     if s is not None and s.shape != (m, m):
-        raise ValueError(
-            f"class_similarity has shape {tuple(s.shape)}; expected ({m}, {m}), one row and column a label"
-        )
+        raise ValueError(f"class_similarity has shape {tuple(s.shape)}; expected ({m}, {m}), a row and column a label")
     if max_iter < 0:
         raise ValueError(f"max_iter is {max_iter}; expected 0 or more rounds")
     for name, values in (("w", w.values() if w.layout == torch.sparse_csr else w), ("class_similarity", s)):

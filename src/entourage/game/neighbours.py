@@ -1,8 +1,8 @@
 """The k nearest neighbours of every point: exactly for few points, in cells for many.
 
 Everything is matrix products and selections on torch, so that the same code runs on all cores and on a GPU, and no
-array larger than a block is ever held. Cells take over from EXACT_UP_TO points on; they are an
-inverted file (IVF) whose queries are answered a cell at a time, which turns the scan into matrix products: see `cells.py`.
+array larger than a block is ever held. Cells take over from EXACT_UP_TO points on; they are an inverted file (IVF)
+whose queries are answered a cell at a time, which turns the scan into matrix products: see `cells.py`.
 `python -m benchmarks.label_neighbours` measures both against scikit-learn and faiss.
 """
 

@@ -17,7 +17,7 @@ from entourage.label.targets import Floats, Targets
 
 
 class LinearSVMLabeller(GraphLabeller):
-    """Labels every point with a linear SVM trained on the labelled ones (thesis, chapter 3, the alternative to the game).
+    """Labels every point with a linear SVM trained on the labelled ones (chapter 3's alternative to the game).
 
     With affinity="precomputed" a point's features are its similarities to all others. Distributions are the softmax of
     the margins. Of the arguments of `GraphLabeller` it heeds `affinity`, `negatives`, `classes` and `max_iter`.

@@ -89,17 +89,17 @@ def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
 def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
     """X(0): certainty for the labelled, the prior for the rest (thesis, chapter 3, step 1).
 
-    A class without a single label is left out, for nothing could ever speak for it: it is said once, and never predicted.
+    A class without a single label is left out, for nothing could ever speak for it: never predicted, and said so once.
 
     Args:
         targets: the labels.
-        prior: a distribution over the classes for each point, shape (n, m), 0 where a label is excluded; uniform if None.
+        prior: a distribution over the classes for each point, shape (n, m), 0 where a label is excluded, or None.
 
     Returns:
         Distributions, shape (n, m), float32.
 
     Raises:
-        ValueError: if the prior has another shape, is negative, not finite, leaves a point no label, or denies a given one.
+        ValueError: if the prior has another shape, is no distribution, leaves a point no label, or denies a given one.
     """
     n, m = len(targets.codes), len(targets.classes)
     x = np.full((n, m), 1 / m) if prior is None else _checked_prior(prior, targets)

@@ -1,4 +1,4 @@
-"""The graph transduction game (thesis, chapter 3): labels are strategies, and points play them against their neighbours."""
+"""The graph transduction game (thesis, chapter 3): labels are strategies that points play against neighbours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class GraphTransduction(GraphLabeller):
     `confidence_` does: it is the share of a two-step walk over the graph that ends at points of the same label.
 
     Args:
-        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: see `GraphLabeller`.
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, device: as in
+            `GraphLabeller`.
         class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
             payoffs are A_ij = w_ij S.
         tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
