@@ -62,6 +62,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         transduction_: the label of each point, shape (n,); -1 (or "" among text) where no label reaches.
         label_distributions_: the distribution each point ended with, shape (n, m); uniform where no label reaches.
         confidence_: how sure the label of each point is, in [0, 1], shape (n,).
+        given_: which points were labelled, shape (n,).
         unreached_: positions of the points in whose part of the graph nothing is labelled.
         graph_: the similarities that were used, shape (n, n), CSR.
     """
@@ -126,6 +127,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         x = self._distribute(Problem(self.graph_, targets, start, reached, device))
         self.label_distributions_ = np.where(reached[:, None], x, start)
         self._targets = targets
+        self.given_ = targets.labelled
         codes = self.label_distributions_.argmax(axis=1)
         self.transduction_ = targets.names(np.where(reached, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)

@@ -1,0 +1,5 @@
+"""`python -m entourage` is `entourage`."""
+
+from entourage.cli import main
+
+main()

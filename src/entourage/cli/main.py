@@ -1,0 +1,50 @@
+"""`entourage`: the verbs, and how errors and warnings reach the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from entourage import __version__
+from entourage.cli.demo import demo
+from entourage.cli.label import label
+
+app = typer.Typer(
+    help="Neural networks that use context.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(label)
+app.command()(demo)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def entourage(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Neural networks that use context."""
+
+
+def main() -> None:
+    """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from."""
+    warnings.showwarning = lambda message, *_: typer.echo(f"entourage: note: {message}", err=True)
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        if os.environ.get("ENTOURAGE_DEBUG"):
+            raise
+        typer.echo(f"entourage: {' '.join(str(error).split())}", err=True)
+        sys.exit(2)

@@ -1,0 +1,146 @@
+"""The whole way of the verb: read, represent, relate, decide, show."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from entourage import __version__
+from entourage.data import atomic_path, read_labels, read_prior
+from entourage.label.options import TransductionOptions
+from entourage.label.represent import Items, Metric, represent
+from entourage.label.show import labelling_sections
+from entourage.label.suggest import Suggestion, disputed, suggest
+from entourage.label.transduction import GraphTransduction
+from entourage.report import write_page
+
+
+@dataclass(frozen=True)
+class LabelJob:
+    """What is to be labelled and how.
+
+    Attributes:
+        source: a folder of images or a feature file.
+        labels: a CSV file with the columns item and label.
+        out: the folder to write to.
+        prior: a CSV file with the column item and one column a class, or None.
+        options: how the game is played.
+        backbone: the network that looks at images.
+        metric: see `represent`.
+        suggestions: how many items to suggest for labelling.
+        device: where to compute.
+        cache: keep the features of images for the next time.
+        progress: show bars; None: only on a terminal.
+    """
+
+    source: Path
+    labels: Path
+    out: Path
+    prior: Path | None = None
+    options: TransductionOptions = field(default_factory=TransductionOptions)
+    backbone: str = "efficientnet-lite1"
+    metric: Metric = "auto"
+    suggestions: int = 12
+    device: str = "auto"
+    cache: bool = True
+    progress: bool | None = None
+
+
+def label_source(job: LabelJob) -> dict[str, Any]:
+    """Labels every item of the source and writes `labels.csv`, `report.html` and `summary.json` into the out folder.
+
+    Each file is written whole or not at all, and none is written unless the labelling succeeded.
+
+    Returns:
+        The summary, as in `summary.json`.
+
+    Raises:
+        ValueError: on anything in the input that is not as it should be.
+    """
+    if job.out.exists() and not job.out.is_dir():
+        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "represent"):
+        items = represent(
+            job.source,
+            backbone=job.backbone,
+            metric=job.metric,
+            device=job.device,
+            cache=job.cache,
+            progress=job.progress,
+        )
+    with _timed(seconds, "decide"):
+        model = _decide(job, items)
+    with _timed(seconds, "show"):
+        suggestions = suggest(model, job.suggestions)
+        sections = labelling_sections(items, model, suggestions)
+    summary = _summary(job, items, model, suggestions, seconds)
+    _write_labels(job.out / "labels.csv", items, model)
+    write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
+    with atomic_path(job.out / "summary.json") as temporary:
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _decide(job: LabelJob, items: Items) -> GraphTransduction:
+    # A label for an image that turned out to be broken is no mistake in the labels file.
+    known = read_labels(job.labels, [*items.names, *(name for name, _ in items.skipped)])
+    y = np.array([known.get(name, "") for name in items.names], dtype=object)
+    if not any(y):
+        raise ValueError(f"{job.labels}: all labelled items were skipped as unreadable; expected one that can be read")
+    classes = sorted(set(known.values()))
+    prior = None if job.prior is None else read_prior(job.prior, items.names, classes)
+    model = GraphTransduction(**asdict(job.options), classes=classes, device=job.device)
+    return model.fit(items.features, y, prior)
+
+
+def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["item", "label", "confidence", "given"])
+        rows = zip(items.names, model.transduction_, model.confidence_, model.given_, strict=True)
+        writer.writerows([name, label, f"{sure:.4f}", str(given).lower()] for name, label, sure, given in rows)
+
+
+def _summary(
+    job: LabelJob, items: Items, model: GraphTransduction, suggestions: list[Suggestion], seconds: dict[str, float]
+) -> dict[str, Any]:
+    free = ~model.given_
+    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_}
+    return {
+        "entourage": __version__,
+        "source": str(job.source),
+        "backbone": job.backbone if items.images else None,
+        "options": asdict(job.options),
+        "items": len(items.names),
+        "given": int(model.given_.sum()),
+        "found": int(free.sum()) - len(model.unreached_),
+        "undecided": len(model.unreached_),
+        "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],
+        "classes": counts,
+        "mean_confidence": float(model.confidence_[free].mean()) if free.any() else None,
+        "rounds": model.n_iter_,
+        "consistency": float(model.consistency_[-1]),
+        "label_next": [{"item": items.names[s.index], "gain": s.gain, "why": s.reason} for s in suggestions],
+        "disputed": [items.names[i] for i in disputed(model)],
+        "seconds": {step: round(took, 3) for step, took in seconds.items()},
+    }
+
+
+def _subtitle(summary: dict[str, Any]) -> str:
+    return f"{summary['items']} items, {len(summary['classes'])} classes, entourage {summary['entourage']}"
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - began

@@ -1,0 +1,77 @@
+"""From what users have, a folder of images or a file of features, to items with feature vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.backbones import cached_features, extract_features, load_backbone
+from entourage.data import list_images, read_features
+
+Metric = Literal["auto", "euclidean", "cosine"]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of a source.
+
+    Attributes:
+        names: what each item is called, n of them: its path within the folder, or its name in the feature file.
+        features: shape (n, d), float32.
+        images: where each item's picture is, or None for feature files.
+        skipped: name and reason of each image that could not be read; these are not among the n.
+    """
+
+    names: list[str]
+    features: NDArray[np.float32]
+    images: list[Path] | None
+    skipped: list[tuple[str, str]]
+
+
+def represent(
+    source: Path,
+    *,
+    backbone: str = "efficientnet-lite1",
+    metric: Metric = "auto",
+    device: str = "auto",
+    cache: bool = True,
+    progress: bool | None = None,
+) -> Items:
+    """Reads a source and gives each item its features.
+
+    Args:
+        source: a folder of images or a feature file.
+        backbone: the network that looks at images; see `entourage.backbones`.
+        metric: "cosine" scales features to length 1; "auto" does so for images, whose features' lengths mean little.
+        device: where the network runs.
+        cache: keep the features of images, and use those that were kept.
+        progress: show a bar; None: only on a terminal.
+
+    Raises:
+        ValueError: if the source cannot be read or holds nothing to label.
+    """
+    if source.is_dir():
+        items = _from_images(source, backbone, device, cache, progress)
+    else:
+        table = read_features(source)
+        items = Items(table.items, table.values, None, [])
+    if metric == "cosine" or (metric == "auto" and items.images is not None):
+        lengths = np.linalg.norm(items.features, axis=1, keepdims=True)
+        items = replace(items, features=(items.features / np.where(lengths > 0, lengths, 1)).astype(np.float32))
+    return items
+
+
+def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress: bool | None) -> Items:
+    paths = list_images(folder)
+    extract = cached_features if cache else extract_features
+    found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
+    if not found.kept:
+        path, reason = found.failures[0]
+        raise ValueError(f"{folder}: none of the {len(paths)} images can be read; the first is {path.name}: {reason}")
+    images = [paths[i] for i in found.kept]
+    skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
+    return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)

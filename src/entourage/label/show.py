@@ -1,0 +1,95 @@
+"""What people see of a labelling: counts, confidences, pictures, what to label next, and the course of the game."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.data import read_image
+from entourage.label.represent import Items
+from entourage.label.suggest import Suggestion, disputed
+from entourage.label.transduction import GraphTransduction
+from entourage.report import Block, Section, Thumbnail, bars, curve, histogram, thumbnail_address
+
+MOST_BARS = 60
+MOST_THUMBNAILS = 1000  # some 3 MB of report
+STRIP = 6  # surest, and least sure, pictures of a class
+
+
+def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequence[Suggestion]) -> list[Section]:
+    """The sections of the report on a labelling."""
+    sections = [_overview(model), _next(items, suggestions), _classes(items, model)]
+    doubtful = disputed(model)
+    if len(doubtful):
+        lead = "Most of the surroundings of these items speak against the label they were given: mistakes, or outliers."
+        strip = Block(thumbnails=[_thumbnail(items, i, str(model.transduction_[i])) for i in doubtful[: 2 * STRIP]])
+        sections.insert(2, Section("Given labels in dispute", lead, wide=[strip]))
+    if items.skipped:
+        rows = [("item", "reason"), *items.skipped]
+        sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
+    return sections
+
+
+def _overview(model: GraphTransduction) -> Section:
+    free = ~model.given_
+    undecided = len(model.unreached_)
+    lead = f"{int(model.given_.sum())} labels were given, {int(free.sum()) - undecided} were found"
+    lead += f", and {undecided} items stay undecided because no label reaches them." if undecided else "."
+    order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MOST_BARS]
+    names = [str(model.classes_[c]) for c in order]
+    given = [int(((model.transduction_ == model.classes_[c]) & model.given_).sum()) for c in order]
+    found = [int(((model.transduction_ == model.classes_[c]) & free).sum()) for c in order]
+    title = "Items of each class" + (f" (the {MOST_BARS} largest)" if len(model.classes_) > MOST_BARS else "")
+    return Section(
+        "Overview",
+        lead,
+        blocks=[
+            Block(title=title, figure=bars(names, [("given", given), ("found", found)], label="items")),
+            Block(
+                title="Confidence of the labels found",
+                text="The share of a two-step walk over the graph that ends at items of the same label.",
+                figure=histogram(model.confidence_[free], label="confidence"),
+            ),
+            Block(
+                title="The game",
+                text=f"The consistency F(X) of the labelling over the {model.n_iter_} rounds that were played.",
+                figure=curve(model.consistency_, x_label="round", y_label="F(X)"),
+            ),
+        ],
+    )
+
+
+def _next(items: Items, suggestions: Sequence[Suggestion]) -> Section:
+    lead = "A label for one of these settles the most doubt: they are in doubt, and so are many of their neighbours."
+    if not suggestions:
+        return Section("What to label next", "Nothing is in doubt.")
+    rows = [("item", "why"), *((items.names[s.index], s.reason) for s in suggestions)]
+    strip = [_thumbnail(items, s.index, f"{place}.") for place, s in enumerate(suggestions, start=1)]
+    blocks = [Block(thumbnails=strip)] if items.images else []
+    return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
+
+
+def _classes(items: Items, model: GraphTransduction) -> Section:
+    strip = max(1, min(STRIP, MOST_THUMBNAILS // (2 * len(model.classes_))))
+    shown = MOST_THUMBNAILS // (2 * strip)
+    lead = "The surest and the least sure items of each class, with their confidence."
+    if len(model.classes_) > shown:
+        lead += f" The first {shown} of {len(model.classes_)} classes are shown."
+    blocks = []
+    for label in model.classes_[:shown]:
+        members = np.flatnonzero((model.transduction_ == label) & ~model.given_)
+        members = members[np.argsort(-model.confidence_[members], kind="stable")]
+        blocks.append(Block(f"{label}: {len(members)} found", thumbnails=_ends(items, model, members, strip)))
+    return Section("Class by class", lead, wide=blocks)
+
+
+def _ends(items: Items, model: GraphTransduction, members: NDArray[np.int64], strip: int) -> list[Thumbnail]:
+    ends = members if len(members) <= 2 * strip else np.concatenate([members[:strip], members[-strip:]])
+    return [_thumbnail(items, i, f"{model.confidence_[i]:.0%}") for i in ends]
+
+
+def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
+    picture = thumbnail_address(read_image(items.images[index])) if items.images else None
+    return Thumbnail(items.names[index], note, picture)

@@ -1,0 +1,17 @@
+"""Figures and the HTML report, in one look for all verbs."""
+
+from entourage.report.figures import bars, curve, histogram, house_style, to_svg
+from entourage.report.page import Block, Section, Thumbnail, thumbnail_address, write_page
+
+__all__ = [
+    "Block",
+    "Section",
+    "Thumbnail",
+    "bars",
+    "curve",
+    "histogram",
+    "house_style",
+    "thumbnail_address",
+    "to_svg",
+    "write_page",
+]

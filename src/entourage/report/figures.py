@@ -1,0 +1,86 @@
+"""Figures of one look, as SVG text that goes straight into a page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+INK, ACCENT, SOFT, WRONG = "#22303c", "#2a6f97", "#a9c6d9", "#c8553d"
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#b8c4ce",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "entourage",  # the same figure gives the same text
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw in the look of the house."""
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+        yield
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as an `<svg>` element. Many marks are better drawn with `rasterized=True`."""
+    stream = io.StringIO()
+    with house_style():
+        figure.savefig(stream, format="svg", bbox_inches="tight", dpi=160, metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
+
+
+def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)) -> str:
+    """How often values fall into each of equal bins of `span`."""
+    with house_style():
+        figure = Figure(figsize=(4.6, 2.4))
+        axes = figure.subplots()
+        axes.hist(np.asarray(values), bins=bins, range=span, color=ACCENT, rwidth=0.9)
+        axes.set_xlabel(label)
+        axes.set_ylabel("items")
+        return to_svg(figure)
+
+
+def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *, label: str) -> str:
+    """Horizontal bars, one a name, each a stack of parts with a legend."""
+    with house_style():
+        figure = Figure(figsize=(4.6, 0.6 + 0.24 * max(len(names), 4)))
+        axes = figure.subplots()
+        left = np.zeros(len(names))
+        for (part, values), colour in zip(stacks, (INK, ACCENT, SOFT), strict=False):
+            axes.barh(np.arange(len(names)), values, left=left, color=colour, label=part, height=0.7)
+            left += np.asarray(values, dtype=float)
+        axes.set_yticks(np.arange(len(names)), [_short(name) for name in names])
+        axes.invert_yaxis()
+        axes.set_xlabel(label)
+        axes.legend(frameon=False, fontsize=8)
+        return to_svg(figure)
+
+
+def curve(values: ArrayLike, *, x_label: str, y_label: str) -> str:
+    """One line over 0, 1, 2, ..."""
+    with house_style():
+        figure = Figure(figsize=(4.6, 2.4))
+        axes = figure.subplots()
+        axes.plot(np.asarray(values), color=ACCENT, linewidth=1.8)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        return to_svg(figure)
+
+
+def _short(name: str, longest: int = 28) -> str:
+    # A dollar sign would start mathematics.
+    return (name if len(name) <= longest else name[: longest - 1] + "…").replace("$", r"\$")

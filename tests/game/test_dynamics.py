@@ -1,0 +1,321 @@
+"""The game against the thesis' own equations, its theorems, and finite differences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from torch import Tensor
+
+from entourage.game import consistency, replicator, revise, support, to_torch
+
+# F is a sum of n^2 m products; each is rounded to one part in 2^53, and so is the division that ends a round.
+ROUNDING = 1e-12
+
+
+def random_game(seed: int, n: int, m: int, density: float = 0.7, *, kinship: bool = False) -> tuple[Tensor, ...]:
+    """W and S symmetric and non-negative, some entries exactly 0, and X on the simplex; all float64."""
+    rng = np.random.default_rng(seed)
+    w = rng.random((n, n)) * (rng.random((n, n)) < density)
+    s = rng.random((m, m)) * (rng.random((m, m)) < 0.8) if kinship else np.eye(m)
+    return (
+        torch.from_numpy(np.maximum(w, w.T)),
+        torch.from_numpy(rng.dirichlet(np.full(m, 0.5), size=n)),
+        torch.from_numpy(s + s.T),
+    )
+
+
+def as_csr(w: Tensor) -> Tensor:
+    return to_torch(sparse.csr_matrix(w.numpy()))
+
+
+games = st.tuples(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 6), st.sampled_from([0.1, 0.4, 1.0]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(games, st.booleans(), st.booleans(), st.booleans())
+def test_consistency_never_falls_and_rows_stay_on_the_simplex(
+    game: tuple[int, int, int, float], kinship: bool, hold: bool, as_sparse: bool
+) -> None:
+    seed, n, m, density = game
+    w, x, s = random_game(seed, n, m, density, kinship=kinship)
+    fixed = torch.arange(n) % 3 == 0 if hold else None
+    play = replicator(
+        as_csr(w) if as_sparse else w, x, fixed=fixed, class_similarity=s, max_iter=30, tol=None, trace=True
+    )
+    level = play.consistency
+    assert (level.diff() >= -ROUNDING * (1 + level[:-1])).all()
+    assert (play.x >= 0).all()
+    torch.testing.assert_close(play.x.sum(dim=1), torch.ones(n, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_fixed_players_never_move(as_sparse: bool, grad: bool) -> None:
+    w, x, _ = (t.float() for t in random_game(1, 20, 4))
+    fixed = torch.zeros(20, dtype=torch.bool)
+    fixed[[0, 7, 13]] = True
+    play = replicator(as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), fixed=fixed, max_iter=50, tol=None)
+    assert torch.equal(play.x[fixed], x[fixed])
+    assert (play.x[~fixed] != x[~fixed]).any(dim=1).all()
+
+
+def test_what_is_given_is_left_as_it_was() -> None:
+    w, x, _ = random_game(2, 10, 3)
+    copies = w.clone(), x.clone()
+    replicator(w, x, max_iter=5)
+    assert torch.equal(w, copies[0])
+    assert torch.equal(x, copies[1])
+
+
+def test_a_permutation_of_the_players_permutes_the_result() -> None:
+    w, x, s = random_game(3, 15, 4, kinship=True)
+    fixed = torch.arange(15) < 3
+    order = torch.from_numpy(np.random.default_rng(0).permutation(15))
+    plain = replicator(w, x, fixed=fixed, class_similarity=s)
+    moved = replicator(w[order][:, order], x[order], fixed=fixed[order], class_similarity=s)
+    assert moved.n_iter == plain.n_iter
+    torch.testing.assert_close(moved.x, plain.x[order])
+
+
+@pytest.mark.parametrize("kinship", [False, True])
+@pytest.mark.parametrize("hold", [False, True])
+def test_all_paths_agree(kinship: bool, hold: bool) -> None:
+    w, x, s = (t.float() for t in random_game(4, 40, 5, 0.2, kinship=kinship))
+    w[6], w[:, 6] = 0, 0  # a player without neighbours takes its own branch in each path
+    fixed = torch.arange(40) % 4 == 0 if hold else None
+    plays = [
+        replicator(kind, x.clone().requires_grad_(grad), fixed=fixed, class_similarity=s, max_iter=20, tol=1e-3)
+        for kind in (w, as_csr(w))
+        for grad in (False, True)
+    ]
+    assert [play.x.requires_grad for play in plays] == [False, True, False, True]
+    assert len({play.n_iter for play in plays}) == 1
+    for play in plays[1:]:
+        torch.testing.assert_close(play.x.detach(), plays[0].x, rtol=0, atol=1e-5)
+
+
+def test_one_round_is_the_equation_of_the_thesis() -> None:
+    w, x, s = (t.numpy() for t in random_game(5, 6, 3, kinship=True))
+    expected = np.zeros_like(x)
+    for i in range(6):
+        payoff = np.array([sum(w[i, j] * s[h] @ x[j] for j in range(6)) for h in range(3)])  # u_i(e_h, x_-i)
+        expected[i] = x[i] * payoff / (x[i] @ payoff)
+    play = replicator(*map(torch.from_numpy, (w, x)), class_similarity=torch.from_numpy(s), max_iter=1)
+    np.testing.assert_allclose(play.x.numpy(), expected, rtol=1e-12)
+
+
+def test_asymmetric_class_similarity_speaks_in_the_stated_direction() -> None:
+    w = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    s = torch.tensor([[0.0, 1.0], [0.0, 0.0]])  # label 1 speaks for label 0 and for nothing else
+    x = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
+    assert support(w, x, s)[0].tolist() == [1.0, 0.0]
+
+
+def test_consistency_is_the_sum_over_all_pairs() -> None:
+    w, x, s = (t.numpy() for t in random_game(6, 5, 3, kinship=True))
+    expected = sum(w[i, j] * x[i] @ s @ x[j] for i in range(5) for j in range(5))
+    assert consistency(*map(torch.from_numpy, (w, x, s))).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_toy_example_of_chapter_4() -> None:
+    # A and B are labelled, C is more similar to A.
+    w = torch.tensor([[0.0, 0.1, 0.7], [0.1, 0.0, 0.4], [0.7, 0.4, 0.0]])
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    play = replicator(w, x, tol=1e-6)
+    assert play.converged
+    torch.testing.assert_close(play.x, torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), rtol=0, atol=1e-4)
+
+
+def test_class_similarity_can_turn_a_decision() -> None:
+    # C leans to label 2 by weight, but labels 0 and 1 are kin, and together they outweigh it.
+    w = torch.zeros(4, 4)
+    w[3, :3] = w[:3, 3] = torch.tensor([0.4, 0.3, 0.5])
+    x = torch.cat([torch.eye(3), torch.full((1, 3), 1 / 3)])
+    kin = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    fixed = torch.tensor([True, True, True, False])
+    alone = replicator(w, x, fixed=fixed)
+    together = replicator(w, x, fixed=fixed, class_similarity=kin)
+    assert alone.x[3].argmax() == 2
+    assert together.x[3].argmax() == 0
+
+
+def weighted(x: Tensor) -> Tensor:
+    """A scalar with a different slope in each entry, so that gradients do not cancel on the simplex."""
+    return (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).reshape(x.shape)).sum()
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("name", ["dense w", "sparse w", "x", "sparse x", "class_similarity"])
+def test_gradients_match_finite_differences(name: str, hold: bool) -> None:
+    w, x, s = random_game(7, 6, 3, 0.8, kinship=True)
+    csr = as_csr(w)
+    fixed = torch.arange(6) < 2 if hold else None
+
+    def play(w: Tensor, x: Tensor, s: Tensor) -> Tensor:
+        return weighted(replicator(w, x, fixed=fixed, class_similarity=s, max_iter=3, tol=None).x)
+
+    def with_values(values: Tensor) -> Tensor:
+        return play(torch.sparse_csr_tensor(csr.crow_indices(), csr.col_indices(), values, csr.shape), x, s)
+
+    # Finite differences must not step to negative weights, nor off the simplex: hence the square and the softmax.
+    asked = {
+        "dense w": (lambda root: play(root.square(), x, s), (w + 0.1).sqrt()),
+        "sparse w": (with_values, csr.values()),
+        "x": (lambda logits: play(w, logits.softmax(dim=1), s), (x + 0.01).log()),
+        "sparse x": (lambda logits: play(csr, logits.softmax(dim=1), s), (x + 0.01).log()),
+        "class_similarity": (lambda root: play(w, x, root.square()), (s + 0.1).sqrt()),
+    }
+    function, argument = asked[name]
+    assert torch.autograd.gradcheck(function, argument.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_half_precision_is_played_in_float32(dtype: torch.dtype, as_sparse: bool) -> None:
+    rng = np.random.default_rng(8)
+    # A thousand labels: their payoffs are below the least float16.
+    w, x = torch.from_numpy(rng.random((12, 12)) * 1e-3), torch.from_numpy(rng.normal(size=(12, 1000))).softmax(dim=1)
+    w = w.to(dtype)
+    play = replicator(w.to_sparse_csr() if as_sparse else w, x.to(dtype), max_iter=20, tol=None, trace=True)
+    assert play.x.dtype == torch.float32
+    assert play.x.isfinite().all()
+    torch.testing.assert_close(play.x.sum(dim=1), torch.ones(12))
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_who_has_no_support_keeps_its_distribution(as_sparse: bool, grad: bool) -> None:
+    w = torch.zeros(4, 4)
+    w[0, 1] = w[1, 0] = 1.0
+    # Player 3 has no neighbours; 0 and 1 have each other, but no label in common.
+    x = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    play = replicator(as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), trace=True)
+    assert torch.equal(play.x.detach(), x)
+    assert play.n_iter == 1
+    assert play.consistency.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_isolated_player_sends_no_nan_into_gradients(dtype: torch.dtype) -> None:
+    w, x, s = (t.to(dtype) for t in random_game(9, 6, 3, kinship=True))
+    w[2], w[:, 2] = 0, 0
+    w, x, s = (t.requires_grad_() for t in (w, x, s))
+    gradients = torch.autograd.grad(
+        weighted(replicator(w, x, class_similarity=s, max_iter=4, tol=None).x), (w, x, s)
+    )
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    own = torch.linspace(-1, 1, 18, dtype=dtype).reshape(6, 3)[2]
+    torch.testing.assert_close(gradients[1][2], own)  # it is passed through as it came
+
+
+def test_gradients_flow_only_where_they_are_asked_for() -> None:
+    w, x, _ = random_game(10, 5, 3)
+    assert not replicator(w, x).x.requires_grad
+    assert replicator(w.requires_grad_(), x).x.requires_grad
+    with torch.no_grad():
+        assert not replicator(w, x).x.requires_grad
+
+
+def test_the_tolerance_means_the_same_for_one_graph_and_for_fifty_of_it() -> None:
+    w, x, _ = random_game(11, 12, 3, 0.4)
+    fixed = torch.arange(12) < 3
+    once = replicator(w, x, fixed=fixed)
+    many = replicator(as_csr(torch.block_diag(*[w] * 50)), x.repeat(50, 1), fixed=fixed.repeat(50))
+    assert 1 < once.n_iter < 1000
+    assert many.n_iter == once.n_iter
+    torch.testing.assert_close(many.x, once.x.repeat(50, 1))
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+def test_the_play_ends_at_the_first_round_that_moves_less_than_its_share(tol: float) -> None:
+    w, x, _ = random_game(12, 10, 3)
+    play = replicator(w, x, tol=tol)
+    stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(play.n_iter + 1)]
+    moves = [float((after - before).abs().sum()) for before, after in zip(stages[:-1], stages[1:], strict=True)]
+    settled = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
+    assert settled == [False] * (play.n_iter - 1) + [True]
+    assert play.converged
+    assert torch.equal(play.x, stages[-1])
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7])
+def test_without_tolerance_exactly_max_iter_rounds_are_played(rounds: int) -> None:
+    w, x = torch.zeros(3, 3), torch.full((3, 2), 0.5)  # nothing ever moves
+    play = replicator(w, x, max_iter=rounds, tol=None)
+    assert play.n_iter == rounds
+    assert not play.converged
+
+
+def test_max_iter_ends_a_play_that_has_not_converged() -> None:
+    w, x, _ = random_game(13, 10, 3)
+    play = replicator(w, x, max_iter=2, tol=1e-9)
+    assert (play.n_iter, play.converged) == (2, False)
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
+def test_the_trace_is_the_consistency_of_every_stage(grad: bool) -> None:
+    w, x, s = random_game(14, 9, 4, kinship=True)
+    play = replicator(w, x.clone().requires_grad_(grad), class_similarity=s, max_iter=6, tol=None, trace=True)
+    stages = [replicator(w, x, class_similarity=s, max_iter=t, tol=None).x for t in range(7)]
+    assert play.consistency.dtype == torch.float64
+    assert play.consistency.tolist() == pytest.approx([consistency(w, stage, s).item() for stage in stages], rel=1e-12)
+
+
+def test_no_trace_unless_asked() -> None:
+    assert replicator(torch.ones(2, 2), torch.full((2, 2), 0.5)).consistency.shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (1, 4), (3, 1)])
+def test_the_smallest_games_can_be_played(shape: tuple[int, int]) -> None:
+    n, m = shape
+    x = torch.full((n, m), 1 / m)
+    torch.testing.assert_close(replicator(torch.ones(n, n), x, trace=True).x, x)
+
+
+def test_revise_tells_the_average_payoff() -> None:
+    x, supported = torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[3.0, 1.0], [0.0, 0.0]])
+    revised, average = revise(x, supported)
+    assert revised.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert average.tolist() == [[1.5], [0.0]]
+
+
+W, X = torch.ones(3, 3), torch.full((3, 2), 0.5)
+
+
+def with_entry(t: Tensor, value: float) -> Tensor:
+    t = t.clone()
+    t[1, 0] = value
+    return t
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"w": with_entry(W, -0.5)}, r"w has a negative entry \(-0.5\); expected similarities >= 0: see `clamp`"),
+        ({"w": as_csr(with_entry(W, -0.5))}, r"w has a negative entry \(-0.5\)"),
+        ({"w": with_entry(W, math.nan)}, r"w has an entry that is not finite; expected similarities in \[0, inf\)"),
+        ({"w": as_csr(with_entry(W, math.nan))}, "w has an entry that is not finite"),
+        ({"w": with_entry(W, math.inf)}, "w has an entry that is not finite"),
+        ({"w": torch.ones(3, 4)}, r"w has shape \(3, 4\); expected \(3, 3\), one row and column a player"),
+        ({"w": torch.ones(2, 2)}, r"w has shape \(2, 2\); expected \(3, 3\)"),
+        ({"x": torch.ones(3)}, r"x has shape \(3,\); expected \(players, labels\)"),
+        ({"x": torch.ones(3, 2, 1)}, r"x has shape \(3, 2, 1\)"),
+        ({"x": with_entry(X, 0.6)}, "x has rows that are no distributions; expected non-negative rows that sum to 1"),
+        ({"x": torch.tensor([[1.5, -0.5]] * 3)}, "x has rows that are no distributions"),
+        ({"x": with_entry(X, math.nan)}, "x has rows that are no distributions"),
+        ({"x": X / 2}, "x has rows that are no distributions"),
+        ({"fixed": torch.zeros(2, dtype=torch.bool)}, r"fixed has shape \(2,\) .* expected \(3,\) and bool"),
+        ({"fixed": torch.tensor([0, 1, 2])}, "fixed has shape .* type torch.int64; expected .* bool"),
+        ({"class_similarity": torch.eye(3)}, r"class_similarity has shape \(3, 3\); expected \(2, 2\)"),
+        ({"class_similarity": -torch.eye(2)}, r"class_similarity has a negative entry \(-1\)"),
+        ({"class_similarity": torch.full((2, 2), math.nan)}, "class_similarity has an entry that is not finite"),
+        ({"max_iter": -1}, "max_iter is -1; expected 0 or more rounds"),
+    ],
+)
+def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replicator(**{"w": W, "x": X, **changes})  # type: ignore[arg-type]

@@ -1,0 +1,209 @@
+"""Similarities against numpy and scipy, and what they must not notice."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import cdist
+from torch import Tensor
+
+from entourage.game import clamp, cosine, gaussian, pearson, self_tuning, shift
+from entourage.game.similarity import SCALE_NEIGHBOUR, centre, squared_distances
+
+Similarity = Callable[[Tensor], Tensor]
+
+
+def unsquared_self_tuning(x: Tensor) -> Tensor:
+    return self_tuning(x, squared=False)
+
+
+ALL = [cosine, pearson, gaussian, self_tuning, unsquared_self_tuning]
+KERNELS = [gaussian, self_tuning, unsquared_self_tuning]
+
+
+@pytest.fixture
+def embeddings() -> Tensor:
+    return torch.from_numpy(np.random.default_rng(0).normal(size=(15, 4)))
+
+
+@pytest.fixture
+def rotation() -> Tensor:
+    return torch.from_numpy(np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0])
+
+
+def scales(distance: np.ndarray) -> np.ndarray:
+    """Distance to the seventh other point."""
+    return np.sort(distance, axis=1)[:, SCALE_NEIGHBOUR]
+
+
+def test_pearson_is_numpys_correlation(embeddings: Tensor) -> None:
+    np.testing.assert_allclose(pearson(embeddings).numpy(), np.corrcoef(embeddings.numpy()), atol=1e-12)
+
+
+def test_cosine_is_scipys(embeddings: Tensor) -> None:
+    expected = 1 - cdist(embeddings.numpy(), embeddings.numpy(), "cosine")
+    np.testing.assert_allclose(cosine(embeddings).numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("bandwidth", [0.3, 2.0])
+def test_gaussian_is_the_formula(embeddings: Tensor, bandwidth: float) -> None:
+    expected = np.exp(-(cdist(embeddings, embeddings) ** 2) / (2 * bandwidth**2))
+    np.testing.assert_allclose(gaussian(embeddings, bandwidth).numpy(), expected, rtol=1e-10)
+
+
+def test_the_default_bandwidth_is_the_root_mean_square_scale(embeddings: Tensor) -> None:
+    bandwidth = float(np.sqrt((scales(cdist(embeddings, embeddings)) ** 2).mean()))
+    torch.testing.assert_close(gaussian(embeddings), gaussian(embeddings, bandwidth))
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_self_tuning_is_the_formula(embeddings: Tensor, squared: bool) -> None:
+    distance = cdist(embeddings, embeddings)
+    sigma = scales(distance)
+    expected = np.exp(-(distance**2 if squared else distance) / np.outer(sigma, sigma))
+    np.testing.assert_allclose(self_tuning(embeddings, squared=squared).numpy(), expected, rtol=1e-10)
+
+
+def test_pearson_ignores_shift_and_scale_of_each_row(embeddings: Tensor) -> None:
+    rows = torch.arange(1.0, 16.0, dtype=torch.float64)[:, None]
+    torch.testing.assert_close(pearson(rows * embeddings - 7 * rows), pearson(embeddings))
+
+
+def test_cosine_ignores_the_scale_of_each_row_but_not_its_shift(embeddings: Tensor) -> None:
+    rows = torch.arange(1.0, 16.0, dtype=torch.float64)[:, None]
+    torch.testing.assert_close(cosine(rows * embeddings), cosine(embeddings))
+    assert not torch.allclose(cosine(embeddings + 7), cosine(embeddings))
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize("kernel", [gaussian, self_tuning])
+def test_kernels_ignore_scale_rotation_and_translation_of_everything(
+    embeddings: Tensor, rotation: Tensor, kernel: Similarity, factor: float
+) -> None:
+    torch.testing.assert_close(kernel(factor * embeddings @ rotation + 11), kernel(embeddings))
+
+
+@pytest.mark.parametrize("similarity", ALL)
+def test_every_similarity_is_symmetric_and_bounded(embeddings: Tensor, similarity: Similarity) -> None:
+    w = similarity(embeddings)
+    torch.testing.assert_close(w, w.T)
+    assert w.abs().max() <= 1 + 1e-12
+    torch.testing.assert_close(w.diagonal(), torch.ones(15, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("similarity", ALL)
+def test_permuted_rows_give_permuted_similarities(embeddings: Tensor, similarity: Similarity) -> None:
+    order = torch.randperm(15, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(similarity(embeddings[order]), similarity(embeddings)[order][:, order])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 + 0.3, -1e-20])
+def test_a_constant_row_correlates_with_nothing(constant: float, dtype: torch.dtype) -> None:
+    # The mean of 5 copies of 0.1 is not 0.1: without care, the correlation of what rounding left would be +-1.
+    x = torch.cat([torch.full((2, 5), constant), torch.randn(3, 5, generator=torch.Generator().manual_seed(0))]).to(dtype)
+    w = pearson(x)
+    assert w.isfinite().all()
+    assert (w[:2] == 0).all()
+    assert (centre(x)[:2] == 0).all()
+    assert (w[2:, 2:].diagonal() > 0.99).all()
+
+
+def test_a_zero_row_has_no_cosine(embeddings: Tensor) -> None:
+    embeddings[3] = 0
+    w = cosine(embeddings)
+    assert w.isfinite().all()
+    assert (w[3] == 0).all()
+
+
+@pytest.mark.parametrize("similarity", ALL)
+def test_duplicates_are_wholly_similar_and_have_finite_gradients(embeddings: Tensor, similarity: Similarity) -> None:
+    embeddings[1:10] = embeddings[0]  # more than SCALE_NEIGHBOUR: their local scale is 0
+    embeddings.requires_grad_()
+    w = similarity(embeddings)
+    assert w.isfinite().all()
+    torch.testing.assert_close(w[:10, :10].detach(), torch.ones(10, 10, dtype=torch.float64))
+    slope = torch.randn(15, 15, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((w * slope).sum(), embeddings)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("similarity", [self_tuning, unsquared_self_tuning, cosine, pearson])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_but_duplicates(similarity: Similarity, dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.0, 2.0, 4.0]] * 9, dtype=dtype, requires_grad=True)
+    w = similarity(x)
+    torch.testing.assert_close(w.detach(), torch.ones(9, 9, dtype=dtype))
+    (gradient,) = torch.autograd.grad(w.sum(), x)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("similarity", ALL)
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_points_suffice(similarity: Similarity, n: int) -> None:
+    w = similarity(torch.tensor([[1.0, 2.0, 4.0], [0.0, 3.0, 1.0]])[:n])
+    assert w.shape == (n, n)
+    assert w.isfinite().all()
+    torch.testing.assert_close(w.diagonal(), torch.ones(n))
+
+
+def test_two_points_are_each_others_scale() -> None:
+    w = self_tuning(torch.tensor([[0.0], [5.0]]))
+    assert w[0, 1].item() == pytest.approx(np.exp(-1))
+
+
+@pytest.mark.parametrize("similarity", [cosine, pearson, lambda x: gaussian(x, 0.9), self_tuning])
+def test_gradients_match_finite_differences(similarity: Similarity) -> None:
+    x = torch.from_numpy(np.random.default_rng(3).normal(size=(6, 3)))
+    slope = torch.from_numpy(np.random.default_rng(4).normal(size=(6, 6)))
+    if similarity is self_tuning:  # scales are constants of the gradient, as bandwidths are: hold them for both sides
+        sigma = squared_distances(x).kthvalue(6, dim=1).values.sqrt()
+
+        def similarity(x: Tensor) -> Tensor:
+            return torch.exp(-squared_distances(x) / sigma.outer(sigma))
+
+        asked = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad((self_tuning(asked) * slope).sum(), asked)
+        (held,) = torch.autograd.grad((similarity(asked) * slope).sum(), asked)
+        torch.testing.assert_close(gradient, held)
+    # The diagonal is left out: one-sided differences see a kink of the distance from a point to itself.
+    mask = 1 - torch.eye(6, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: (similarity(x) * slope * mask).sum(), x.requires_grad_())
+
+
+def test_distances_survive_an_offset() -> None:
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)).double()
+    far = (x * 1000 + 1e6).float()
+    expected = cdist(far.double(), far.double()) ** 2
+    np.testing.assert_allclose(squared_distances(far).numpy(), expected, rtol=1e-5)
+    assert (squared_distances(far).diagonal() == 0).all()
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan")])
+def test_a_bandwidth_must_be_positive(embeddings: Tensor, bandwidth: float) -> None:
+    with pytest.raises(ValueError, match=r"the Gaussian bandwidth is .*; expected a number above 0"):
+        gaussian(embeddings, bandwidth)
+
+
+def test_equal_points_have_no_default_bandwidth() -> None:
+    with pytest.raises(ValueError, match="are all points the same"):
+        gaussian(torch.ones(4, 2))
+
+
+def test_clamp_silences_and_shift_lifts_the_negative() -> None:
+    w = torch.tensor([[0.5, -0.25], [-1.0, 1.0]])
+    assert clamp(w).tolist() == [[0.5, 0.0], [0.0, 1.0]]
+    assert shift(w).tolist() == [[1.5, 0.75], [0.0, 2.0]]
+
+
+@pytest.mark.parametrize("mend", [clamp, shift])
+def test_what_is_not_negative_is_left_alone(mend: Similarity) -> None:
+    w = torch.tensor([[0.5, 0.25], [0.25, 1.0]])
+    assert torch.equal(mend(w), w)
+
+
+def test_the_shift_is_a_constant_of_the_gradient() -> None:
+    w = torch.tensor([[0.5, -0.25]], requires_grad=True)
+    (gradient,) = torch.autograd.grad(shift(w).sum(), w)
+    assert gradient.tolist() == [[1.0, 1.0]]
