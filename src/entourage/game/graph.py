@@ -62,7 +62,7 @@ class NeighbourGraph:
         squared: bool = True,
         bandwidth: float | None = None,
         negatives: Negatives = "error",
-        symmetrize: Symmetry = "max",
+        symmetrize: Symmetry = "mean",
         normalize: bool = True,
         recall: float = 0.97,
     ) -> None:

@@ -61,7 +61,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         classes_: the classes, shape (m,).
         transduction_: the label of each point, shape (n,); -1 (or "" among text) where no label reaches.
         label_distributions_: the distribution each point ended with, shape (n, m); uniform where no label reaches.
-        confidence_: how sure the label of each point is, in [0, 1], shape (n,).
+        confidence_: how sure the label of each point is, in [0, 1], shape (n,); 0 where there is none.
         given_: which points were labelled, shape (n,).
         unreached_: positions of the points in whose part of the graph nothing is labelled.
         graph_: the similarities that were used, shape (n, n), CSR.
@@ -73,7 +73,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         affinity: Affinity | Literal["precomputed"] = "self_tuning",
         *,
         squared: bool = True,
-        symmetrize: Symmetry = "max",
+        symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
         classes: ArrayLike | None = None,
@@ -131,7 +131,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         codes = self.label_distributions_.argmax(axis=1)
         self.transduction_ = targets.names(np.where(reached, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)
-        self.confidence_ = np.where(reached, self._confidence(codes), start.max(axis=1))
+        self.confidence_ = np.where(reached, self._confidence(codes), 0)
         return self
 
     def predict_proba(self, X: ArrayLike | sparse.spmatrix) -> Floats:

@@ -65,7 +65,7 @@ class LabelSpreading(LinearLabeller):
         *,
         alpha: float = 0.99,
         squared: bool = True,
-        symmetrize: Symmetry = "max",
+        symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
         classes: ArrayLike | None = None,

@@ -52,7 +52,7 @@ class GraphTransduction(GraphLabeller):
         affinity: Affinity | Literal["precomputed"] = "self_tuning",
         *,
         squared: bool = True,
-        symmetrize: Symmetry = "max",
+        symmetrize: Symmetry = "mean",
         normalize: bool = True,
         negatives: Negatives = "error",
         class_similarity: ArrayLike | None = None,

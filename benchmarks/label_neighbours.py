@@ -1,0 +1,101 @@
+"""Nearest neighbours: cells beside exact blocks, scikit-learn and faiss at the same recall.
+
+    python -m benchmarks.label_neighbours [--isotropic] [--n 100000]
+
+Each index is tried with more and more effort until it finds 95 % of the true neighbours of a sample; what is printed is
+the time to build it and to find the neighbours of all points with that effort, on all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.neighbors import NearestNeighbors
+
+from benchmarks.mixtures import mixture
+from benchmarks.recall import Recall
+from entourage.game import NeighbourSearch, auto_neighbours
+
+RECALL = 0.95
+Found = NDArray[np.int64]
+
+
+def main() -> None:
+    """Prints a row a method."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=100_000)
+    parser.add_argument("--isotropic", action="store_true", help="round Gaussians: the hardest case")
+    arguments = parser.parse_args()
+    X, _ = mixture(arguments.n, isotropic=arguments.isotropic)
+    k = auto_neighbours(len(X))
+    recall = Recall(X, k)
+    print(f"n = {len(X):,}, k = {k}, {torch.get_num_threads()} threads")
+    for name, effort, search in _methods(X, k, recall):
+        began = time.perf_counter()
+        found = search()
+        took = time.perf_counter() - began
+        print(f"{name:22} {effort:12} {took:8.2f} s   recall {recall.of(found[recall.sample]):.3f}", flush=True)
+
+
+def _methods(X: NDArray[np.float32], k: int, recall: Recall) -> Iterator[tuple[str, str, Callable[[], Found]]]:
+    points = torch.from_numpy(X)
+    yield "entourage, cells", "recall 0.97", lambda: NeighbourSearch(points, k).among_themselves().index.numpy()
+    if len(X) <= 200_000:
+        yield "entourage, exact", "", lambda: NeighbourSearch(points, k, recall=1.0).among_themselves().index.numpy()
+        yield (
+            "scikit-learn, exact",
+            "",
+            lambda: NearestNeighbors(n_neighbors=k).fit(X).kneighbors(return_distance=False),
+        )
+    cells = 4 * math.isqrt(len(X))
+    for probes in _enough(X, recall, lambda p: _ivf(X, cells, p), (4, 8, 16, 32, 64, 128)):
+        yield "faiss, IVF", f"nprobe {probes}", lambda p=probes: _ivf(X, cells, p).search(X, k + 1)[1]
+    for effort in _enough(X, recall, lambda e: _hnsw(X, e), (32, 64, 128, 256, 512)):
+        yield "faiss, HNSW", f"ef {effort}", lambda e=effort: _hnsw(X, e).search(X, k + 1)[1]
+
+
+def _enough(
+    X: NDArray[np.float32], recall: Recall, build: Callable[[int], faiss.Index], efforts: tuple[int, ...]
+) -> Iterator[int]:
+    """The least effort that reaches the recall, or none."""
+    index = build(efforts[0])
+    for effort in efforts:
+        _set_effort(index, effort)
+        if recall.of(index.search(X[recall.sample], recall.k + 1)[1]) >= RECALL:
+            yield effort
+            return
+    print(f"{type(index).__name__} does not reach {RECALL} with an effort of {efforts[-1]}")
+
+
+def _ivf(X: NDArray[np.float32], cells: int, probes: int) -> faiss.Index:
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(X.shape[1]), X.shape[1], cells)
+    index.cp.max_points_per_centroid, index.cp.niter = 64, 10
+    index.train(X)
+    index.add(X)
+    _set_effort(index, probes)
+    return index
+
+
+def _hnsw(X: NDArray[np.float32], effort: int) -> faiss.Index:
+    index = faiss.IndexHNSWFlat(X.shape[1], 32)
+    index.add(X)
+    _set_effort(index, effort)
+    return index
+
+
+def _set_effort(index: faiss.Index, effort: int) -> None:
+    if isinstance(index, faiss.IndexIVFFlat):
+        index.nprobe = effort
+    else:
+        index.hnsw.efSearch = effort
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The game beside scikit-learn's LabelSpreading(kernel="knn"): time, growth and memory.
+
+    python -m benchmarks.label_speed               # on all cores; a few minutes
+    python -m benchmarks.label_speed --device cuda # the rounds of the game alone
+
+Both label the same mixture of Gaussians with the same k from the same 1,000 labels, in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.semi_supervised import LabelSpreading
+
+from benchmarks.mixtures import few_labels, mixture
+from benchmarks.recall import Recall
+from entourage.game import NeighbourGraph, NeighbourSearch, auto_neighbours, replicator, to_torch
+from entourage.label import GraphTransduction
+
+
+def main() -> None:
+    """Prints ratios, recall, the exponent of growth, and peak memory; on a GPU the time of 300 rounds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--isotropic", action="store_true", help="round Gaussians: the hardest case")
+    parser.add_argument("--largest", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.device != "cpu":
+        return rounds_on(arguments.device)
+    print(f"torch {torch.__version__} on {torch.get_num_threads()} threads")
+    GraphTransduction().fit(*_task(1000, arguments.isotropic)[:2])  # threads and kernels are awake now
+    ours = {n: _race(n, arguments.isotropic, peer=n <= 100_000) for n in (20_000, 100_000, arguments.largest)}
+    exponent = math.log(ours[arguments.largest] / ours[100_000]) / math.log(arguments.largest / 100_000)
+    print(f"from n = 100,000 to {arguments.largest:,}: time grows as n^{exponent:.2f}")
+    print(f"peak memory of the whole process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
+    return None
+
+
+def _task(n: int, isotropic: bool) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    X, classes = mixture(n, isotropic=isotropic)
+    return X, few_labels(classes, min(1000, n // 10)), classes
+
+
+def _race(n: int, isotropic: bool, *, peer: bool) -> float:
+    X, y, classes = _task(n, isotropic)
+    k = auto_neighbours(n)
+    model = GraphTransduction(n_neighbors=k)
+    # The faster of two: the machine may have been busy with something else during one of them.
+    ours = min(_seconds(lambda: model.fit(X, y)) for _ in range(2))
+    right = np.mean(model.transduction_[y < 0] == classes[y < 0])
+    recall = Recall(X, k)
+    found = NeighbourSearch(torch.from_numpy(X), k).among_themselves().index.numpy()[recall.sample]
+    line = f"n = {n:>9,}  k = {k}  game {ours:7.2f} s, {model.n_iter_} rounds, right {right:.3f}"
+    line += f", recall {recall.of(found):.3f}"
+    if peer:
+        rival = LabelSpreading(kernel="knn", n_neighbors=k)
+        theirs = min(_seconds(lambda: rival.fit(X, y)) for _ in range(2 if n < 50_000 else 1))
+        right = np.mean(rival.transduction_[y < 0] == classes[y < 0])
+        line += f"  scikit-learn {theirs:7.2f} s, right {right:.3f}: ratio {theirs / ours:.1f}"
+    print(line, flush=True)
+    return ours
+
+
+def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> None:
+    """Times the rounds of the game alone, on a graph that is already on the device."""
+    X, classes = mixture(n)
+    y = few_labels(classes)
+    w = to_torch(NeighbourGraph(torch.from_numpy(X).to(device), k).w, device)
+    x = torch.full((n, 10), 0.1, device=device)
+    fixed = torch.from_numpy(y >= 0).to(device)
+    x[fixed] = torch.eye(10, device=device)[torch.from_numpy(y[y >= 0]).to(device)]
+
+    def play() -> None:
+        replicator(w, x, fixed=fixed, max_iter=rounds, tol=None)
+        torch.cuda.synchronize()
+
+    play()
+    times = [_seconds(play) for _ in range(5)]
+    print(f"{torch.cuda.get_device_name()}: {rounds} rounds, n = {n:,}, k = {k}, 10 classes: {min(times):.4f} s")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

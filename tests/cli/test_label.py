@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from entourage.cli.main import app
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "images"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        for n in range(8):
+            pixels = generator.integers(-25, 25, (48, 48, 3)) + np.array(colour)
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{name}{n}.png")
+    (tmp_path / "labels.csv").write_text("item,label\nred0.png,red\nblue0.png,blue\n")
+    return folder
+
+
+def label(images: Path, *more: str) -> tuple[int, str, dict[str, object]]:
+    out = images.parent / "out"
+    arguments = ["label", str(images), "--labels", str(images.parent / "labels.csv"), "--out", str(out), *more]
+    result = CliRunner().invoke(app, [*arguments, "--backbone", "efficientnet-lite0"])
+    return result.exit_code, result.output, json.loads((out / "summary.json").read_text())
+
+
+def test_a_folder_of_images_is_labelled(images: Path) -> None:
+    code, output, summary = label(images)
+    assert code == 0
+    assert "2 labels given, 14 found" in output
+    assert summary["classes"] == {"blue": 8, "red": 8}
+    lines = (images.parent / "out" / "labels.csv").read_text().splitlines()[1:]
+    assert all(line.startswith(line.split(",")[1]) for line in lines)  # every blue*.png is labelled blue
+
+
+def test_a_corrupt_image_is_reported_and_the_exit_code_says_so(images: Path) -> None:
+    (images / "broken.png").write_bytes(b"no image")
+    code, output, summary = label(images)
+    assert code == 1
+    assert "entourage: skipped broken.png: " in output
+    assert summary["items"] == 16
+
+
+def test_options_reach_the_game(images: Path) -> None:
+    options = label(images, "--preset", "original", "--neighbours", "3", "--suggestions", "1")[2]["options"]
+    assert isinstance(options, dict)
+    assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from entourage import __version__
+
+
+def run(*arguments: object, debug: bool = False) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "entourage", *map(str, arguments)]
+    environment = {"PATH": "/usr/bin:/bin", "ENTOURAGE_DEBUG": "1" if debug else ""}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.strip() == __version__
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert {"label", "demo"} <= set(shown.stdout.split())
+
+
+def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path) -> None:
+    result = run("label", tmp_path / "nowhere", "--labels", tmp_path / "l.csv", "--out", tmp_path / "out")
+    assert result.returncode == 2
+    assert result.stderr.startswith("entourage: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    result = run("label", tmp_path / "nowhere", "--labels", "l.csv", "--out", tmp_path / "out", debug=True)
+    assert "Traceback" in result.stderr
+
+
+def test_warnings_are_notes_of_one_line_and_bars_are_silent_in_pipes(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([[0.0], [0.1], [9.0], [9.1]]))
+    (tmp_path / "l.csv").write_text("item,label\n0,low\n")
+    result = run(
+        *("label", tmp_path / "x.npy", "--labels", tmp_path / "l.csv", "--out", tmp_path / "out", "--neighbours", 1)
+    )
+    assert result.returncode == 0
+    assert result.stderr == "entourage: note: no label reaches 2 of 4 points: they stay undecided (see unreached_)\n"
+    assert result.stdout.startswith("1 labels given, 1 found")
+
+
+@pytest.mark.parametrize("option", ["--preset", "--metric", "--neighbours"])
+def test_options_out_of_range_are_refused(tmp_path: Path, option: str) -> None:
+    result = run("label", tmp_path, "--labels", "l.csv", "--out", "o", option, "0")
+    assert result.returncode == 2
+    assert option in result.stderr

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entourage.label.pipeline import LabelJob, label_source
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> LabelJob:
+    generator = np.random.default_rng(0)
+    X = np.concatenate([generator.normal(0, 1, (30, 3)), generator.normal(9, 1, (30, 3))])
+    np.savez(tmp_path / "features.npz", features=X, items=np.array([f"i{n:02}" for n in range(60)]))
+    (tmp_path / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
+    return LabelJob(tmp_path / "features.npz", tmp_path / "labels.csv", tmp_path / "out", suggestions=3)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_item_gets_a_label_and_a_confidence(job: LabelJob) -> None:
+    label_source(job)
+    table = rows(job.out / "labels.csv")
+    assert list(table[0]) == ["item", "label", "confidence", "given"]
+    assert [row["item"] for row in table] == [f"i{n:02}" for n in range(60)]
+    assert [row["label"] for row in table] == ["low"] * 30 + ["high"] * 30
+    assert {row["item"] for row in table if row["given"] == "true"} == {"i00", "i59"}
+    assert all(0.9 < float(row["confidence"]) <= 1 for row in table)
+
+
+def test_the_summary_agrees_with_the_labels(job: LabelJob) -> None:
+    summary = label_source(job)
+    assert summary == json.loads((job.out / "summary.json").read_text())
+    assert summary["classes"] == {"high": 30, "low": 30}
+    assert (summary["items"], summary["given"], summary["found"], summary["undecided"]) == (60, 2, 58, 0)
+    assert summary["rounds"] > 0
+    assert len(summary["label_next"]) <= 3
+
+
+def test_the_report_is_there_and_only_three_files(job: LabelJob) -> None:
+    label_source(job)
+    assert sorted(p.name for p in job.out.iterdir()) == ["labels.csv", "report.html", "summary.json"]
+    assert "low: 29 found" in (job.out / "report.html").read_text()
+
+
+def test_a_prior_that_excludes_a_label_is_kept_to(job: LabelJob, tmp_path: Path) -> None:
+    (tmp_path / "prior.csv").write_text("item,low,high\ni05,0,1\n")
+    label_source(replace(job, prior=tmp_path / "prior.csv"))
+    assert rows(job.out / "labels.csv")[5]["label"] == "high"
+
+
+def test_an_error_leaves_earlier_results_alone(job: LabelJob) -> None:
+    label_source(job)
+    before = (job.out / "labels.csv").read_bytes()
+    job.labels.write_text("item,label\nnobody,low\n")
+    with pytest.raises(ValueError, match="nobody"):
+        label_source(job)
+    assert (job.out / "labels.csv").read_bytes() == before
+    assert len(list(job.out.iterdir())) == 3
+
+
+def test_out_may_not_be_a_file(job: LabelJob) -> None:
+    job.out.write_text("mine")
+    with pytest.raises(ValueError, match="expected a folder to write to"):
+        label_source(job)
+    assert job.out.read_text() == "mine"
+
+
+def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for n in range(4):
+        Image.new("RGB", (32, 32), (60 * n, 0, 0)).save(folder / f"{n}.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    (tmp_path / "labels.csv").write_text("item,label\n0.png,dark\nbroken.png,dark\n")
+    job = LabelJob(folder, tmp_path / "labels.csv", tmp_path / "out", backbone="efficientnet-lite0", cache=False)
+    assert [s["item"] for s in label_source(job)["skipped"]] == ["broken.png"]
+    job.labels.write_text("item,label\nbroken.png,dark\n")
+    with pytest.raises(ValueError, match="all labelled items were skipped"):
+        label_source(job)

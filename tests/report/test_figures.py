@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.figure import Figure
+
+from entourage.report import bars, curve, histogram, to_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(element.itertext()).strip() for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        histogram([0.1, 0.9, 0.95], label="confidence"),
+        bars(["cat", "dog"], [("given", [1, 2]), ("found", [3, 4])], label="items"),
+        curve([1.0, 2.0, 2.5], x_label="round", y_label="F(X)"),
+    ],
+)
+def test_figures_are_svg_elements_with_real_text(svg: str) -> None:
+    assert svg.startswith("<svg")
+    assert len(texts(svg)) > 3
+
+
+def test_labels_and_legend_are_shown() -> None:
+    shown = texts(bars(["cat", "a name that is longer than anybody would want"], [("given", [1, 2])], label="items"))
+    assert {"cat", "given", "items"} <= set(shown)
+    assert any(text.endswith("…") for text in shown)
+
+
+def test_a_dollar_sign_is_not_mathematics() -> None:
+    assert any("$5" in text for text in texts(bars(["$5 and $6"], [("given", [1])], label="items")))
+
+
+def test_the_same_figure_is_the_same_text() -> None:
+    one, two = (curve([0.0, 1.0], x_label="x", y_label="y") for _ in range(2))
+    assert one == two
+
+
+def test_histogram_draws_one_bar_a_bin_in_proportion_to_its_count() -> None:
+    svg = histogram([0.05] * 4 + [0.95] * 2, label="x", bins=10)
+    paths = re.findall(r'd="(M [^"]+z\s*)"[^>]*style="fill: #2a6f97"', svg, flags=re.S)
+    heights = [
+        abs(max(ys) - min(ys)) for ys in ([float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+)", p)] for p in paths)
+    ]
+    assert len(heights) == 10
+    assert heights[0] == pytest.approx(2 * heights[-1])
+    assert sum(height > 0 for height in heights) == 2
+
+
+def test_any_figure_becomes_svg() -> None:
+    figure = Figure()
+    figure.subplots().set_title("by hand")
+    assert "by hand" in texts(to_svg(figure))

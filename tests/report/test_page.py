@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from entourage.report import Block, Section, Thumbnail, thumbnail_address, write_page
+
+
+def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
+    block = Block(
+        "heading", "paragraph", "<svg id='figure'></svg>", [("a", "b"), ("1", "2")], [Thumbnail("cat", "98%")]
+    )
+    path = tmp_path / "new" / "page.html"
+    write_page(
+        path, "title", "subtitle", [Section("one", "lead", blocks=[block]), Section("two", wide=[Block("last")])]
+    )
+    html = path.read_text(encoding="utf-8")
+    for part in ("title", "subtitle", "one", "lead", "heading", "paragraph", "<th>a</th>", "<td>2</td>", "cat", "98%"):
+        assert part in html
+    assert "<svg id='figure'></svg>" in html  # figures go in as they are
+    assert html.index("one") < html.index("two") < html.index("last")
+
+
+def test_text_from_users_cannot_become_markup(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    sections = [
+        Section(evil, evil, wide=[Block(evil, evil, table=[(evil,), (evil,)], thumbnails=[Thumbnail(evil, evil)])])
+    ]
+    write_page(tmp_path / "page.html", evil, evil, sections)
+    assert "<script>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
+    picture = thumbnail_address(Image.new("RGB", (10, 10)))
+    write_page(tmp_path / "page.html", "t", "s", [Section("x", wide=[Block(thumbnails=[Thumbnail("n", "", picture)])])])
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "http" not in html
+    assert picture in html
+
+
+def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
+    address = thumbnail_address(Image.new("RGBA", (400, 200), (255, 0, 0, 255)), side=96)
+    head, data = address.split(",")
+    assert head == "data:image/jpeg;base64"
+    image = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert image.size == (96, 48)
+    red, green, blue = image.getpixel((48, 24))  # type: ignore[misc]
+    assert red > 240
+    assert max(green, blue) < 20
