@@ -16,10 +16,11 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+BENCHMARKS := label_accuracy label_confidence label_neighbours label_speed
 bench: $(VENV)/bench
-	$(BIN)/python -m benchmarks.label_accuracy
-	$(BIN)/python -m benchmarks.label_neighbours
-	$(BIN)/python -m benchmarks.label_speed
+	mkdir -p results
+	set -e; for b in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$b | tee results/$$b.txt.part; mv results/$$b.txt.part results/$$b.txt; done
+	$(BIN)/python -m experiments.collect
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn import semi_supervised as peer
 from sklearn.datasets import load_digits
 
+from benchmarks.machine import machine
 from entourage import label
 
 SEEDS = range(10)
@@ -28,6 +29,7 @@ Method = Callable[[Labels], Labels]
 def main() -> None:
     """Prints the table and the lead of the game."""
     warnings.simplefilter("ignore")  # peers warn of divisions by zero and of too few iterations
+    print(machine())
     X, truth = load_digits(return_X_y=True)
     for count in (10, 50):
         print(f"\n{count} labels{'':32}accuracy  spread")

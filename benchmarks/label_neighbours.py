@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.machine import machine
 from benchmarks.mixtures import mixture
 from benchmarks.recall import Recall
 from entourage.game import NeighbourSearch, auto_neighbours
@@ -36,7 +37,7 @@ def main() -> None:
     X, _ = mixture(arguments.n, isotropic=arguments.isotropic)
     k = auto_neighbours(len(X))
     recall = Recall(X, k)
-    print(f"n = {len(X):,}, k = {k}, {torch.get_num_threads()} threads")
+    print(f"{machine()}\nn = {len(X):,}, k = {k}")
     for name, effort, search in _methods(X, k, recall):
         began = time.perf_counter()
         found = search()

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.semi_supervised import LabelSpreading
 
+from benchmarks.machine import machine
 from benchmarks.mixtures import few_labels, mixture
 from benchmarks.recall import Recall
 from entourage.game import NeighbourGraph, NeighbourSearch, auto_neighbours, replicator, to_torch
@@ -36,7 +37,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if arguments.device != "cpu":
         return rounds_on(arguments.device)
-    print(f"torch {torch.__version__} on {torch.get_num_threads()} threads")
+    print(machine())
     GraphTransduction().fit(*_task(1000, arguments.isotropic)[:2])  # threads and kernels are awake now
     ours = {n: _race(n, arguments.isotropic, peer=n <= 100_000) for n in (20_000, 100_000, arguments.largest)}
     exponent = math.log(ours[arguments.largest] / ours[100_000]) / math.log(arguments.largest / 100_000)

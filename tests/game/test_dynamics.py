@@ -1,6 +1,7 @@
 """The game against the thesis' own equations, its theorems, and finite differences."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -98,14 +99,20 @@ def test_all_paths_agree(kinship: bool, hold: bool) -> None:
         torch.testing.assert_close(play.x.detach(), plays[0].x, rtol=0, atol=1e-5)
 
 
-def test_one_round_is_the_equation_of_the_thesis() -> None:
-    w, x, s = (t.numpy() for t in random_game(5, 6, 3, kinship=True))
+@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_one_round_is_the_equation_of_the_thesis(as_sparse: bool, grad: bool) -> None:
+    rng = np.random.default_rng(5)
+    w, x, s = rng.random((6, 6)), rng.dirichlet(np.ones(3), size=6), rng.random((3, 3))  # neither W nor S symmetric
     expected = np.zeros_like(x)
     for i in range(6):
         payoff = np.array([sum(w[i, j] * s[h] @ x[j] for j in range(6)) for h in range(3)])  # u_i(e_h, x_-i)
         expected[i] = x[i] * payoff / (x[i] @ payoff)
-    play = replicator(*map(torch.from_numpy, (w, x)), class_similarity=torch.from_numpy(s), max_iter=1)
-    np.testing.assert_allclose(play.x.numpy(), expected, rtol=1e-12)
+    given_w, given_x, given_s = (torch.from_numpy(t) for t in (w, x, s))
+    play = replicator(
+        as_csr(given_w) if as_sparse else given_w, given_x.requires_grad_(grad), class_similarity=given_s, max_iter=1
+    )
+    np.testing.assert_allclose(play.x.detach().numpy(), expected, rtol=1e-12)
 
 
 def test_asymmetric_class_similarity_speaks_in_the_stated_direction() -> None:
@@ -153,13 +160,14 @@ def weighted(x: Tensor) -> Tensor:
 def test_gradients_match_finite_differences(name: str, hold: bool) -> None:
     w, x, s = random_game(7, 6, 3, 0.8, kinship=True)
     csr = as_csr(w)
+    structure = csr.crow_indices(), csr.col_indices()
     fixed = torch.arange(6) < 2 if hold else None
 
     def play(w: Tensor, x: Tensor, s: Tensor) -> Tensor:
         return weighted(replicator(w, x, fixed=fixed, class_similarity=s, max_iter=3, tol=None).x)
 
     def with_values(values: Tensor) -> Tensor:
-        return play(torch.sparse_csr_tensor(csr.crow_indices(), csr.col_indices(), values, csr.shape), x, s)
+        return play(torch.sparse_csr_tensor(*structure, values, csr.shape, check_invariants=True), x, s)
 
     # Finite differences must not step to negative weights, nor off the simplex: hence the square and the softmax.
     asked = {
@@ -204,9 +212,7 @@ def test_an_isolated_player_sends_no_nan_into_gradients(dtype: torch.dtype) -> N
     w, x, s = (t.to(dtype) for t in random_game(9, 6, 3, kinship=True))
     w[2], w[:, 2] = 0, 0
     w, x, s = (t.requires_grad_() for t in (w, x, s))
-    gradients = torch.autograd.grad(
-        weighted(replicator(w, x, class_similarity=s, max_iter=4, tol=None).x), (w, x, s)
-    )
+    gradients = torch.autograd.grad(weighted(replicator(w, x, class_similarity=s, max_iter=4, tol=None).x), (w, x, s))
     assert all(gradient.isfinite().all() for gradient in gradients)
     own = torch.linspace(-1, 1, 18, dtype=dtype).reshape(6, 3)[2]
     torch.testing.assert_close(gradients[1][2], own)  # it is passed through as it came
@@ -235,7 +241,7 @@ def test_the_play_ends_at_the_first_round_that_moves_less_than_its_share(tol: fl
     w, x, _ = random_game(12, 10, 3)
     play = replicator(w, x, tol=tol)
     stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(play.n_iter + 1)]
-    moves = [float((after - before).abs().sum()) for before, after in zip(stages[:-1], stages[1:], strict=True)]
+    moves = [float((after - before).abs().sum()) for before, after in pairwise(stages)]
     settled = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
     assert settled == [False] * (play.n_iter - 1) + [True]
     assert play.converged

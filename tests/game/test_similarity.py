@@ -99,10 +99,12 @@ def test_permuted_rows_give_permuted_similarities(embeddings: Tensor, similarity
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 + 0.3, -1e-20])
-def test_a_constant_row_correlates_with_nothing(constant: float, dtype: torch.dtype) -> None:
-    # The mean of 5 copies of 0.1 is not 0.1: without care, the correlation of what rounding left would be +-1.
-    x = torch.cat([torch.full((2, 5), constant), torch.randn(3, 5, generator=torch.Generator().manual_seed(0))]).to(dtype)
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 + 0.3, -3.3e-20])
+@pytest.mark.parametrize("d", [7, 1000, 20_000])
+def test_a_constant_row_correlates_with_nothing(d: int, constant: float, dtype: torch.dtype) -> None:
+    # The mean of seven times 0.1 is not quite 0.1: without care, the correlation of what rounding left would be 1.
+    varied = torch.randn(3, d, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    x = torch.cat([torch.full((2, d), constant, dtype=dtype), varied])
     w = pearson(x)
     assert w.isfinite().all()
     assert (w[:2] == 0).all()

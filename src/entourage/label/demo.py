@@ -14,7 +14,7 @@ from sklearn.semi_supervised import LabelSpreading as PeerSpreading
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.report import Block, Section, house_style, to_svg
-from entourage.report.figures import WRONG
+from entourage.report.figures import INK
 
 Labels = NDArray[np.int64]
 
@@ -41,7 +41,7 @@ def demo_section() -> Section:
     ]
     lead = (
         f"{len(truth)} handwritten digits, of which ten are labelled, one of each class. The picture lays similar "
-        "digits side by side; colours are the labels that each method found, and red crosses are mistakes."
+        "digits side by side; colours are the labels that each method found, and crosses are mistakes."
     )
     return Section("label: ten labels for all digits", lead, wide=[Block(figure=figure), Block(table=rows)])
 
@@ -75,5 +75,5 @@ def _found(axes: Axes, map_: Floats, truth: Labels, found: Labels, name: str) ->
     x, y = map_.T
     axes.scatter(x, y, c=found, cmap=colours, vmin=0, vmax=9, s=4, linewidths=0, rasterized=True)
     wrong = found != truth
-    axes.scatter(x[wrong], y[wrong], marker="x", s=10, linewidths=0.6, color=WRONG, rasterized=True)
+    axes.scatter(x[wrong], y[wrong], marker="x", s=10, linewidths=0.7, color=INK, rasterized=True)
     axes.set_title(f"{name}: {np.mean(~wrong):.1%} right")

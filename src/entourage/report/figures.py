@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-INK, ACCENT, SOFT, WRONG = "#22303c", "#2a6f97", "#a9c6d9", "#c8553d"
+INK, ACCENT, SOFT = "#22303c", "#2a6f97", "#a9c6d9"
 _STYLE = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -66,7 +66,7 @@ def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *,
         axes.set_yticks(np.arange(len(names)), [_short(name) for name in names])
         axes.invert_yaxis()
         axes.set_xlabel(label)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1.0))
         return to_svg(figure)
 
 

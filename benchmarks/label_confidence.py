@@ -1,0 +1,70 @@
+"""Is the confidence honest? Digits with 10, 50 and 200 labels: confidence beside accuracy.
+
+    python -m benchmarks.label_confidence
+
+For the game and its rivals on one graph, over ten draws of labels: accuracy on the unlabelled digits, mean confidence,
+calibration error (how far confidence and accuracy are apart, averaged over 15 bins; lower is better), and how well
+confidence tells right labels from wrong ones (area under the ROC curve; higher is better). The last row is what the
+game's own final distributions would say if they were taken for confidences.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.label_accuracy import SEEDS, drawn
+from benchmarks.machine import machine
+from entourage import label
+
+
+def main() -> None:
+    """Prints a row a method."""
+    warnings.simplefilter("ignore")
+    print(machine())
+    X, truth = load_digits(return_X_y=True)
+    graph = label.GraphTransduction().fit(X, truth).graph_
+    models = [
+        label.GraphTransduction(affinity="precomputed"),
+        label.LabelSpreading(affinity="precomputed"),
+        label.PoissonLearning(affinity="precomputed"),
+        label.LabelHarmonic(affinity="precomputed"),
+    ]
+    for count in (10, 50, 200):
+        print(f"\n{count} labels{'':14} accuracy  confidence  calibration error  area under ROC")
+        raw = []
+        for model in models:
+            rows = []
+            for seed in SEEDS:
+                y = drawn(truth, count, seed)
+                model.fit(graph, y)
+                right = model.transduction_[y < 0] == truth[y < 0]
+                rows.append(_judge(right, model.confidence_[y < 0]))
+                if isinstance(model, label.GraphTransduction):
+                    raw.append(_judge(right, model.label_distributions_.max(axis=1)[y < 0]))
+            _print(type(model).__name__, rows)
+        _print("game, raw", raw)
+
+
+def _judge(right: NDArray[np.bool_], sure: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    return float(right.mean()), float(sure.mean()), calibration_error(right, sure), float(roc_auc_score(right, sure))
+
+
+def calibration_error(right: NDArray[np.bool_], sure: NDArray[np.float64], bins: int = 15) -> float:
+    """Mean distance between confidence and accuracy over equal bins of confidence, weighted by their size."""
+    place = np.clip((sure * bins).astype(int), 0, bins - 1)
+    gaps = [abs(sure[place == b].mean() - right[place == b].mean()) * np.mean(place == b) for b in np.unique(place)]
+    return float(np.sum(gaps))
+
+
+def _print(name: str, rows: list[tuple[float, float, float, float]]) -> None:
+    accuracy, sure, error, area = np.mean(rows, axis=0)
+    print(f"{name:24} {100 * accuracy:7.1f} {100 * sure:11.1f} {100 * error:18.1f} {area:15.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One module a table or figure of the thesis; each writes results/<name>.json and .md."""

@@ -1,0 +1,36 @@
+"""Writes docs/results.md from results/: no figure in it is typed by hand.
+
+python -m experiments.collect
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from entourage.data import atomic_path
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    """Collects what the benchmarks printed and what the experiments wrote."""
+    parts = [
+        "# Results\n\nMade by `python -m experiments.collect` from `results/`; every figure was printed by a command."
+    ]
+    parts += [_printed(path) for path in sorted((ROOT / "results").glob("*.txt"))]
+    parts += [path.read_text(encoding="utf-8").strip() for path in sorted((ROOT / "results").glob("*.md"))]
+    with atomic_path(ROOT / "docs" / "results.md") as temporary:
+        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _printed(path: Path) -> str:
+    """The output of a benchmark under the first line of its documentation."""
+    module = ast.parse((ROOT / "benchmarks" / f"{path.stem}.py").read_text(encoding="utf-8"))
+    title = (ast.get_docstring(module) or path.stem).splitlines()[0]
+    output = path.read_text(encoding="utf-8").strip()
+    return f"## {title}\n\n`python -m benchmarks.{path.stem}`\n\n```text\n{output}\n```"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""Neighbour graphs against a dense restatement of the recipe, option by option."""
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from entourage.game import (
+    NeighbourGraph,
+    auto_neighbours,
+    degree_normalized,
+    non_negative,
+    sparsified,
+    symmetrized,
+    to_torch,
+)
+
+Floats = NDArray[np.floating]
+POINTS = np.random.default_rng(0).normal(size=(60, 4))
+
+
+def distances(a: Floats, b: Floats) -> Floats:
+    return np.sqrt(((a[:, None] - b[None]) ** 2).sum(axis=2))
+
+
+def directions(points: Floats, affinity: str) -> Floats:
+    if affinity == "pearson":
+        points = points - points.mean(axis=1, keepdims=True)
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def recipe(
+    points: Floats,
+    k: int,
+    *,
+    affinity: str = "self_tuning",
+    squared: bool = True,
+    bandwidth: float | None = None,
+    negatives: str = "error",
+    symmetrize: str = "mean",
+    normalize: bool = True,
+) -> Floats:
+    """The graph with nothing but n x n arrays."""
+    n = len(points)
+    d = distances(*[directions(points, affinity) if affinity in ("cosine", "pearson") else points] * 2)
+    np.fill_diagonal(d, np.inf)
+    near = np.argsort(d, axis=1)[:, :k]
+    chosen = np.zeros((n, n), dtype=bool)
+    np.put_along_axis(chosen, near, True, axis=1)
+    np.fill_diagonal(d, 0)
+    sigma = np.take_along_axis(d, near, axis=1)[:, min(7, k) - 1]
+    if affinity in ("cosine", "pearson"):
+        w = 1 - d**2 / 2
+        if negatives == "shift":
+            w = w - min(w[chosen].min(), 0)
+        w = w.clip(0)
+    elif affinity == "gaussian":
+        w = np.exp(-(d**2) / (2 * (np.mean(sigma**2) if bandwidth is None else bandwidth**2)))
+    else:
+        w = np.exp(-(d**2 if squared else d) / np.outer(sigma, sigma))
+    w = w * chosen
+    w = {"max": np.maximum(w, w.T), "mean": (w + w.T) / 2, "mutual": np.minimum(w, w.T)}[symmetrize]
+    degree = np.where(w.sum(axis=1) > 0, w.sum(axis=1), 1) if normalize else np.ones(n)
+    return w / np.sqrt(np.outer(degree, degree))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"squared": False},
+        {"symmetrize": "max"},
+        {"symmetrize": "mutual"},
+        {"normalize": False},
+        {"affinity": "gaussian"},
+        {"affinity": "gaussian", "bandwidth": 0.7},
+        {"affinity": "cosine", "negatives": "clamp"},
+        {"affinity": "cosine", "negatives": "shift"},
+        {"affinity": "pearson", "negatives": "clamp", "symmetrize": "mutual"},
+        {"affinity": "pearson", "negatives": "shift", "normalize": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("k", [3, 6, 40])
+def test_the_graph_is_the_recipe(options: dict[str, Any], k: int) -> None:
+    graph = NeighbourGraph(torch.from_numpy(POINTS), k, **options)
+    assert graph.w.dtype == np.float32
+    np.testing.assert_allclose(graph.w.toarray(), recipe(POINTS, k, **options), rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n_neighbors", "k"), [("auto", 6), (None, 59), (1000, 59), (np.int64(5), 5)])
+def test_how_many_neighbours_are_looked_for(n_neighbors: Any, k: int) -> None:
+    graph = NeighbourGraph(torch.from_numpy(POINTS), n_neighbors)
+    assert graph.k == k
+    np.testing.assert_allclose(graph.w.toarray(), recipe(POINTS, k), rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"symmetrize": "max"}, {"affinity": "cosine", "negatives": "clamp"}], ids=str)
+def test_a_graph_is_symmetric_non_negative_and_has_no_loops(options: dict[str, Any]) -> None:
+    w = NeighbourGraph(torch.from_numpy(POINTS), **options).w
+    assert w.has_sorted_indices
+    assert abs(w - w.T).max() <= 1e-7
+    assert w.data.min() > 0
+    assert not w.diagonal().any()
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (8, 4), (1000, 10), (1024, 11), (10**6, 20)]
+)
+def test_auto_neighbours(n: int, k: int) -> None:
+    assert auto_neighbours(n) == k
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine", "pearson"])
+def test_the_smallest_graphs(n: int, affinity: Any) -> None:
+    points = torch.tensor([[1.0, 2.0, 4.0], [1.1, 2.5, 5.0], [0.9, 2.1, 4.5]])[:n]
+    w = NeighbourGraph(points, affinity=affinity).w
+    assert w.shape == (n, n)
+    assert np.isfinite(w.data).all()
+    assert w.nnz == n * (n - 1)
+
+
+@pytest.mark.parametrize(("k", "beyond"), [(3, False), (9, False), (12, True)])
+def test_duplicates_are_neighbours_and_never_nan(k: int, beyond: bool) -> None:
+    w = NeighbourGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), k).w.tocoo()
+    assert np.isfinite(w.data).all()
+    assert (w.data > 0).all()
+    # Each point has nine copies: only who looks for more finds others.
+    assert (w.row // 10 != w.col // 10).any() == beyond
+
+
+def test_nothing_but_duplicates_makes_a_graph_of_equal_weights() -> None:
+    graph = NeighbourGraph(torch.ones(20, 3), 4, symmetrize="max", normalize=False)
+    assert (graph.w.data == 1).all()
+
+
+@pytest.mark.parametrize("affinity", ["self_tuning", "gaussian"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_an_outlier_beside_a_dense_cluster_keeps_its_edges(affinity: Any, normalize: bool) -> None:
+    points = np.concatenate([POINTS * 1e-3, np.full((1, 4), 1e3)])
+    w = NeighbourGraph(torch.from_numpy(points), 6, affinity=affinity, normalize=normalize).w
+    assert (w[[60]].data > 0).all()
+    assert w[[60]].nnz == 6
+    assert connected_components(w)[0] == connected_components(w[:60, :60])[0]
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30])
+@pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine"])
+def test_the_unit_of_the_data_does_not_matter(scale: float, affinity: Any) -> None:
+    plain = NeighbourGraph(torch.from_numpy(POINTS).float(), 6, affinity=affinity, negatives="clamp").w
+    scaled = NeighbourGraph(torch.from_numpy(POINTS * scale).float(), 6, affinity=affinity, negatives="clamp").w
+    np.testing.assert_allclose(scaled.toarray(), plain.toarray(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine", "pearson"])
+def test_new_points_are_tied_as_the_recipe_says(affinity: Any) -> None:
+    k, queries = 5, np.random.default_rng(1).normal(size=(9, 4))
+    graph = NeighbourGraph(torch.from_numpy(POINTS), k, affinity=affinity, negatives="clamp")
+    unit = affinity in ("cosine", "pearson")
+    a, b = (directions(p, affinity) if unit else p for p in (queries, POINTS))
+    d = distances(a, b)
+    near = np.argsort(d, axis=1)[:, :k]
+    sigma_q = np.sort(d, axis=1)[:, k - 1]
+    sigma_p = np.sort(distances(b, b), axis=1)[:, k]
+    if unit:
+        w = (1 - d**2 / 2).clip(0)
+    elif affinity == "gaussian":
+        w = np.exp(-(d**2) / (2 * np.mean(sigma_p**2)))
+    else:
+        w = np.exp(-(d**2) / np.outer(sigma_q, sigma_p))
+    chosen = np.zeros_like(d)
+    np.put_along_axis(chosen, near, 1, axis=1)
+    degree = recipe(POINTS, k, affinity=affinity, negatives="clamp", normalize=False).sum(axis=1)
+    found = graph.weights_to(torch.from_numpy(queries))
+    assert found.shape == (9, 60)
+    np.testing.assert_allclose(found.toarray(), w * chosen / np.sqrt(degree), rtol=2e-4, atol=1e-6)
+
+
+def test_a_new_point_that_coincides_with_a_fitted_one_is_tied_to_it_most() -> None:
+    graph = NeighbourGraph(torch.from_numpy(POINTS), 6, normalize=False)
+    w = graph.weights_to(torch.from_numpy(POINTS[:20])).toarray()
+    assert (w.argmax(axis=1) == np.arange(20)).all()
+    np.testing.assert_allclose(w.max(axis=1), 1)
+
+
+def test_a_new_point_on_a_heap_of_duplicates_is_tied_to_them() -> None:
+    graph = NeighbourGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), 5)
+    w = graph.weights_to(torch.from_numpy(POINTS[:1])).tocoo()
+    assert np.isfinite(w.data).all()
+    assert (w.data > 0).all()
+    assert (w.col < 10).all()
+
+
+@pytest.mark.parametrize("negatives", ["clamp", "shift"])
+def test_a_new_point_is_tied_alone_as_in_company(negatives: Any) -> None:
+    graph = NeighbourGraph(torch.from_numpy(POINTS), 40, affinity="cosine", negatives=negatives)
+    queries = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 4)))
+    together = graph.weights_to(queries).toarray()
+    alone = np.concatenate([graph.weights_to(query[None]).toarray() for query in queries])
+    np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-7)
+
+
+def test_a_pickled_graph_ties_new_points_the_same() -> None:
+    graph = NeighbourGraph(torch.from_numpy(POINTS))
+    queries = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 4)))
+    expected = graph.weights_to(queries)
+    restored = pickle.loads(pickle.dumps(graph))
+    assert (restored.w != graph.w).nnz == 0
+    assert (restored.weights_to(queries) != expected).nnz == 0
+
+
+ONE_WAY = sparse.csr_matrix(np.array([[0, 0.8, 0.5], [0.4, 0, 0], [0, 0.2, 0]], dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("max", [[0, 0.8, 0.5], [0.8, 0, 0.2], [0.5, 0.2, 0]]),
+        ("mean", [[0, 0.6, 0.25], [0.6, 0, 0.1], [0.25, 0.1, 0]]),
+        ("mutual", [[0, 0.4, 0], [0.4, 0, 0], [0, 0, 0]]),
+    ],
+)
+def test_symmetrized(how: Any, expected: list[list[float]]) -> None:
+    w = symmetrized(ONE_WAY, how)
+    assert w.dtype == np.float32
+    assert w.nnz == np.count_nonzero(expected)
+    np.testing.assert_allclose(w.toarray(), expected, rtol=1e-6)
+
+
+def test_degree_normalized() -> None:
+    w = np.array([[0, 1, 3, 0], [1, 0, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
+    expected = np.zeros((4, 4))
+    expected[0, 1] = expected[1, 0] = 1 / math.sqrt(4 * 1)
+    expected[0, 2] = expected[2, 0] = 3 / math.sqrt(4 * 3)
+    np.testing.assert_allclose(degree_normalized(sparse.csr_matrix(w)).toarray(), expected, rtol=1e-6)
+
+
+def test_non_negative_refuses_clamps_or_shifts() -> None:
+    values = torch.tensor([0.5, -0.25, 0.0])
+    assert non_negative(values, "clamp").tolist() == [0.5, 0.0, 0.0]
+    assert non_negative(values, "shift").tolist() == [0.75, 0.0, 0.25]
+    with pytest.raises(ValueError, match="mine has 1 negative similarities; expected none, or negatives='clamp' or"):
+        non_negative(values, "error", "mine")
+
+
+@pytest.mark.parametrize("how", ["error", "clamp", "shift"])
+@pytest.mark.parametrize("values", [[0.5, 0.25], []])
+def test_non_negative_leaves_alone_what_is_not_negative(how: Any, values: list[float]) -> None:
+    assert non_negative(torch.tensor(values), how).tolist() == values
+
+
+def dense_sparsified(w: Floats, k: int) -> Floats:
+    w = w.copy()
+    np.fill_diagonal(w, 0)
+    least = np.sort(w, axis=1)[:, -k][:, None]
+    return np.where(w >= least, w, 0)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array], ids=["dense", "matrix", "array"])
+@pytest.mark.parametrize("n", [40, 1100, 2048])
+@pytest.mark.parametrize("k", ["auto", 3])
+def test_sparsified_keeps_the_largest_of_each_row(kind: Any, n: int, k: Any) -> None:
+    w = np.random.default_rng(0).random((n, n), dtype=np.float32)
+    given = kind(w)
+    kept = sparsified(given, k)
+    expected = dense_sparsified(w, auto_neighbours(n) if k == "auto" else k)
+    assert kept.has_sorted_indices
+    assert kept.nnz == np.count_nonzero(expected)
+    assert (kept != sparse.csr_matrix(expected)).nnz == 0
+    assert (np.asarray(given.todense() if sparse.issparse(given) else given) == w).all()  # nothing is written into it
+
+
+@pytest.mark.parametrize("k", [19, 20, 500])
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_sparsified_with_more_neighbours_than_there_are_only_drops_the_diagonal(n: int, k: int) -> None:
+    w = np.random.default_rng(0).random((n, n)) + 0.1
+    np.testing.assert_array_equal(sparsified(w, k).toarray(), w - np.diag(w.diagonal()))
+
+
+def test_sparsified_invents_no_edges_where_a_row_has_fewer() -> None:
+    w = sparse.csr_matrix(([0.5, 0.5, 0.9], ([0, 1, 2], [1, 0, 2])), shape=(30, 30))
+    assert sparsified(w, 5).nnz == 2
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_to_torch_carries_the_same_matrix(index: type) -> None:
+    w = NeighbourGraph(torch.from_numpy(POINTS)).w
+    w.indices, w.indptr = w.indices.astype(index), w.indptr.astype(index)
+    carried = to_torch(w)
+    assert carried.layout == torch.sparse_csr
+    assert carried.col_indices().dtype == torch.int32
+    np.testing.assert_array_equal(carried.to_dense().numpy(), w.toarray())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_neighbors": 0}, "n_neighbors is 0; expected a whole number from 1, 'auto' or None"),
+        ({"n_neighbors": -3}, "n_neighbors is -3; expected"),
+        ({"n_neighbors": 2.5}, "n_neighbors is 2.5; expected"),
+        ({"n_neighbors": "many"}, "n_neighbors is 'many'; expected"),
+        ({"affinity": "rbf"}, "affinity is 'rbf'; expected one of self_tuning, gaussian, cosine, pearson"),
+        ({"symmetrize": "min"}, "symmetrize is 'min'; expected one of max, mean, mutual"),
+        ({"affinity": "cosine", "negatives": "drop"}, "negatives is 'drop'; expected one of error, clamp, shift"),
+        ({"affinity": "cosine", "n_neighbors": None}, r"cosine has \d+ negative similarities; expected none, or"),
+        ({"affinity": "pearson", "n_neighbors": None}, r"pearson has \d+ negative similarities"),
+        ({"affinity": "gaussian", "bandwidth": -1.0}, "the Gaussian bandwidth is -1.0; expected a number above 0"),
+        ({"recall": 0.0}, "recall is 0.0; expected a share above 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NeighbourGraph(torch.from_numpy(POINTS), **options)

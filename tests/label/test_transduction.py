@@ -1,0 +1,140 @@
+"""The game as a classifier: presets, confidence, consistency, and real data."""
+
+import doctest
+import math
+import warnings
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+from entourage.label import GraphTransduction, transduction
+from entourage.label.transduction import walked
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def test_the_example_of_the_docstring_holds() -> None:
+    results = doctest.testmod(transduction)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("name", ["default", "thesis", "original"])
+def test_a_preset_can_be_changed_by_name(name: str) -> None:
+    plain, changed = GraphTransduction.preset(name), GraphTransduction.preset(name, max_iter=7, device="cpu")
+    assert changed.get_params() == {**plain.get_params(), "max_iter": 7, "device": "cpu"}
+
+
+def test_an_unknown_preset_or_argument_is_refused() -> None:
+    with pytest.raises(ValueError, match="preset 'fast' is unknown; expected one of default, thesis, original"):
+        GraphTransduction.preset("fast")
+    with pytest.raises(TypeError, match="neighbours"):
+        GraphTransduction.preset("thesis", neighbours=3)
+
+
+@pytest.mark.parametrize(("name", "edges", "rounds"), [("default", 6, None), ("thesis", 59, None), ("original", 6, 25)])
+def test_presets_play_as_they_say(name: str, edges: int, rounds: int | None) -> None:
+    X = np.concatenate([np.random.default_rng(0).normal(size=(30, 2)) + centre for centre in (0, 8)])
+    y = np.full(60, -1)
+    y[[0, 30]] = 0, 1
+    found = GraphTransduction.preset(name).fit(X, y)
+    assert np.diff(found.graph_.indptr).min() == edges
+    assert (found.transduction_ == np.repeat([0, 1], 30)).all()
+    assert rounds is None or found.n_iter_ == rounds
+    unit = np.allclose(found.graph_.sum(axis=1).max(), 1, atol=0.5)
+    assert unit == (name == "default")
+
+
+def test_consistency_never_falls_and_counts_the_rounds(graph: Floats, few_labels: Ints) -> None:
+    found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
+    assert found.consistency_.shape == (found.n_iter_ + 1,)
+    assert (np.diff(found.consistency_) >= -1e-12).all()
+    final = found.label_distributions_
+    assert found.consistency_[-1] == pytest.approx(float((final * (graph @ final)).sum()), rel=1e-6)
+
+
+def test_labelled_points_keep_their_labels_exactly(graph: Floats, few_labels: Ints) -> None:
+    known = few_labels >= 0
+    found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
+    np.testing.assert_array_equal(found.label_distributions_[known], np.eye(3)[few_labels[known]])
+
+
+def line(*extra: float) -> tuple[Floats, Ints]:
+    """Two clusters on a line, around 0 and 10, the first point of each labelled, and further points after them."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=20), 10 + rng.normal(size=20), extra])[:, None]
+    y = np.full(len(X), -1)
+    y[[0, 20]] = 0, 1
+    return X, y
+
+
+def test_confidence_is_lower_between_two_clusters_than_inside_one() -> None:
+    X, y = line(5.0, 0.1, 10.1)
+    found = GraphTransduction(n_neighbors=None, affinity="gaussian").fit(X, y)
+    assert ((found.confidence_ >= 0) & (found.confidence_ <= 1 + 1e-6)).all()
+    between, left, right = found.confidence_[-3:]
+    assert between < 0.9 < min(left, right)
+    assert found.transduction_[-2:].tolist() == [0, 1]
+
+
+def test_confidence_is_a_walk_of_two_steps(graph: Floats, few_labels: Ints) -> None:
+    found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
+    step = graph / graph.sum(axis=1, keepdims=True)
+    expected = (step @ step @ found.label_distributions_)[np.arange(24), found.transduction_]
+    np.testing.assert_allclose(found.confidence_, expected, rtol=1e-5)
+
+
+def test_a_walk_from_an_isolated_point_stays_at_home() -> None:
+    w = sparse.csr_matrix(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]]) @ np.eye(3, 4))
+    w.resize((4, 4))
+    x = np.array([[1.0, 0], [0, 1], [0.5, 0.5], [0.2, 0.8]])
+    np.testing.assert_allclose(walked(w, x), [[0.375, 0.625], [1, 0], [1, 0], [0.2, 0.8]])
+
+
+def test_new_points_ask_what_the_neighbours_of_their_neighbours_say(graph: Floats, few_labels: Ints) -> None:
+    found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
+    ties = np.random.default_rng(3).random((5, 24))
+    votes = ties @ walked(found.graph_, found.label_distributions_)
+    np.testing.assert_allclose(found.predict_proba(ties), votes / votes.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_class_similarity_turns_a_decision() -> None:
+    w = np.zeros((4, 4))
+    w[3, :3] = w[:3, 3] = 0.4, 0.3, 0.5
+    y = [0, 1, 2, -1]
+    kin = [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert GraphTransduction(affinity="precomputed").fit(w, y).transduction_[3] == 2
+    assert GraphTransduction(affinity="precomputed", class_similarity=kin).fit(w, y).transduction_[3] == 0
+    with pytest.raises(ValueError, match=r"class_similarity has shape \(2, 2\); expected \(3, 3\)"):
+        GraphTransduction(affinity="precomputed", class_similarity=np.eye(2)).fit(w, y)
+
+
+def test_too_few_rounds_are_confessed_where_fit_was_called(graph: Floats, few_labels: Ints) -> None:
+    with pytest.warns(ConvergenceWarning, match="the game still moves after 3 rounds") as said:
+        GraphTransduction(affinity="precomputed", max_iter=3).fit(graph, few_labels)
+    assert [w.filename for w in said] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert GraphTransduction(affinity="precomputed", max_iter=3, tol=None).fit(graph, few_labels).n_iter_ == 3
+
+
+def test_one_label_a_class_suffices_for_most_digits() -> None:
+    X, truth = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    y = np.full(len(X), -1)
+    for digit in range(10):
+        y[rng.choice(np.flatnonzero(truth == digit))] = digit
+    found = GraphTransduction().fit(X, y)
+    unlabelled = y < 0
+    right = found.transduction_ == truth
+    assert right[unlabelled].mean() > 0.75
+    # A confidence is worth its name if those who are sure are right more often.
+    sure = found.confidence_ >= np.median(found.confidence_)
+    assert right[unlabelled & sure].mean() > right[unlabelled & ~sure].mean()
+    assert (np.diff(found.consistency_) >= -1e-6 * found.consistency_.max()).all()
+    assert np.diff(found.graph_.indptr).min() >= math.floor(math.log2(len(X))) + 1
