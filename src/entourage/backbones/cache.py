@@ -12,8 +12,8 @@ import torch
 
 from entourage.backbones.backbone import Backbone
 from entourage.backbones.extract import Extraction, count_workers, extract_batches
-from entourage.backbones.progress import progress_bar
 from entourage.backbones.store import KEY_BYTES, FeatureStore
+from entourage.data.progress import progress_bar
 
 
 def cached_features(

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.backbones.backbone import Backbone
-from entourage.backbones.progress import progress_bar
 from entourage.data.device import resolve_device
 from entourage.data.images import UnreadableImageError, read_image
+from entourage.data.progress import progress_bar
 
 _MAX_WORKERS = 16
 _BATCHES_AHEAD = 2

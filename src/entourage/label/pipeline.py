@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from entourage import __version__
-from entourage.data import atomic_path, read_labels, read_prior
+from entourage.data import atomic_path, read_labels, read_prior, status
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
 from entourage.label.show import labelling_sections
@@ -77,9 +77,9 @@ def label_source(job: LabelJob) -> dict[str, Any]:
             cache=job.cache,
             progress=job.progress,
         )
-    with _timed(seconds, "decide"):
+    with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", job.progress):
         model = _decide(job, items)
-    with _timed(seconds, "show"):
+    with _timed(seconds, "show"), status("Writing the report", job.progress):
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)

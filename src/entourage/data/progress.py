@@ -25,3 +25,13 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[C
     with Progress(*columns, console=Console(stderr=True), disable=not visible or total == 0) as progress:
         task = progress.add_task(title, total=total)
         yield lambda steps: progress.advance(task, steps)
+
+
+@contextmanager
+def status(title: str, show: bool | None = None) -> Iterator[None]:
+    """Show on stderr, while the block runs, that something of unknown length is under way; `show` as above."""
+    if sys.stderr.isatty() if show is None else show:
+        with Console(stderr=True, force_terminal=True).status(title):
+            yield
+    else:
+        yield
