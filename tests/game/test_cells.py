@@ -56,10 +56,9 @@ def test_squared_to_is_the_squared_distance_less_the_query() -> None:
 @pytest.mark.parametrize("block", [1, 70, 2**23])
 def test_the_size_of_a_block_changes_no_answer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     points = normal(300)
-    norms = points.square().sum(dim=1)
-    expected = nearest(points, points, norms, 5, exclude_self=True), nearest_centre(points, points[:7])
+    expected = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
     monkeypatch.setattr(cells, "BLOCK", block)
-    found, home = nearest(points, points, norms, 5, exclude_self=True), nearest_centre(points, points[:7])
+    found, home = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
     assert torch.equal(found[0], expected[0][0])
     torch.testing.assert_close(found[1], expected[0][1])
     assert torch.equal(home, expected[1])
@@ -98,7 +97,7 @@ def test_one_point_repeated_is_one_cell() -> None:
 
 def test_cells_hold_every_point_once_and_know_their_centres() -> None:
     points = normal(3000)
-    made = Cells(points, 5, 0.9)
+    made = Cells(points, 5)
     assert torch.equal(made.order.sort().values, torch.arange(3000))
     assert torch.equal(made.sorted, points[made.order])
     assert made.starts == [0, *made.ends[:-1]]
@@ -108,7 +107,7 @@ def test_cells_hold_every_point_once_and_know_their_centres() -> None:
 
 
 def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
-    made = Cells(normal(3000), 5, 0.9)
+    made = Cells(normal(3000), 5)
     distance = torch.cdist(made.centres, made.centres)
     assert torch.equal(made.around[:, 0], torch.arange(len(made.centres)))
     ordered = distance.gather(1, made.around)
@@ -117,17 +116,36 @@ def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
 
 def test_all_visits_find_everything() -> None:
     points = normal(1200)
-    made = Cells(points, 5, 0.5)
-    made.visits = len(made.centres)
+    made = Cells(points, 5, visits=1200)
     index, distance = made.among_themselves()
-    expected = nearest(points, points, points.square().sum(dim=1), 5, exclude_self=True)
+    expected = nearest(points, points, 5, exclude_self=True)
     torch.testing.assert_close(distance, expected[1])
     assert torch.equal(index, expected[0])
 
 
 def test_cells_too_small_for_k_call_on_more_than_their_visits() -> None:
-    made = Cells(normal(400), 100, 0.01)
-    made.visits = 1
+    made = Cells(normal(400), 100, visits=1)
     index, distance = made.among_themselves()
     assert distance.isfinite().all()
     assert all(len(set(row)) == 100 for row in index.tolist())
+
+
+def test_places_tell_at_which_visit_a_point_is_met() -> None:
+    points = normal(1500)
+    made = Cells(points, 4)
+    queries = torch.arange(0, 1500, 7)
+    found, _ = nearest(points[queries], points, 6)
+    expected = [
+        [made.around[made.cell[q]].tolist().index(int(made.cell[f])) for f in row]
+        for q, row in zip(queries.tolist(), found, strict=True)
+    ]
+    assert made.places(queries, found).tolist() == expected
+    made.around = made.around[:, :2]
+    assert made.places(queries, found).tolist() == [[min(place, 2) for place in row] for row in expected]
+
+
+def test_another_seed_makes_other_cells() -> None:
+    points = normal(2000)
+    one, same, other = (partition(points, seed) for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one[:200, None] == one[None, :200], other[:200, None] == other[None, :200])

@@ -15,7 +15,7 @@ from entourage.game import (
     NeighbourGraph,
     auto_neighbours,
     degree_normalized,
-    non_negative,
+    needed_lift,
     sparsified,
     symmetrized,
     to_torch,
@@ -242,18 +242,18 @@ def test_degree_normalized() -> None:
     np.testing.assert_allclose(degree_normalized(sparse.csr_matrix(w)).toarray(), expected, rtol=1e-6)
 
 
-def test_non_negative_refuses_clamps_or_shifts() -> None:
+def test_negative_similarities_are_refused_clamped_or_shifted() -> None:
     values = torch.tensor([0.5, -0.25, 0.0])
-    assert non_negative(values, "clamp").tolist() == [0.5, 0.0, 0.0]
-    assert non_negative(values, "shift").tolist() == [0.75, 0.0, 0.25]
+    assert needed_lift(values, "clamp") == 0
+    assert needed_lift(values, "shift") == 0.25
     with pytest.raises(ValueError, match="mine has 1 negative similarities; expected none, or negatives='clamp' or"):
-        non_negative(values, "error", "mine")
+        needed_lift(values, "error", "mine")
 
 
 @pytest.mark.parametrize("how", ["error", "clamp", "shift"])
 @pytest.mark.parametrize("values", [[0.5, 0.25], []])
-def test_non_negative_leaves_alone_what_is_not_negative(how: Any, values: list[float]) -> None:
-    assert non_negative(torch.tensor(values), how).tolist() == values
+def test_what_is_not_negative_needs_no_lift(how: Any, values: list[float]) -> None:
+    assert needed_lift(torch.tensor(values), how) == 0
 
 
 def dense_sparsified(w: Floats, k: int) -> Floats:

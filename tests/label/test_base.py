@@ -216,7 +216,7 @@ def test_a_part_without_labels_stays_undecided(graph_method: Method, lost: Data,
     assert_sound(found, 80)
     assert found.unreached_.tolist() == list(range(60, 80))
     np.testing.assert_allclose(found.label_distributions_[60:], 1 / 3, rtol=1e-6)
-    np.testing.assert_allclose(found.confidence_[60:], 1 / 3, rtol=1e-6)
+    np.testing.assert_array_equal(found.confidence_[60:], 0)
     unknown = "" if text else -1
     assert found.transduction_[60:].tolist() == [unknown] * 20
     assert found.transduction_[:60].tolist() == (lost.truth[:60].astype(str) if text else lost.truth[:60]).tolist()
@@ -231,6 +231,30 @@ def test_a_uniform_prior_is_no_prior(method: Method, three: Data) -> None:
     prior = method(n_neighbors=30).fit(three.X, three.y, prior=np.full((60, 3), 0.7))
     np.testing.assert_allclose(prior.label_distributions_, plain.label_distributions_, atol=1e-6)
     np.testing.assert_array_equal(prior.transduction_, plain.transduction_)
+
+
+@pytest.mark.filterwarnings("ignore:no label reaches", "ignore:not solved")
+def test_a_group_that_only_the_faintest_edges_reach_is_not_given_just_any_label(graph_method: Method) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(48, 2)) + np.repeat([[0, 0], [100, 0], [400, 0]], [20, 20, 8], axis=0)
+    y = np.full(48, -1)
+    y[[0, 20]] = 0, 1
+    found = graph_method(n_neighbors=10).fit(X, y)
+    # The last group sees nobody but the second beyond itself: either that is heard, or it is said that nothing is.
+    assert set(found.transduction_[40:]) <= {1, -1}
+    assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.unreached_)
+
+
+@pytest.mark.filterwarnings("ignore:no label reaches")
+def test_a_tie_is_no_decision(graph_method: Method) -> None:
+    block = np.ones((3, 3)) - np.eye(3)
+    w = sparse.csr_matrix(sparse.block_diag([block, block]))
+    prior = np.ones((6, 2))
+    prior[3] = 0.2, 0.8  # which the game passes on to points 4 and 5, and its rivals keep to themselves
+    found = graph_method(affinity="precomputed").fit(w, [0, 1, 0, -1, -1, -1], prior=prior)
+    assert found.transduction_[3] == 1
+    assert set(found.transduction_[4:]) <= ({1} if graph_method is GraphTransduction else {1, -1})
+    assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.unreached_)
 
 
 @pytest.mark.filterwarnings("ignore:no label reaches")
@@ -366,7 +390,7 @@ def test_bad_graphs_are_refused(method: Method, w: Any, message: str, kind: Any)
 def test_a_graph_loses_its_loops_but_what_was_given_stays() -> None:
     for kind in (np.asarray, sparse.csr_matrix):
         given = kind(SQUARE + 3 * np.eye(3))
-        graph = checked_graph(given, "error")
+        graph, _ = checked_graph(given, "error")
         np.testing.assert_array_equal(graph.toarray(), SQUARE)
         np.testing.assert_array_equal(np.asarray(given.todense() if kind is sparse.csr_matrix else given).diagonal(), 3)
 
@@ -374,7 +398,7 @@ def test_a_graph_loses_its_loops_but_what_was_given_stays() -> None:
 @pytest.mark.parametrize(("negatives", "expected"), [("clamp", [0.5, 0, 0.2]), ("shift", [0.8, 0, 0.5])])
 def test_negative_weights_are_mended_on_request(negatives: Any, expected: list[float]) -> None:
     w = np.array([[0, 0.5, -0.3], [0.5, 0, 0.2], [-0.3, 0.2, 0]])
-    graph = checked_graph(w, negatives).toarray()
+    graph = checked_graph(w, negatives)[0].toarray()
     np.testing.assert_allclose([graph[0, 1], graph[0, 2], graph[1, 2]], expected)
     np.testing.assert_array_equal(graph, graph.T)
 
@@ -383,7 +407,7 @@ def test_a_weight_that_became_0_is_no_edge(graph_method: Method) -> None:
     block = np.ones((4, 4)) - np.eye(4)
     w = np.block([[block, -0.1 * np.ones((4, 4))], [-0.1 * np.ones((4, 4)), block]])
     with pytest.warns(UserWarning, match="no label reaches 4 of 8 points"):
-        found = graph_method(affinity="precomputed", negatives="clamp").fit(w, [0, 1] + [-1] * 6)
+        found = graph_method(affinity="precomputed", negatives="clamp").fit(w, [0, 1, 1] + [-1] * 5)
     assert found.unreached_.tolist() == [4, 5, 6, 7]
     assert (found.graph_.data > 0).all()
 

@@ -99,3 +99,12 @@ def test_the_tolerance_bounds_the_residual_of_each_column(tol: float) -> None:
     x, _, done = solved(a, b, tol=tol)
     assert done
     assert (np.linalg.norm(a @ x.numpy() - b, axis=0) <= 1.01 * tol * np.linalg.norm(b, axis=0)).all()
+
+
+def test_a_large_column_does_not_hide_a_small_one() -> None:
+    ring = np.eye(30, k=1) + np.eye(30, k=29)
+    a = 3 * np.eye(30) + ring + ring.T
+    b = np.stack([1e6 * np.ones(30), np.random.default_rng(0).normal(size=30)], axis=1)  # the first is done in one step
+    x, _, done = solved(a, b, tol=1e-6)
+    assert done
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(a, b), rtol=1e-3)

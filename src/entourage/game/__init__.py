@@ -8,13 +8,13 @@ from entourage.game.graph import (
     Symmetry,
     auto_neighbours,
     degree_normalized,
-    non_negative,
+    needed_lift,
     sparsified,
     symmetrized,
     to_torch,
 )
 from entourage.game.neighbours import Neighbours, NeighbourSearch
-from entourage.game.similarity import clamp, cosine, gaussian, pearson, self_tuning, shift
+from entourage.game.similarity import clamp, cosine, directions, gaussian, pearson, self_tuning, shift
 
 __all__ = [
     "Affinity",
@@ -29,8 +29,9 @@ __all__ = [
     "consistency",
     "cosine",
     "degree_normalized",
+    "directions",
     "gaussian",
-    "non_negative",
+    "needed_lift",
     "pearson",
     "replicator",
     "revise",

@@ -5,7 +5,7 @@ compared with the points of its own cell and of the cells around it. All queries
 their distances are one matrix product: several times faster than scanning an inverted list for each query.
 
 How many cells to visit is not guessed: a sample of queries is answered exactly, and the places of the true neighbours
-in the order of visits give the recall of every possible number of visits at once.
+in the order of visits (`Cells.places`) give the recall of every possible number of visits at once.
 """
 
 from __future__ import annotations
@@ -18,32 +18,35 @@ from torch import Tensor
 BLOCK = 2**23  # numbers in the largest temporary array: 32 MB, which stays in a large cache
 LARGEST_CELL = 512  # measured: smaller cells waste time on overhead, larger ones on far points
 BRANCHES = 64  # parts of one split
-SAMPLE = 512  # queries answered exactly: recall is known to about one percent
 FARTHEST_VISIT = 1024  # cells that are ever ordered around a cell
+FAINT = 2.0**-11  # squared distance over squared norm below which float32 leaves a ranking half its digits or fewer
 GROUP = 16  # entries that compete for a place in the second stage of `smallest`
 
 
 class Cells:
-    """Points in cells, ready to be searched for k neighbours with a given recall.
+    """Points in cells, ready to be searched for k neighbours.
 
-    Attributes:
-        visits: how many cells a query visits to reach the recall.
+    Args:
+        points: shape (n, d).
+        k: neighbours to find.
+        visits: how many cells a query visits; more where they hold too few points.
+        seed: another one gives other cells.
 
     Building costs O(n log n) time and O(n d) memory.
     """
 
-    def __init__(self, points: Tensor, k: int, recall: float) -> None:
+    def __init__(self, points: Tensor, k: int, visits: int = 1, seed: int = 0) -> None:
         self.k = k
-        cell = partition(points)  # (n,)
-        sizes = torch.bincount(cell)
-        self.order = torch.argsort(cell, stable=True)  # (n,), position in the cells -> position in the data
+        self.visits = visits
+        self.cell = partition(points, seed)  # (n,)
+        sizes = torch.bincount(self.cell)
+        self.order = torch.argsort(self.cell, stable=True)  # (n,), position in the cells -> position in the data
         self.sorted = points[self.order]
-        self.norms = self.sorted.square().sum(dim=1)
         ends = sizes.cumsum(0)
         self.starts, self.ends = (ends - sizes).tolist(), ends.tolist()
-        self.centres = torch.zeros(len(sizes), points.shape[1]).to(points).index_add_(0, cell, points) / sizes[:, None]
+        self.centres = torch.zeros(len(sizes), points.shape[1]).to(points)
+        self.centres = self.centres.index_add_(0, self.cell, points) / sizes[:, None]
         self.around = self._visiting_order()
-        self.visits = self._visits_for(recall, points, cell, sizes)
 
     def among_themselves(self) -> tuple[Tensor, Tensor]:
         """The k nearest other points of every point and how far they are, both of shape (n, k), nearest first."""
@@ -62,7 +65,9 @@ class Cells:
         for cell, (block, where) in enumerate(zip(torch.split(queries, sizes), torch.split(order, sizes), strict=True)):
             if len(block):
                 candidates = self._candidates(cell)  # (c,), positions in the cells, those of this cell first
-                near, far = nearest(block, self.sorted[candidates], self.norms[candidates], self.k, exclude_self)
+                # Seen from the middle of the block, float32 resolves even a cell that lies far from the origin.
+                middle = block.mean(dim=0, keepdim=True)
+                near, far = nearest(block - middle, self.sorted[candidates].sub_(middle), self.k, exclude_self)
                 index[where], distance[where] = self.order[candidates[near]], far
         return index, distance
 
@@ -89,30 +94,30 @@ class Cells:
             around.append(distance.topk(far, largest=False).indices)
         return torch.cat(around)
 
-    def _visits_for(self, recall: float, points: Tensor, cell: Tensor, sizes: Tensor) -> int:
-        generator = torch.Generator().manual_seed(0)
-        sample = torch.randperm(len(points), generator=generator)[:SAMPLE].to(points.device)
-        place = torch.full((len(sizes),), self.around.shape[1], device=points.device)
-        places = []
-        rows = max(1, BLOCK // len(points))
-        for block in torch.split(sample, rows):
-            exact = smallest(squared_to(points[block], self.sorted, self.norms), self.k + 1)  # (b, k + 1)
-            for query, found in zip(block.tolist(), exact, strict=True):
-                order = self.around[cell[query]]
-                place[order] = torch.arange(len(order), device=points.device)
-                places.append(place[cell[self.order[found]]])
-                place[order] = self.around.shape[1]
-        hits = torch.bincount(torch.cat(places), minlength=self.around.shape[1] + 1)[:-1]
-        hits[0] -= len(sample)  # each query found itself at home
-        reached = hits.cumsum(0) / (len(sample) * self.k)  # recall of 1, 2, ... visits
-        return min(int(torch.searchsorted(reached, recall)) + 1, self.around.shape[1])
+    def places(self, queries: Tensor, found: Tensor) -> Tensor:
+        """At which visit each of some points would be met, counted from 0.
+
+        Args:
+            queries: positions of points that look for neighbours, shape (q,).
+            found: positions of their neighbours, shape (q, k).
+
+        Returns:
+            The places, shape (q, k); as many as are ever visited for a point that is met at none.
+        """
+        visits = self.around[self.cell[queries]]  # (q, v)
+        places = torch.full_like(found, visits.shape[1])
+        for some in torch.split(torch.arange(len(queries), device=found.device), 64):
+            met = self.cell[found[some]][:, :, None] == visits[some][:, None, :]  # (64, k, v)
+            places[some] = torch.where(met.any(dim=2), met.int().argmax(dim=2), visits.shape[1])
+        return places
 
 
-def partition(points: Tensor) -> Tensor:
+def partition(points: Tensor, seed: int = 0) -> Tensor:
     """Splits points by k-means until no part is much larger than a cell should be; equal points stay together.
 
     Args:
         points: shape (n, d).
+        seed: another one gives other cells.
 
     Returns:
         The cell of each point, shape (n,), numbered from 0 without gaps.
@@ -122,7 +127,7 @@ def partition(points: Tensor) -> Tensor:
     cells, parts = 0, [torch.arange(len(points), device=points.device)]
     while parts:
         members = parts.pop()
-        pieces = _split(points, members, size) if len(members) > 2 * size else [members]
+        pieces = _split(points, members, size, seed) if len(members) > 2 * size else [members]
         if len(pieces) == 1:
             cell[members] = cells
             cells += 1
@@ -131,27 +136,28 @@ def partition(points: Tensor) -> Tensor:
     return cell
 
 
-def _split(points: Tensor, members: Tensor, size: int) -> list[Tensor]:
+def _split(points: Tensor, members: Tensor, size: int, seed: int) -> list[Tensor]:
     branches = min(BRANCHES, -(-len(members) // size))
     part = points[members]
-    home = nearest_centre(part, k_means(part, branches))
+    home = nearest_centre(part, k_means(part, branches, seed=seed))
     sizes = torch.bincount(home, minlength=branches).tolist()
     return [piece for piece in torch.split(members[torch.argsort(home, stable=True)], sizes) if len(piece)]
 
 
-def k_means(points: Tensor, k: int, *, rounds: int = 6, sample_per_centre: int = 64) -> Tensor:
-    """Centres good enough to split by: a few rounds of Lloyd's algorithm on a sample, always from the same seed.
+def k_means(points: Tensor, k: int, *, rounds: int = 6, sample_per_centre: int = 64, seed: int = 0) -> Tensor:
+    """Centres good enough to split by: a few rounds of Lloyd's algorithm on a sample.
 
     Args:
         points: shape (n, d), n >= k.
         k: number of centres.
         rounds: rounds of Lloyd's algorithm.
         sample_per_centre: points looked at for each centre.
+        seed: of the sample.
 
     Returns:
         Centres, shape (k, d). A centre that lost all its points stays where it was.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(points), generator=generator)[: k * sample_per_centre]
     sample = points[chosen.to(points.device)]  # (s, d)
     centres = sample[:k].clone()
@@ -170,15 +176,12 @@ def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
     return torch.cat([squared_to(block, centres, norms).argmin(dim=1) for block in torch.split(points, rows)])
 
 
-def nearest(
-    queries: Tensor, points: Tensor, norms: Tensor, k: int, exclude_self: bool = False
-) -> tuple[Tensor, Tensor]:
+def nearest(queries: Tensor, points: Tensor, k: int, exclude_self: bool = False) -> tuple[Tensor, Tensor]:
     """The k nearest points of each query, exactly, a block of queries at a time.
 
     Args:
         queries: shape (q, d).
         points: shape (n, d), n >= k.
-        norms: squared lengths of the points, shape (n,).
         k: how many.
         exclude_self: query i is point i, and not its own neighbour.
 
@@ -187,18 +190,33 @@ def nearest(
     """
     index = torch.empty(len(queries), k, dtype=torch.long, device=queries.device)
     distance = queries.new_empty(len(queries), k)
-    rows = max(1, BLOCK // max(len(points), k * queries.shape[1], 1))
-    for first in range(0, len(queries), rows):
-        part = slice(first, first + rows)
-        ranking = squared_to(queries[part], points, norms)  # (b, n)
-        if exclude_self:
-            ranking.diagonal(first).fill_(torch.inf)
-        found = smallest(ranking, k)  # (b, k)
-        # What is good enough to rank is not good enough for a kernel: distances are taken from differences.
-        far = (points[found] - queries[part, None]).square_().sum(dim=2).sqrt_()  # (b, k)
-        distance[part], order = far.sort(dim=1)
-        index[part] = found.gather(1, order)
+    if k == 0:
+        return index, distance
+    norms = points.square().sum(dim=1)  # (n,)
+    rows = max(1, BLOCK // max(len(points), k * queries.shape[1]))
+    for part in torch.split(torch.arange(len(queries), device=queries.device), rows):
+        block, own = queries[part], part if exclude_self else None
+        index[part], distance[part] = _ranked(block, points, norms, k, own)
+        # Where the neighbours are close and the origin is far, the ranking's float32 cannot tell them apart.
+        lost = part[distance[part, -1].square() < FAINT * block.square().sum(dim=1)]
+        for again in torch.split(lost, max(1, rows // 2)):
+            if len(again):
+                exact = points.double()
+                own = again if exclude_self else None
+                found, far = _ranked(queries[again].double(), exact, exact.square().sum(dim=1), k, own)
+                index[again], distance[again] = found, far.to(distance)
     return index, distance
+
+
+def _ranked(queries: Tensor, points: Tensor, norms: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
+    """`nearest` for one block of queries; `own` are their positions among the points, shape (b,), to be left out."""
+    ranking = squared_to(queries, points, norms)  # (b, n)
+    if own is not None:
+        ranking.scatter_(1, own[:, None], torch.inf)
+    found = smallest(ranking, k)  # (b, k)
+    # What is good enough to rank is not good enough for a kernel: distances are taken from differences.
+    far, order = (points[found] - queries[:, None]).square_().sum(dim=2).sqrt_().sort(dim=1)  # (b, k)
+    return found.gather(1, order), far
 
 
 def squared_to(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:

@@ -110,7 +110,8 @@ def replicator(
         ValueError: on shapes that do not fit, negative or non-finite similarities, rows off the simplex.
     """
     _check(w, x, fixed, class_similarity, max_iter)
-    w, x = _at_least_float32(w), _at_least_float32(x)
+    dtype = torch.promote_types(torch.promote_types(w.dtype, x.dtype), torch.float32)  # half has too few digits
+    w, x = w.to(dtype), x.to(dtype)
     s = None if class_similarity is None else class_similarity.to(x)
     still = None if fixed is None else fixed.nonzero().flatten()  # (f,)
     differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (w, x, s))
@@ -155,17 +156,14 @@ def _buffered_round(
     return payoff.div_(average.clamp_min(tiny)).index_copy_(0, still, x[still]), average
 
 
-def _at_least_float32(t: Tensor) -> Tensor:
-    # Half precision has too few digits for payoffs that shrink with the number of classes.
-    return t.float() if t.dtype in (torch.float16, torch.bfloat16) else t
-
-
 def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_iter: int) -> None:
     n, m = x.shape if x.ndim == 2 else (-1, -1)
     if n < 0:
         raise ValueError(f"x has shape {tuple(x.shape)}; expected (players, labels)")
     if w.shape != (n, n):
         raise ValueError(f"w has shape {tuple(w.shape)}; expected ({n}, {n}), one row and column a player")
+    if w.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(f"w is {w.layout}; expected a dense tensor or sparse CSR: see `to_sparse_csr`")
     if fixed is not None and (fixed.shape != (n,) or fixed.dtype != torch.bool):
         raise ValueError(f"fixed has shape {tuple(fixed.shape)} and type {fixed.dtype}; expected ({n},) and bool")
     if s is not None and s.shape != (m, m):

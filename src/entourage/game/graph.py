@@ -13,13 +13,12 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
 from entourage.game.neighbours import Neighbours, NeighbourSearch
-from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth
+from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
 Symmetry = Literal["max", "mean", "mutual"]
@@ -64,7 +63,7 @@ class NeighbourGraph:
         negatives: Negatives = "error",
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
-        recall: float = 0.97,
+        recall: float = 0.99,
     ) -> None:
         if affinity not in get_args(Affinity):
             raise ValueError(f"affinity is {affinity!r}; expected one of {', '.join(get_args(Affinity))}")
@@ -72,6 +71,7 @@ class NeighbourGraph:
         self.squared = squared
         self.bandwidth = bandwidth
         self.negatives: Negatives = negatives
+        self.lift: float | None = None
         self.k = _count(n_neighbors, len(points))
         self.search = NeighbourSearch(self._directed(points), self.k, recall)
         found = self.search.among_themselves()
@@ -95,25 +95,38 @@ class NeighbourGraph:
 
     def _directed(self, points: Tensor) -> Tensor:
         if self.affinity == "pearson":
-            return F.normalize(centre(points), dim=1)
-        return F.normalize(points, dim=1) if self.affinity == "cosine" else points
+            return directions(centre(points))
+        return directions(points) if self.affinity == "cosine" else points
 
     def _weights(self, found: Neighbours, scale: Tensor) -> Tensor:
         """Weights of the edges to the found neighbours, shape (q, k); `scale` is that of those who look, shape (q,)."""
-        d2 = found.distance.square()
+        near = found.distance
         if self.affinity in ("cosine", "pearson"):
-            return non_negative(1 - d2 / 2, self.negatives, self.affinity)
+            similarity = 1 - near.square() / 2
+            if self.lift is None or self.negatives == "error":
+                self.lift = needed_lift(similarity, self.negatives, self.affinity)
+            return (similarity + self.lift).clamp_min(0)
+        # Quotients first: the squares of very large or very small distances would leave the range of float32.
         if self.affinity == "gaussian":
             if self.bandwidth is None:
-                self.bandwidth = float(self.scale.square().mean().sqrt())
-            exponent = d2 / (2 * checked_bandwidth(self.bandwidth) ** 2)
+                typical = self.scale.mean()
+                self.bandwidth = float(typical * (self.scale / typical).square().mean().sqrt())
+            exponent = (near / checked_bandwidth(self.bandwidth)).square() / 2
         else:
-            exponent = (d2 if self.squared else found.distance) / (scale[:, None] * self.scale[found.index])
+            theirs = self.scale[found.index]
+            exponent = near / scale[:, None] * (near / theirs if self.squared else 1 / theirs)
         return torch.exp(-exponent).clamp_min(FAINTEST_EDGE)
 
 
-def non_negative(values: Tensor, how: Negatives, name: str = "the graph") -> Tensor:
-    """Similarities made fit for the game: refused, clamped at 0, or shifted up together (chapter 4)."""
+def needed_lift(values: Tensor, how: Negatives, name: str = "the graph") -> float:
+    """What to add to similarities before they are clamped at 0: how the two ways of chapter 4 are one.
+
+    Clamping adds nothing; shifting adds as much as the least of them lacks. What is added to a graph is added to the
+    similarities of new points too, or a point's answer would depend on who asks with it.
+
+    Raises:
+        ValueError: if there are negative similarities and `how` is "error".
+    """
     if how not in get_args(Negatives):
         raise ValueError(f"negatives is {how!r}; expected one of {', '.join(get_args(Negatives))}")
     negative = int((values < 0).sum())
@@ -121,7 +134,7 @@ def non_negative(values: Tensor, how: Negatives, name: str = "the graph") -> Ten
         raise ValueError(
             f"{name} has {negative} negative similarities; expected none, or negatives='clamp' or negatives='shift'"
         )
-    return values.clamp_min(0) if how == "clamp" else values - values.min().clamp_max(0) if negative else values
+    return max(0.0, -float(values.min())) if how == "shift" and negative else 0.0
 
 
 def symmetrized(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:

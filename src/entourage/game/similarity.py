@@ -22,8 +22,14 @@ def cosine(x: Tensor) -> Tensor:
     Returns:
         Similarities in [-1, 1], shape (n, n). A zero row is similar to nothing, itself included.
     """
-    unit = F.normalize(x, dim=1)  # (n, d)
+    unit = directions(x)  # (n, d)
     return unit @ unit.T
+
+
+def directions(x: Tensor) -> Tensor:
+    """Each row scaled to length 1, shape (n, d), whatever its length was; a zero row stays zero."""
+    largest = x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1), so that no square over- or underflows
+    return F.normalize(x / torch.where(largest > 0, largest, 1), dim=1)
 
 
 def pearson(x: Tensor) -> Tensor:

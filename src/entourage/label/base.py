@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from entourage.data import resolve_device
-from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry, non_negative
+from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry, needed_lift
 from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile
 
 
@@ -118,13 +118,14 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         start = starting_profile(targets, prior)
         self.graph_ = self._relate(X, device)
         reached = self._reach(targets, start, informed=prior is not None)
+        x = self._distribute(Problem(self.graph_, targets, start, reached, device))
+        reached &= targets.labelled | _prefers(x[:, targets.seen])
         self.unreached_ = np.flatnonzero(~reached)
         if len(self.unreached_):
             warnings.warn(
                 f"no label reaches {len(self.unreached_)} of {len(y)} points: they stay undecided (see unreached_)",
                 stacklevel=2,
             )
-        x = self._distribute(Problem(self.graph_, targets, start, reached, device))
         self.label_distributions_ = np.where(reached[:, None], x, start)
         self._targets = targets
         self.given_ = targets.labelled
@@ -163,6 +164,9 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
 
     def _validated(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike) -> tuple[Any, NDArray[np.generic]]:
+        if self.affinity not in (*get_args(Affinity), "precomputed"):
+            names = ", ".join((*get_args(Affinity), "precomputed"))
+            raise ValueError(f"affinity is {self.affinity!r}; expected one of {names}")
         accept_sparse = "csr" if self.affinity == "precomputed" else False
         features, labels = validate_data(self, X, y, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
         return features, labels
@@ -170,7 +174,8 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         self._neighbours = None
         if self.affinity == "precomputed":
-            return checked_graph(X, self.negatives)
+            graph, self._lift = checked_graph(X, self.negatives)
+            return graph
         self._neighbours = NeighbourGraph(
             torch.from_numpy(X).to(device),
             self.n_neighbors,
@@ -197,7 +202,9 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         if self._neighbours is None:
             w = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float32, np.float64])
             w = sparse.csr_matrix(w)
-            w.data = non_negative(torch.from_numpy(w.data), self.negatives).numpy()
+            if self.negatives == "error":
+                needed_lift(torch.from_numpy(w.data), self.negatives, "X")
+            w.data = (w.data + self._lift).clip(min=0)
         else:
             X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
             w = self._neighbours.weights_to(torch.from_numpy(X))
@@ -225,8 +232,11 @@ def with_prior(x: Floats, problem: Problem) -> Floats:
     return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), problem.start))
 
 
-def checked_graph(w: Any, negatives: Negatives) -> sparse.csr_matrix:
+def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
     """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
+
+    Returns:
+        The graph, and what was added to its weights: see `needed_lift`.
 
     Raises:
         ValueError: where it is not.
@@ -240,10 +250,21 @@ def checked_graph(w: Any, negatives: Negatives) -> sparse.csr_matrix:
     graph.sort_indices()
     gap = abs(graph - graph.T)
     if gap.nnz and gap.max() > 1e-5 * abs(graph).max():
-        i, j = (int(v[gap.data.argmax()]) for v in gap.tocoo().coords)
+        worst = gap.tocoo()
+        i, j = (int(v[worst.data.argmax()]) for v in (worst.row, worst.col))
         raise ValueError(
             f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
             f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
         )
-    graph.data = non_negative(torch.from_numpy(graph.data), negatives).numpy()
-    return graph
+    lift = needed_lift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
+    graph.data = (graph.data + lift).clip(min=0)
+    graph.eliminate_zeros()
+    return graph, lift
+
+
+def _prefers(x: Floats) -> NDArray[np.bool_]:
+    """Which rows have one label ahead of all others, shape (n,): a tie means that nothing that counts reached them."""
+    if x.shape[1] == 1:
+        return np.ones(len(x), dtype=bool)
+    best = np.partition(x, -2, axis=1)[:, -2:]  # (n, 2)
+    return np.asarray(best[:, 1] - best[:, 0] > 1e-7)

@@ -24,9 +24,11 @@ class LinearSVMLabeller(GraphLabeller):
     """
 
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
-        graph = checked_graph(X, self.negatives) if self.affinity == "precomputed" else sparse.csr_matrix((len(X),) * 2)
-        self._features = graph if self.affinity == "precomputed" else X
-        return graph
+        if self.affinity == "precomputed":
+            self._features, _ = checked_graph(X, self.negatives)
+            return self._features
+        self._features = X
+        return sparse.csr_matrix((len(X), len(X)))
 
     def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
         return np.ones(len(targets.codes), dtype=bool)

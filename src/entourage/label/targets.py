@@ -82,7 +82,8 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
 def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Which entries of y are labels, shape (n,)."""
     if y.dtype.kind in "OUS":
-        return np.array([not (label is None or str(label) in ("", "-1", "nan")) for label in y.tolist()], dtype=bool)
+        # What differs from itself is the NaN that pandas puts where there is no text.
+        return np.array([not (v is None or v != v or str(v) in ("", "-1")) for v in y.tolist()], dtype=bool)
     return np.asarray(y != -1)
 
 
@@ -105,7 +106,7 @@ def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
     x = np.full((n, m), 1 / m) if prior is None else _checked_prior(prior, targets)
     if not targets.seen.all():
         missing = ", ".join(map(str, targets.classes[~targets.seen]))
-        warnings.warn(f"no point is labelled {missing}: this is never predicted", stacklevel=4)
+        warnings.warn(f"no point is labelled {missing}: this is never predicted", stacklevel=3)
         x = np.where(targets.seen, x, 0)
     x = np.where(targets.labelled[:, None], targets.one_hot(), x)
     total = x.sum(axis=1, keepdims=True)
