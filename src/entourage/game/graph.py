@@ -63,7 +63,7 @@ class NeighbourGraph:
         negatives: Negatives = "error",
         symmetrize: Symmetry = "mean",
         normalize: bool = True,
-        recall: float = 0.99,
+        recall: float = 0.97,
     ) -> None:
         if affinity not in get_args(Affinity):
             raise ValueError(f"affinity is {affinity!r}; expected one of {', '.join(get_args(Affinity))}")
@@ -142,8 +142,9 @@ def symmetrized(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matri
     if how not in get_args(Symmetry):
         raise ValueError(f"symmetrize is {how!r}; expected one of {', '.join(get_args(Symmetry))}")
     back = w.T.tocsr()
-    both = w.maximum(back) if how == "max" else (w + back) / 2 if how == "mean" else w.minimum(back)
-    both = sparse.csr_matrix(both, dtype=w.dtype)
+    both = sparse.csr_matrix(w.maximum(back) if how == "max" else w + back if how == "mean" else w.minimum(back))
+    if how == "mean":
+        both.data /= 2  # in place: SciPy's division would pass through float64
     both.eliminate_zeros()
     return both
 

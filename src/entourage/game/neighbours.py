@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from entourage.game.cells import Cells, nearest
+from entourage.game.cells import BLOCK, Cells, nearest
 
 # Where cells begin to pay for themselves, measured on two cores and on an H200.
 EXACT_UP_TO = {"cpu": 10_000, "cuda": 200_000}
@@ -44,7 +44,7 @@ class NeighbourSearch:
             and as many cells are visited as a sample of exact answers says are needed; 1 is exact for every n.
     """
 
-    def __init__(self, points: Tensor, k: int, recall: float = 0.99) -> None:
+    def __init__(self, points: Tensor, k: int, recall: float = 0.97) -> None:
         if not 0 <= k <= len(points):
             raise ValueError(f"{k} neighbours asked of {len(points)} points; expected 0 to {len(points)}")
         if not 0 < recall <= 1:
@@ -68,13 +68,13 @@ class NeighbourSearch:
         return ((points.to(self.origin) - self.origin) / self.unit).float()
 
     @cached_property
-    def _cells(self) -> list[Cells]:
+    def _cells(self) -> tuple[Cells, Cells]:
         """Two partitions that are visited as often as it takes for both together to reach the recall.
 
         What one of them misses is not spread evenly: a cell may cut a few points off from their own kind altogether,
         and a graph that lacks these edges falls apart. What one partition separates the other keeps together.
         """
-        both = [Cells(self.points, self.k, seed=seed) for seed in (0, 1)]
+        both = Cells(self.points, self.k, seed=0), Cells(self.points, self.k, seed=1)
         chosen = torch.randperm(len(self.points), generator=torch.Generator().manual_seed(0))[:SAMPLE]
         sample = chosen.to(self.points.device)
         exact, _ = nearest(self.points[sample], self.points, self.k + 1)  # (s, k + 1), themselves included
@@ -89,26 +89,30 @@ class NeighbourSearch:
         """The k nearest other points of every point. No point is its own neighbour; duplicates are each other's."""
         if self.exact:
             return self._in_units(*nearest(self.points, self.points, self.k, exclude_self=True))
-        return self._in_units(*_merged([cells.among_themselves() for cells in self._cells], self.k))
+        one, other = self._cells
+        return self._in_units(*_merged(one.among_themselves(), other.among_themselves()))
 
     def of(self, queries: Tensor) -> Neighbours:
         """The k nearest points of each query, shape (q, d)."""
         queries = self._scaled(queries)
         if self.exact:
             return self._in_units(*nearest(queries, self.points, self.k))
-        return self._in_units(*_merged([cells.of(queries) for cells in self._cells], self.k))
+        one, other = self._cells
+        return self._in_units(*_merged(one.of(queries), other.of(queries)))
 
     def _in_units(self, index: Tensor, distance: Tensor) -> Neighbours:
         return Neighbours(index, distance.to(self.origin) * self.unit)
 
 
-def _merged(answers: list[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor, Tensor]:
-    """The k nearest of several answers to the same queries, each found once, nearest first."""
-    index, order = torch.cat([found for found, _ in answers], dim=1).sort(dim=1)  # (q, 2k)
-    distance = torch.cat([far for _, far in answers], dim=1).gather(1, order)
-    distance[:, 1:].masked_fill_(index[:, 1:] == index[:, :-1], torch.inf)
-    distance, order = distance.topk(k, dim=1, largest=False)
-    return index.gather(1, order), distance
+def _merged(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The k nearest of two answers to the same queries, nearest first, in the memory of the first answer."""
+    (index, distance), (more, farther), k = one, other, one[0].shape[1]
+    for some in torch.split(torch.arange(len(index), device=index.device), max(1, BLOCK // max(1, k * k))):
+        known = (more[some][:, :, None] == index[some][:, None, :]).any(dim=2)  # (b, k), found by both
+        both = torch.cat([distance[some], farther[some].masked_fill(known, torch.inf)], dim=1)  # (b, 2k)
+        distance[some], order = both.topk(k, dim=1, largest=False)
+        index[some] = torch.cat([index[some], more[some]], dim=1).gather(1, order)
+    return index, distance
 
 
 def _largest(values: Tensor) -> Tensor:

@@ -113,4 +113,6 @@ class GraphTransduction(GraphLabeller):
 def walked(w: sparse.csr_matrix, x: Floats) -> Floats:
     """One step of a random walk over the graph: D^-1 W X, shape (n, m); a point without neighbours stays at home."""
     degree = np.asarray(w.sum(axis=1))  # (n, 1)
-    return np.asarray(np.where(degree > 0, (w @ x) / np.where(degree > 0, degree, 1), x))
+    # SciPy multiplies on one core, torch on all.
+    reached = (to_torch(w) @ torch.from_numpy(x.astype(w.dtype, copy=False))).numpy()  # (n, m)
+    return np.asarray(np.where(degree > 0, reached / np.where(degree > 0, degree, 1), x))
