@@ -76,3 +76,9 @@ def test_bad_priors_give_one_line(path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_prior(path, ITEMS, ["cat", "dog"])
+
+
+def test_a_label_that_means_unlabelled_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("item,label\na,-1\n")
+    with pytest.raises(ValueError, match="line 2: the label is -1, which means unlabelled"):
+        read_labels(tmp_path / "labels.csv", ["a"])

@@ -228,3 +228,12 @@ def test_a_pickle_is_light_and_answers_the_same(exact: bool) -> None:
 def test_bad_input_is_refused(k: int, recall: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NeighbourSearch(torch.zeros(5, 2), k, recall)
+
+
+def test_where_cells_do_not_pay_the_search_is_exact() -> None:
+    points = torch.randn(3000, 40, generator=torch.Generator().manual_seed(0))  # everything is about equally far
+    search = in_cells(points, 5)
+    assert search._cells is None
+    expected = NeighbourSearch(points, 5, recall=1).among_themselves()
+    assert torch.equal(search.among_themselves().index, expected.index)
+    assert torch.equal(search.of(points[:9]).index[:, 0], torch.arange(9))

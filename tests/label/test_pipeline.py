@@ -86,3 +86,31 @@ def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: P
     job.labels.write_text("item,label\nbroken.png,dark\n")
     with pytest.raises(ValueError, match="all labelled items were skipped"):
         label_source(job)
+
+
+@pytest.mark.parametrize("kind", ["labels", "source"])
+def test_what_is_read_is_never_overwritten(job: LabelJob, tmp_path: Path, kind: str) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    target = mine / "labels.csv"
+    target.write_bytes(getattr(job, kind).read_bytes())
+    before = target.read_bytes()
+    with pytest.raises(ValueError, match="is read and would be overwritten"):
+        label_source(replace(job, out=mine, **{kind: target}))
+    assert target.read_bytes() == before
+
+
+def test_undecided_items_do_not_lower_the_confidence_of_those_found(job: LabelJob) -> None:
+    job.labels.write_text("item,label\ni00,low\n")
+    with pytest.warns(UserWarning, match="no label reaches 30"):
+        summary = label_source(job)
+    assert (summary["found"], summary["undecided"]) == (29, 30)
+    assert summary["mean_confidence"] > 0.9
+
+
+def test_labels_are_read_before_images_are(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"would be found broken")
+    (tmp_path / "labels.csv").write_text("item,label\nnobody.png,dark\n")
+    with pytest.raises(ValueError, match=r"nobody\.png"):
+        label_source(LabelJob(tmp_path / "images", tmp_path / "labels.csv", tmp_path / "out", cache=False))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -46,3 +47,12 @@ def test_feature_files_are_scaled_only_when_asked(tmp_path: Path, metric: str, l
     items = represent(tmp_path / "x.npy", metric=metric)  # type: ignore[arg-type]
     assert items.images is None
     np.testing.assert_allclose(np.linalg.norm(items.features, axis=1), [length, 0.0], rtol=1e-6)
+
+
+def test_an_image_whose_name_cannot_be_written_is_set_aside(folder: Path) -> None:
+    strange = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.png"))
+    Image.new("RGB", (32, 32), "green").save(folder / "plain.png")
+    (folder / "plain.png").rename(strange)
+    items = represent(folder, backbone="efficientnet-lite0")
+    assert items.names == ["a.png", "sub/b.png"]
+    assert items.skipped == [(r"caf\udce9.png", "its name is not UTF-8")]

@@ -24,8 +24,11 @@ def test_the_report_tells_counts_and_shows_every_class() -> None:
     assert overview.lead == "2 labels were given, 6 were found."
     assert len(overview.blocks) == 3
     assert all(block.figure.startswith("<svg") for block in overview.blocks)
-    assert [block.title for block in classes.wide] == ["cat: 3 found", "dog: 3 found"]
-    assert {t.name for t in classes.wide[0].thumbnails} == {"item-1", "item-2", "item-3"}
+    assert [block.title for block in classes.wide if block.title] == ["cat: 3 found", "dog: 3 found"]
+    surest, unsurest = classes.wide[:2]
+    assert (surest.text, unsurest.text) == ("Surest", "Least sure")
+    assert {t.name for block in (surest, unsurest) for t in block.thumbnails} == {"item-1", "item-2", "item-3"}
+    assert len(surest.thumbnails) == 2
 
 
 def test_what_to_label_next_names_items_and_reasons() -> None:

@@ -5,6 +5,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
@@ -76,7 +77,7 @@ def line(*extra: float) -> tuple[Floats, Ints]:
 def test_confidence_is_lower_between_two_clusters_than_inside_one() -> None:
     X, y = line(5.0, 0.1, 10.1)
     found = GraphTransduction(n_neighbors=None, affinity="gaussian").fit(X, y)
-    assert ((found.confidence_ >= 0) & (found.confidence_ <= 1 + 1e-6)).all()
+    assert ((found.confidence_ >= 0) & (found.confidence_ <= 1)).all()
     between, left, right = found.confidence_[-3:]
     assert between < 0.9 < min(left, right)
     assert found.transduction_[-2:].tolist() == [0, 1]
@@ -138,3 +139,39 @@ def test_one_label_a_class_suffices_for_most_digits() -> None:
     assert right[unlabelled & sure].mean() > right[unlabelled & ~sure].mean()
     assert (np.diff(found.consistency_) >= -1e-6 * found.consistency_.max()).all()
     assert np.diff(found.graph_.indptr).min() >= math.floor(math.log2(len(X))) + 1
+
+
+def test_a_tie_between_two_labels_is_said_and_stays_undecided() -> None:
+    with pytest.warns(UserWarning, match="1 of 3 points end in a tie"):
+        found = GraphTransduction().fit([[0.0], [1.0], [2.0]], [0, -1, 1])
+    assert found.transduction_.tolist() == [0, -1, 1]
+    assert found.undecided_.tolist() == [1]
+    assert found.unreached_.tolist() == []
+    assert found.confidence_[1] == 0
+
+
+def test_labels_may_be_missing_as_pandas_has_it() -> None:
+    X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
+    frame = pd.DataFrame({"x": X[:, 0]})
+    for y in (
+        pd.Series(["a", None, None, None, None, "b"]),
+        pd.Series(["a", None, None, None, None, "b"], dtype="string"),
+        pd.Series(["a", None, None, None, None, "b"], dtype="category"),
+        pd.Series([7, None, None, None, None, 9], dtype="Int64"),
+        pd.Series([7, None, None, None, None, 9]),
+    ):
+        found = GraphTransduction(n_neighbors=2).fit(frame, y).transduction_
+        assert found.tolist() == [y[0]] * 3 + [y[5]] * 3
+
+
+def test_new_points_hear_of_similar_classes_too() -> None:
+    X = np.array([[0.0], [0.1], [5.0], [5.1]])
+    swapped = GraphTransduction(n_neighbors=1, class_similarity=[[0, 1], [1, 0]]).fit(X, [0, -1, 1, -1])
+    assert swapped.transduction_.tolist() == [0, 1, 1, 0]  # each neighbour speaks for the other label
+    assert swapped.predict([[0.02]]).tolist() == [0]
+
+
+def test_a_dense_graph_is_shifted_as_a_whole() -> None:
+    w = np.array([[0, -0.5, 0.5, 0], [-0.5, 0, 0, 0.5], [0.5, 0, 0, -0.5], [0, 0.5, -0.5, 0]])
+    graph = GraphTransduction(affinity="precomputed", negatives="shift").fit(w, [0, 1, -1, -1]).graph_
+    np.testing.assert_allclose(graph.toarray(), w + 0.5 - 0.5 * np.eye(4))

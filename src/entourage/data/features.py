@@ -60,6 +60,8 @@ def read_features(path: str | Path) -> FeatureTable:
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
+        if not path.exists():
+            raise ValueError(f"{path}: no such file or folder")
         raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")
     if not path.is_file():
         raise ValueError(f"{path}: no such file; expected a feature file: {', '.join(_READERS)}")

@@ -30,6 +30,11 @@ def read_labels(path: str | Path, items: Sequence[str]) -> dict[str, str]:
     item_column, label_column = rows.column("item"), rows.column("label")
     given = [(line, cells[item_column], cells[label_column].strip()) for line, cells in rows.lines]
     given = [(line, name, label) for line, name, label in given if label]
+    for line, _, label in given:
+        if label == "-1":
+            raise ValueError(
+                f"{rows.path}: line {line}: the label is -1, which means unlabelled; expected another name"
+            )
     if not given:
         raise ValueError(f"{rows.path}: holds no label; expected at least one row item,label")
     full_names = _match(rows, [(line, name) for line, name, _ in given], items)

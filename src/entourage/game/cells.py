@@ -199,9 +199,9 @@ def nearest(queries: Tensor, points: Tensor, k: int, exclude_self: bool = False)
         index[part], distance[part] = _ranked(block, points, norms, k, own)
         # Where the neighbours are close and the origin is far, the ranking's float32 cannot tell them apart.
         lost = part[distance[part, -1].square() < FAINT * block.square().sum(dim=1)]
+        exact = points.double() if len(lost) else points
         for again in torch.split(lost, max(1, rows // 2)):
             if len(again):
-                exact = points.double()
                 own = again if exclude_self else None
                 found, far = _ranked(queries[again].double(), exact, exact.square().sum(dim=1), k, own)
                 index[again], distance[again] = found, far.to(distance)

@@ -18,6 +18,7 @@ from entourage.game.cells import BLOCK, Cells, nearest
 
 # Where cells begin to pay for themselves, measured on two cores and on an H200.
 EXACT_UP_TO = {"cpu": 10_000, "cuda": 200_000}
+WORTHWHILE = 0.2  # share of the cells of each partition beyond which comparing with all points is faster
 SAMPLE = 512  # queries answered exactly: recall is known to about one percent
 
 
@@ -68,8 +69,8 @@ class NeighbourSearch:
         return ((points.to(self.origin) - self.origin) / self.unit).float()
 
     @cached_property
-    def _cells(self) -> tuple[Cells, Cells]:
-        """Two partitions that are visited as often as it takes for both together to reach the recall.
+    def _cells(self) -> tuple[Cells, Cells] | None:
+        """Two partitions that are visited as often as it takes for both together to reach the recall, if that pays.
 
         What one of them misses is not spread evenly: a cell may cut a few points off from their own kind altogether,
         and a graph that lacks these edges falls apart. What one partition separates the other keeps together.
@@ -81,13 +82,16 @@ class NeighbourSearch:
         place = torch.stack([cells.places(sample, exact) for cells in both]).amin(dim=0)
         others = place[exact != sample[:, None]]
         met = torch.bincount(others, minlength=int(others.max()) + 1).cumsum(0) / len(others)  # recall of 1, 2, ...
+        visits = int(torch.searchsorted(met, self.recall)) + 1
+        if visits > WORTHWHILE * min(len(cells.centres) for cells in both):
+            return None
         for cells in both:
-            cells.visits = int(torch.searchsorted(met, self.recall)) + 1
+            cells.visits = visits
         return both
 
     def among_themselves(self) -> Neighbours:
         """The k nearest other points of every point. No point is its own neighbour; duplicates are each other's."""
-        if self.exact:
+        if self.exact or self._cells is None:
             return self._in_units(*nearest(self.points, self.points, self.k, exclude_self=True))
         one, other = self._cells
         return self._in_units(*_merged(one.among_themselves(), other.among_themselves()))
@@ -95,7 +99,7 @@ class NeighbourSearch:
     def of(self, queries: Tensor) -> Neighbours:
         """The k nearest points of each query, shape (q, d)."""
         queries = self._scaled(queries)
-        if self.exact:
+        if self.exact or self._cells is None:
             return self._in_units(*nearest(queries, self.points, self.k))
         one, other = self._cells
         return self._in_units(*_merged(one.of(queries), other.of(queries)))

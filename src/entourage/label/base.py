@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from entourage.data import resolve_device
 from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry, needed_lift
-from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile
+from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile, without_missing
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,12 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
     Attributes:
         classes_: the classes, shape (m,).
-        transduction_: the label of each point, shape (n,); -1 (or "" among text) where no label reaches.
-        label_distributions_: the distribution each point ended with, shape (n, m); uniform where no label reaches.
+        transduction_: the label of each point, shape (n,); -1 (or "" among text) where it is undecided.
+        label_distributions_: the distribution each point ended with, shape (n, m); its prior where no label reaches.
         confidence_: how sure the label of each point is, in [0, 1], shape (n,); 0 where there is none.
         given_: which points were labelled, shape (n,).
         unreached_: positions of the points in whose part of the graph nothing is labelled.
+        undecided_: positions of the points without a label: the unreached, and those that ended in a tie.
         graph_: the similarities that were used, shape (n, n), CSR.
     """
 
@@ -111,7 +112,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: on data, labels or priors that do not fit; the message says which, where, and what was expected.
         """
-        X, y = self._validated(X, y)
+        X, y = self._validated(X, without_missing(y))
         targets = read_targets(y, self.classes)
         device = resolve_device(self.device)
         self.classes_ = targets.classes
@@ -119,7 +120,6 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.graph_ = self._relate(X, device)
         reached = self._reach(targets, start, informed=prior is not None)
         x = self._distribute(Problem(self.graph_, targets, start, reached, device))
-        reached &= targets.labelled | _prefers(x[:, targets.seen])
         self.unreached_ = np.flatnonzero(~reached)
         if len(self.unreached_):
             warnings.warn(
@@ -129,10 +129,14 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.label_distributions_ = np.where(reached[:, None], x, start)
         self._targets = targets
         self.given_ = targets.labelled
+        decided = targets.labelled | (reached & _prefers(self.label_distributions_[:, targets.seen]))
+        self.undecided_ = np.flatnonzero(~decided)
+        if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
+            warnings.warn(f"{tied} of {len(y)} points end in a tie: they stay undecided (see undecided_)", stacklevel=2)
         codes = self.label_distributions_.argmax(axis=1)
-        self.transduction_ = targets.names(np.where(reached, codes, -1))
+        self.transduction_ = targets.names(np.where(decided, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)
-        self.confidence_ = np.where(reached, self._confidence(codes), 0)
+        self.confidence_ = np.where(decided, self._confidence(codes).clip(0, 1), 0)
         return self
 
     def predict_proba(self, X: ArrayLike | sparse.spmatrix) -> Floats:
@@ -150,12 +154,15 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return np.asarray(np.where(total > 0, votes / np.where(total > 0, total, 1), uniform))
 
     def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
-        """Labels of new points, shape (q,); -1 (or "" among text) where no label reaches. X as in `predict_proba`."""
+        """Labels of new points, shape (q,); -1 (or "" among text) where no label reaches. For X see `predict_proba`."""
         votes = self._votes(X)
         return self._targets.names(np.where(votes.any(axis=1), votes.argmax(axis=1), -1))
 
     def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Accuracy on those points of y that are labelled, so that cross-validation works with unlabelled points."""
+        """Accuracy on the labelled points of y, so that cross-validation works with unlabelled ones.
+
+        A point that stays undecided counts as wrong.
+        """
         labels = np.asarray(y)
         known = labelled_mask(labels)
         if not known.any():
@@ -177,7 +184,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             graph, self._lift = checked_graph(X, self.negatives)
             return graph
         self._neighbours = NeighbourGraph(
-            torch.from_numpy(X).to(device),
+            as_tensor(X).to(device),
             self.n_neighbors,
             affinity=self.affinity,
             squared=self.squared,
@@ -199,15 +206,16 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         """What the fitted population says of new points, shape (q, m)."""
         check_is_fitted(self)
-        if self._neighbours is None:
-            w = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float32, np.float64])
-            w = sparse.csr_matrix(w)
-            if self.negatives == "error":
-                needed_lift(torch.from_numpy(w.data), self.negatives, "X")
-            w.data = (w.data + self._lift).clip(min=0)
-        else:
-            X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
-            w = self._neighbours.weights_to(torch.from_numpy(X))
+        accept_sparse = "csr" if self._neighbours is None else False
+        asked: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
+        if self._neighbours is not None:
+            return np.asarray(self._neighbours.weights_to(as_tensor(asked)) @ self._voices)
+        dense = isinstance(asked, np.ndarray)
+        stored = asked if dense else asked.data
+        if self.negatives == "error":
+            needed_lift(as_tensor(stored), self.negatives, "X")
+        lifted = (stored + self._lift).clip(min=0)
+        w = lifted if dense else sparse.csr_matrix((lifted, asked.indices, asked.indptr), asked.shape)
         return np.asarray(w @ self._voices)
 
     def _heard(self) -> Floats:
@@ -223,6 +231,11 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.affinity == "precomputed"
         tags.input_tags.sparse = self.affinity == "precomputed"
         return tags
+
+
+def as_tensor(X: Any) -> torch.Tensor:
+    """The array as a tensor, copied only if it must not be written, as those that pandas hands out."""
+    return torch.from_numpy(X if X.flags.writeable else X.copy())
 
 
 def with_prior(x: Floats, problem: Problem) -> Floats:
@@ -244,6 +257,7 @@ def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, floa
     w = check_array(w, accept_sparse="csr", dtype=[np.float32, np.float64])
     if w.shape[0] != w.shape[1]:
         raise ValueError(f"the precomputed graph has shape {w.shape}; expected a square matrix")
+    dense = not sparse.issparse(w)
     graph = sparse.csr_matrix(w, copy=True)
     graph.setdiag(0)
     graph.eliminate_zeros()
@@ -257,7 +271,11 @@ def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, floa
             f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
         )
     lift = needed_lift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
-    graph.data = (graph.data + lift).clip(min=0)
+    if lift and dense:  # every pair has a similarity, be it 0
+        graph = sparse.csr_matrix(graph.toarray() + lift * (1 - np.eye(len(w), dtype=w.dtype)))
+    else:
+        graph.data = graph.data + lift
+    graph.data = graph.data.clip(min=0)
     graph.eliminate_zeros()
     return graph, lift
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -102,7 +103,8 @@ class PoissonLearning(LinearLabeller):
 
     Labels are sources and sinks rather than held values, which keeps their influence from fading in large graphs. Each
     connected part of the graph is a problem of its own, centred with its own mean. Scores become distributions by
-    moving each row's least to 0 and dividing by the sum. For the arguments see `GraphLabeller`.
+    softmax, in units of their root mean square. Labels are not held: a labelled point may be outvoted. For the
+    arguments see `GraphLabeller`.
     """
 
     def _distribute(self, problem: Problem) -> Floats:
@@ -113,15 +115,15 @@ class PoissonLearning(LinearLabeller):
         b = np.where(problem.targets.labelled[:, None], y - share[part], 0)
         u = self._solve(lambda v: degree * v - w @ v, _exact(b, w), degree)
         u = u - _mean_by(part, parts, u, degree.cpu().numpy().ravel())[part]
-        return with_prior(_as_distributions(u, share[part], problem.targets.seen), problem)
+        power = (u[:, problem.targets.seen] ** 2).mean(axis=1, keepdims=True)  # (n, 1)
+        spread = np.sqrt(_mean_by(part, parts, power, np.ones(len(part))))[part]
+        return with_prior(_as_distributions(u, spread, share[part], problem.targets.seen), problem)
 
 
-def _as_distributions(u: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
-    least = np.where(seen, u, np.inf).min(axis=1, keepdims=True)
-    x = np.where(seen, u - least, 0)
-    total = x.sum(axis=1, keepdims=True)
+def _as_distributions(u: Floats, spread: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
+    x = softmax(np.where(seen, u / np.where(spread > 0, spread, 1), -np.inf), axis=1)
     # Where a part of the graph has labels of one class only, nothing pulls apart: all of it is that class.
-    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), share))
+    return np.asarray(np.where(np.ptp(u[:, seen], axis=1, keepdims=True) > 0, x, share))
 
 
 def _mean_by(part: NDArray[np.integer], parts: int, values: Floats, weight: Floats) -> Floats:

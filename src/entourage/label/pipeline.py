@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from entourage import __version__
-from entourage.data import atomic_path, read_labels, read_prior, status
+from entourage.data import atomic_path, list_images, read_labels, read_prior, status
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
 from entourage.label.show import labelling_sections
 from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
+
+OUTPUTS = ("labels.csv", "report.html", "summary.json")
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,9 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    _check_places(job)
+    if job.source.is_dir():
+        read_labels(job.labels, [path.relative_to(job.source).as_posix() for path in list_images(job.source)])
     seconds: dict[str, float] = {}
     with _timed(seconds, "represent"):
         items = represent(
@@ -88,6 +91,16 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     with atomic_path(job.out / "summary.json") as temporary:
         temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
+
+
+def _check_places(job: LabelJob) -> None:
+    """Notices before hours of work that results have nowhere to go, or would replace what they are made from."""
+    if job.out.exists() and not job.out.is_dir():
+        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    inputs = [path.resolve() for path in (job.source, job.labels, job.prior) if path is not None]
+    for name in OUTPUTS:
+        if (job.out / name).resolve() in inputs:
+            raise ValueError(f"{job.out / name}: is read and would be overwritten; expected another folder to write to")
 
 
 def _decide(job: LabelJob, items: Items) -> GraphTransduction:
@@ -113,7 +126,8 @@ def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
 def _summary(
     job: LabelJob, items: Items, model: GraphTransduction, suggestions: list[Suggestion], seconds: dict[str, float]
 ) -> dict[str, Any]:
-    free = ~model.given_
+    found = ~model.given_
+    found[model.undecided_] = False
     counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_}
     return {
         "entourage": __version__,
@@ -122,11 +136,11 @@ def _summary(
         "options": asdict(job.options),
         "items": len(items.names),
         "given": int(model.given_.sum()),
-        "found": int(free.sum()) - len(model.unreached_),
-        "undecided": len(model.unreached_),
+        "found": int(found.sum()),
+        "undecided": len(model.undecided_),
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],
         "classes": counts,
-        "mean_confidence": float(model.confidence_[free].mean()) if free.any() else None,
+        "mean_confidence": float(model.confidence_[found].mean()) if found.any() else None,
         "rounds": model.n_iter_,
         "consistency": float(model.consistency_[-1]),
         "label_next": [{"item": items.names[s.index], "gain": s.gain, "why": s.reason} for s in suggestions],

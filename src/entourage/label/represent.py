@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from entourage.backbones import cached_features, extract_features, load_backbone
 from entourage.data import list_images, read_features
+from entourage.game import directions
 
 Metric = Literal["auto", "euclidean", "cosine"]
 
@@ -60,13 +62,12 @@ def represent(
         table = read_features(source)
         items = Items(table.items, table.values, None, [])
     if metric == "cosine" or (metric == "auto" and items.images is not None):
-        lengths = np.linalg.norm(items.features, axis=1, keepdims=True)
-        items = replace(items, features=(items.features / np.where(lengths > 0, lengths, 1)).astype(np.float32))
+        items = replace(items, features=directions(torch.from_numpy(items.features)).numpy())
     return items
 
 
 def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress: bool | None) -> Items:
-    paths = list_images(folder)
+    paths, nameless = _writable(list_images(folder), folder)
     extract = cached_features if cache else extract_features
     found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
     if not found.kept:
@@ -74,4 +75,17 @@ def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress
         raise ValueError(f"{folder}: none of the {len(paths)} images can be read; the first is {path.name}: {reason}")
     images = [paths[i] for i in found.kept]
     skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
+    skipped += [(name, "its name is not UTF-8") for name in nameless]
     return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)
+
+
+def _writable(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
+    """The paths whose names can go into a table, and the others' names with what cannot be written escaped."""
+    names = {path: path.relative_to(folder).as_posix() for path in paths}
+    broken = [path for path, name in names.items() if _has_surrogates(name)]
+    escaped = [names[path].encode("utf-8", "backslashreplace").decode() for path in broken]
+    return [path for path in paths if path not in set(broken)], escaped
+
+
+def _has_surrogates(name: str) -> bool:
+    return any(0xD800 <= ord(letter) <= 0xDFFF for letter in name)

@@ -34,9 +34,10 @@ def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequ
 
 def _overview(model: GraphTransduction) -> Section:
     free = ~model.given_
-    undecided = len(model.unreached_)
-    lead = f"{int(model.given_.sum())} labels were given, {int(free.sum()) - undecided} were found"
-    lead += f", and {undecided} items stay undecided because no label reaches them." if undecided else "."
+    free[model.undecided_] = False
+    undecided = len(model.undecided_)
+    lead = f"{int(model.given_.sum())} labels were given, {int(free.sum())} were found"
+    lead += f", and {undecided} items stay undecided: no label reaches them, or none is ahead." if undecided else "."
     order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MOST_BARS]
     names = [str(model.classes_[c]) for c in order]
     given = [int(((model.transduction_ == model.classes_[c]) & model.given_).sum()) for c in order]
@@ -81,13 +82,15 @@ def _classes(items: Items, model: GraphTransduction) -> Section:
     for label in model.classes_[:shown]:
         members = np.flatnonzero((model.transduction_ == label) & ~model.given_)
         members = members[np.argsort(-model.confidence_[members], kind="stable")]
-        blocks.append(Block(f"{label}: {len(members)} found", thumbnails=_ends(items, model, members, strip)))
+        half = min(strip, (len(members) + 1) // 2)
+        surest, unsurest = members[:half], members[half:][-strip:]
+        blocks.append(Block(f"{label}: {len(members)} found", "Surest", thumbnails=_strip(items, model, surest)))
+        blocks.append(Block(text="Least sure" if len(unsurest) else "", thumbnails=_strip(items, model, unsurest)))
     return Section("Class by class", lead, wide=blocks)
 
 
-def _ends(items: Items, model: GraphTransduction, members: NDArray[np.int64], strip: int) -> list[Thumbnail]:
-    ends = members if len(members) <= 2 * strip else np.concatenate([members[:strip], members[-strip:]])
-    return [_thumbnail(items, i, f"{model.confidence_[i]:.0%}") for i in ends]
+def _strip(items: Items, model: GraphTransduction, members: NDArray[np.int64]) -> list[Thumbnail]:
+    return [_thumbnail(items, i, f"{model.confidence_[i]:.0%}") for i in members]
 
 
 def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:

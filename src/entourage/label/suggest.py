@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction, walked
 
+LEAST_GAIN = 0.05  # less doubt than this in a whole neighbourhood is none
+
 
 @dataclass(frozen=True)
 class Suggestion:
@@ -50,7 +52,7 @@ def suggest(model: GraphTransduction, count: int = 12) -> list[Suggestion]:
         gain[labelled] = -1
         gain[[s.index for s in chosen]] = -1
         best = int(gain.argmax())
-        if gain[best] <= 0:
+        if gain[best] < LEAST_GAIN:
             break
         chosen.append(Suggestion(best, float(gain[best]), _reason(model, best)))
         spot = np.zeros((w.shape[0], 1), dtype=np.float32)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -67,6 +68,8 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
         given = np.array(given.tolist())
     check_classification_targets(given)
     known = np.unique(given) if classes is None else np.asarray(classes)
+    if not labelled_mask(known).all():
+        raise ValueError(f"the classes {known.tolist()} hold what means unlabelled; expected none of -1, '' and None")
     if len(np.unique(known)) != len(known):
         raise ValueError(f"classes names one twice: {known.tolist()}")
     order = np.argsort(known)
@@ -77,6 +80,15 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
     codes = np.full(len(y), -1, dtype=np.int64)
     codes[labelled] = order[place]
     return Targets(known, codes, unknown="" if known.dtype.kind in "OUS" else -1)
+
+
+def without_missing(y: ArrayLike) -> ArrayLike:
+    """Labels in which what pandas calls missing is -1."""
+    if not isinstance(y, pd.Series) or not y.isna().any():
+        return y
+    values = y.to_numpy(dtype=object, copy=True)
+    values[y.isna().to_numpy()] = -1
+    return np.asarray(values)
 
 
 def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -146,6 +158,8 @@ def excluding_prior(n: int, classes: Sequence[object], excluded: Mapping[int, Se
         ValueError: on a position or label that does not exist, or a point left without labels.
     """
     columns = {label: column for column, label in enumerate(classes)}
+    if len(columns) != len(classes):
+        raise ValueError(f"classes names one twice: {list(classes)}")
     x = np.ones((n, len(columns)), dtype=np.float32)
     for point, labels in excluded.items():
         if not 0 <= point < n:

@@ -86,7 +86,7 @@ class GraphTransduction(GraphLabeller):
             to_torch(problem.w, problem.device),
             torch.from_numpy(problem.start.astype(problem.w.dtype)).to(problem.device),
             fixed=torch.from_numpy(still).to(problem.device),
-            class_similarity=self._payoffs(len(problem.targets.classes), problem.device),
+            class_similarity=self._payoffs(problem.device),
             max_iter=self.max_iter,
             tol=self.tol,
             trace=True,
@@ -97,10 +97,14 @@ class GraphTransduction(GraphLabeller):
             warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=3)
         return np.asarray(play.x.cpu().numpy())
 
-    def _payoffs(self, m: int, device: torch.device) -> torch.Tensor | None:
+    def _payoffs(self, device: torch.device) -> torch.Tensor | None:
         if self.class_similarity is None:
             return None
-        return torch.as_tensor(np.asarray(self.class_similarity, dtype=np.float32), device=device)
+        return torch.as_tensor(np.asarray(self.class_similarity, dtype=np.float64), device=device)
+
+    def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
+        votes = super()._votes(X)
+        return votes if self.class_similarity is None else votes @ np.asarray(self.class_similarity, dtype=float).T
 
     def _heard(self) -> Floats:
         # A player's own final strategy is near certainty; what its neighbours make of it is a fairer answer.

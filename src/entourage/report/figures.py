@@ -48,7 +48,7 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
     with house_style():
         figure = Figure(figsize=(4.6, 2.4))
         axes = figure.subplots()
-        axes.hist(np.asarray(values), bins=bins, range=span, color=ACCENT, rwidth=0.9)
+        axes.hist(np.clip(values, *span), bins=bins, range=span, color=ACCENT, rwidth=0.9)
         axes.set_xlabel(label)
         axes.set_ylabel("items")
         return to_svg(figure)
