@@ -26,10 +26,12 @@ def main() -> None:
 
 def _printed(path: Path) -> str:
     """The output of a benchmark under the first line of its documentation."""
-    module = ast.parse((ROOT / "benchmarks" / f"{path.stem}.py").read_text(encoding="utf-8"))
-    title = (ast.get_docstring(module) or path.stem).splitlines()[0]
+    name, _, device = path.stem.partition(".")  # label_speed.cuda.txt is label_speed on another device
+    module = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8"))
+    title = (ast.get_docstring(module) or name).splitlines()[0]
+    command = f"python -m benchmarks.{name}" + (f" --device {device}" if device else "")
     output = path.read_text(encoding="utf-8").strip()
-    return f"## {title}\n\n`python -m benchmarks.{path.stem}`\n\n```text\n{output}\n```"
+    return f"## {title}\n\n`{command}`\n\n```text\n{output}\n```"
 
 
 if __name__ == "__main__":

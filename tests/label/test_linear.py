@@ -98,3 +98,13 @@ def test_too_few_steps_are_confessed_where_fit_was_called(
         warnings.simplefilter("error")
         assert labeller(affinity="precomputed", max_iter=2, tol=None).fit(graph, few_labels).n_iter_ == 2
         assert 2 < labeller(affinity="precomputed").fit(graph, few_labels).n_iter_ < 100
+
+
+def test_poisson_is_solved_where_parts_hold_together_by_next_to_nothing() -> None:
+    block = np.ones((4, 4)) - np.eye(4)
+    w = np.kron(np.eye(2), block)
+    w[3, 4] = w[4, 3] = 1e-20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = PoissonLearning(affinity="precomputed").fit(w, [0, 0, -1, -1, 1, -1, -1, -1])
+    assert found.transduction_.tolist() == [0] * 4 + [1] * 4

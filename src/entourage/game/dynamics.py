@@ -92,7 +92,8 @@ def replicator(
     million, and unlike a mean it does not stop at once while a handful of labels is still on its way into a large
     graph.
 
-    Gradients flow to w and x where they ask for it; without, two arrays of x's size are all the memory a play needs.
+    Gradients flow to w and x where they ask for it (torch makes that of a sparse w dense: O(n^2) memory); without, two
+    arrays of x's size are all the memory a play needs.
 
     Args:
         w: similarities, shape (n, n), non-negative, dense or sparse CSR; its diagonal is used as it is.

@@ -186,7 +186,7 @@ def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor
     index = np.int32 if max(*w.shape, w.nnz) < 2**31 else np.int64
     parts = (w.indptr.astype(index, copy=False), w.indices.astype(index, copy=False), w.data)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
         crow, column, values = (torch.from_numpy(part).to(device) for part in parts)
         return torch.sparse_csr_tensor(crow, column, values, size=w.shape, check_invariants=False)
 

@@ -9,15 +9,18 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from entourage.game import Affinity, Negatives, Symmetry, to_torch
+from entourage.game import Affinity, Negatives, Symmetry, degree_normalized, to_torch
 from entourage.label.base import GraphLabeller, Problem, with_prior
 from entourage.label.solve import conjugate_gradients
 from entourage.label.targets import Floats
+
+FAINT = 1e-12  # weight relative to its ends' degrees below which an edge conducts nothing
 
 
 class LinearLabeller(GraphLabeller):
@@ -109,7 +112,7 @@ class PoissonLearning(LinearLabeller):
 
     def _distribute(self, problem: Problem) -> Floats:
         w, degree = _operator(problem)
-        parts, part = connected_components(problem.w, directed=True, connection="strong")
+        parts, part = _parts(problem.w)
         y = problem.targets.one_hot().astype(np.float64)
         share = _mean_by(part, parts, y, problem.targets.labelled.astype(np.float64))  # (parts, m)
         b = np.where(problem.targets.labelled[:, None], y - share[part], 0)
@@ -118,6 +121,18 @@ class PoissonLearning(LinearLabeller):
         power = (u[:, problem.targets.seen] ** 2).mean(axis=1, keepdims=True)  # (n, 1)
         spread = np.sqrt(_mean_by(part, parts, power, np.ones(len(part))))[part]
         return with_prior(_as_distributions(u, spread, share[part], problem.targets.seen), problem)
+
+
+def _parts(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
+    """How many parts the graph has, and the part of each point, shape (n,).
+
+    Parts that only edges of less than float64's precision hold together are two: what flows into one cannot flow out
+    of the other, and the system would have no solution in numbers.
+    """
+    ties = degree_normalized(w)
+    ties.data = (ties.data > FAINT).astype(np.float32)
+    ties.eliminate_zeros()
+    return connected_components(ties, directed=True, connection="strong")
 
 
 def _as_distributions(u: Floats, spread: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
