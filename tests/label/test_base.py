@@ -24,7 +24,7 @@ from entourage.label import (
     PoissonLearning,
     excluding_prior,
 )
-from entourage.label.base import GraphLabeller, checked_graph
+from entourage.label.base import GraphLabeller
 
 Method = type[GraphLabeller]
 Data = Any  # see conftest.py
@@ -385,22 +385,6 @@ SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
 def test_bad_graphs_are_refused(method: Method, w: Any, message: str, kind: Any) -> None:
     with pytest.raises(ValueError, match=message):
         method(affinity="precomputed").fit(kind(w), [0, -1, 1])
-
-
-def test_a_graph_loses_its_loops_but_what_was_given_stays() -> None:
-    for kind in (np.asarray, sparse.csr_matrix):
-        given = kind(SQUARE + 3 * np.eye(3))
-        graph, _ = checked_graph(given, "error")
-        np.testing.assert_array_equal(graph.toarray(), SQUARE)
-        np.testing.assert_array_equal(np.asarray(given.todense() if kind is sparse.csr_matrix else given).diagonal(), 3)
-
-
-@pytest.mark.parametrize(("negatives", "expected"), [("clamp", [0.5, 0, 0.2]), ("shift", [0.8, 0, 0.5])])
-def test_negative_weights_are_mended_on_request(negatives: Any, expected: list[float]) -> None:
-    w = np.array([[0, 0.5, -0.3], [0.5, 0, 0.2], [-0.3, 0.2, 0]])
-    graph = checked_graph(w, negatives)[0].toarray()
-    np.testing.assert_allclose([graph[0, 1], graph[0, 2], graph[1, 2]], expected)
-    np.testing.assert_array_equal(graph, graph.T)
 
 
 def test_a_weight_that_became_0_is_no_edge(graph_method: Method) -> None:

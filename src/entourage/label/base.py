@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from entourage.data import resolve_device
-from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry, needed_lift
+from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry
+from entourage.label.relate import as_tensor, checked_graph, lifted
 from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile, without_missing
 
 
@@ -210,13 +211,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         asked: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
         if self._neighbours is not None:
             return np.asarray(self._neighbours.weights_to(as_tensor(asked)) @ self._voices)
-        dense = isinstance(asked, np.ndarray)
-        stored = asked if dense else asked.data
-        if self.negatives == "error":
-            needed_lift(as_tensor(stored), self.negatives, "X")
-        lifted = (stored + self._lift).clip(min=0)
-        w = lifted if dense else sparse.csr_matrix((lifted, asked.indices, asked.indptr), asked.shape)
-        return np.asarray(w @ self._voices)
+        return np.asarray(lifted(asked, self._lift, self.negatives) @ self._voices)
 
     def _heard(self) -> Floats:
         """What each fitted point says when a new one asks, shape (n, m): its own distribution."""
@@ -233,51 +228,11 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def as_tensor(X: Any) -> torch.Tensor:
-    """The array as a tensor, copied only if it must not be written, as those that pandas hands out."""
-    return torch.from_numpy(X if X.flags.writeable else X.copy())
-
-
 def with_prior(x: Floats, problem: Problem) -> Floats:
     """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
     x = np.where(problem.targets.labelled[:, None], x, x * problem.start)
     total = x.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), problem.start))
-
-
-def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
-    """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
-
-    Returns:
-        The graph, and what was added to its weights: see `needed_lift`.
-
-    Raises:
-        ValueError: where it is not.
-    """
-    w = check_array(w, accept_sparse="csr", dtype=[np.float32, np.float64])
-    if w.shape[0] != w.shape[1]:
-        raise ValueError(f"the precomputed graph has shape {w.shape}; expected a square matrix")
-    dense = not sparse.issparse(w)
-    graph = sparse.csr_matrix(w, copy=True)
-    graph.setdiag(0)
-    graph.eliminate_zeros()
-    graph.sort_indices()
-    gap = abs(graph - graph.T)
-    if gap.nnz and gap.max() > 1e-5 * abs(graph).max():
-        worst = gap.tocoo()
-        i, j = (int(v[worst.data.argmax()]) for v in (worst.row, worst.col))
-        raise ValueError(
-            f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
-            f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
-        )
-    lift = needed_lift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
-    if lift and dense:  # every pair has a similarity, be it 0
-        graph = sparse.csr_matrix(graph.toarray() + lift * (1 - np.eye(len(w), dtype=w.dtype)))
-    else:
-        graph.data = graph.data + lift
-    graph.data = graph.data.clip(min=0)
-    graph.eliminate_zeros()
-    return graph, lift
 
 
 def _prefers(x: Floats) -> NDArray[np.bool_]:

@@ -12,7 +12,8 @@ from scipy.special import softmax
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from entourage.label.base import GraphLabeller, Problem, checked_graph, with_prior
+from entourage.label.base import GraphLabeller, Problem, with_prior
+from entourage.label.relate import checked_graph
 from entourage.label.targets import Floats, Targets
 
 
