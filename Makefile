@@ -20,6 +20,7 @@ BENCHMARKS := label_accuracy label_confidence label_neighbours label_speed
 bench: $(VENV)/bench
 	mkdir -p results
 	set -e; for b in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$b | tee results/$$b.txt.part; mv results/$$b.txt.part results/$$b.txt; done
+	$(BIN)/python -m benchmarks.label_speed --isotropic | tee results/label_speed.isotropic.txt
 	$(BIN)/python -m experiments.collect
 
 clean:

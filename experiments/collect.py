@@ -26,10 +26,13 @@ def main() -> None:
 
 def _printed(path: Path) -> str:
     """The output of a benchmark under the first line of its documentation."""
-    name, _, device = path.stem.partition(".")  # label_speed.cuda.txt is label_speed on another device
+    name, _, variant = path.stem.partition(
+        "."
+    )  # label_speed.cuda.txt and label_speed.isotropic.txt are label_speed too
+    option = f" --device {variant}" if variant == "cuda" else f" --{variant}" if variant else ""
     module = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8"))
     title = (ast.get_docstring(module) or name).splitlines()[0]
-    command = f"python -m benchmarks.{name}" + (f" --device {device}" if device else "")
+    command = f"python -m benchmarks.{name}{option}"
     output = path.read_text(encoding="utf-8").strip()
     return f"## {title}\n\n`{command}`\n\n```text\n{output}\n```"
 
