@@ -26,9 +26,8 @@ def main() -> None:
 
 def _printed(path: Path) -> str:
     """The output of a benchmark under the first line of its documentation."""
-    name, _, variant = path.stem.partition(
-        "."
-    )  # label_speed.cuda.txt and label_speed.isotropic.txt are label_speed too
+    # label_speed.cuda.txt and label_speed.isotropic.txt are label_speed too.
+    name, _, variant = path.stem.partition(".")
     option = f" --device {variant}" if variant == "cuda" else f" --{variant}" if variant else ""
     module = ast.parse((ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8"))
     title = (ast.get_docstring(module) or name).splitlines()[0]
