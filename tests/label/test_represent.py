@@ -56,3 +56,9 @@ def test_an_image_whose_name_cannot_be_written_is_set_aside(folder: Path) -> Non
     items = represent(folder, backbone="efficientnet-lite0")
     assert items.names == ["a.png", "sub/b.png"]
     assert items.skipped == [(r"caf\udce9.png", "its name is not UTF-8")]
+
+
+def test_a_folder_of_unwritable_names_alone_is_an_error(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")).write_bytes(b"never looked at")
+    with pytest.raises(ValueError, match=r"none of the 1 images can be read; .* its name is not UTF-8"):
+        represent(tmp_path, backbone="efficientnet-lite0", cache=False)

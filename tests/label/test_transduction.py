@@ -160,8 +160,9 @@ def test_labels_may_be_missing_as_pandas_has_it() -> None:
         pd.Series([7, None, None, None, None, 9], dtype="Int64"),
         pd.Series([7, None, None, None, None, 9]),
     ):
-        found = GraphTransduction(n_neighbors=2).fit(frame, y).transduction_
-        assert found.tolist() == [y[0]] * 3 + [y[5]] * 3
+        model = GraphTransduction(n_neighbors=2).fit(frame, y)
+        assert model.transduction_.tolist() == [y[0]] * 3 + [y[5]] * 3
+        assert model.score(frame, y) == 1
 
 
 def test_new_points_hear_of_similar_classes_too() -> None:

@@ -58,13 +58,11 @@ def read_features(path: str | Path) -> FeatureTable:
         ValueError: one line with the file and what is wrong in it.
     """
     path = Path(path)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        if not path.exists():
-            raise ValueError(f"{path}: no such file or folder")
-        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")
     if not path.is_file():
         raise ValueError(f"{path}: no such file; expected a feature file: {', '.join(_READERS)}")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")
     raw = reader(path)
     if raw.values.ndim != 2:
         raise ValueError(f"{path}: the features have shape {raw.values.shape}; expected (items, features)")

@@ -164,7 +164,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
         A point that stays undecided counts as wrong.
         """
-        labels = np.asarray(y)
+        labels = np.asarray(without_missing(y))
         known = labelled_mask(labels)
         if not known.any():
             raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")

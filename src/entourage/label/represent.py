@@ -70,22 +70,23 @@ def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress
     paths, nameless = _writable(list_images(folder), folder)
     extract = cached_features if cache else extract_features
     found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
-    if not found.kept:
-        path, reason = found.failures[0]
-        raise ValueError(f"{folder}: none of the {len(paths)} images can be read; the first is {path.name}: {reason}")
-    images = [paths[i] for i in found.kept]
     skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
     skipped += [(name, "its name is not UTF-8") for name in nameless]
+    if not found.kept:
+        name, reason = skipped[0]
+        raise ValueError(f"{folder}: none of the {len(skipped)} images can be read; the first is {name}: {reason}")
+    images = [paths[i] for i in found.kept]
     return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)
 
 
 def _writable(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
     """The paths whose names can go into a table, and the others' names with what cannot be written escaped."""
-    names = {path: path.relative_to(folder).as_posix() for path in paths}
-    broken = [path for path, name in names.items() if _has_surrogates(name)]
-    escaped = [names[path].encode("utf-8", "backslashreplace").decode() for path in broken]
-    return [path for path in paths if path not in set(broken)], escaped
-
-
-def _has_surrogates(name: str) -> bool:
-    return any(0xD800 <= ord(letter) <= 0xDFFF for letter in name)
+    writable, escaped = [], []
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        written = name.encode("utf-8", "backslashreplace").decode()
+        if written == name:
+            writable.append(path)
+        else:
+            escaped.append(written)
+    return writable, escaped

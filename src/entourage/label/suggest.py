@@ -67,7 +67,7 @@ def suggest(model: GraphTransduction, count: int = 12) -> list[Suggestion]:
 def _reason(model: GraphTransduction, index: int) -> str:
     row = model.graph_[index]
     around = row.indices
-    if index in set(model.unreached_.tolist()):
+    if index in model.unreached_:
         return f"no label reaches it or its {len(around)} neighbours"
     votes = (row @ model.label_distributions_).ravel()
     votes = votes / max(votes.sum(), np.finfo(np.float32).tiny)
