@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from entourage.backbones.backbone import Backbone
-from entourage.backbones.extract import Extraction, count_workers, extract_batches
+from entourage.backbones.extract import Extraction, extract_batches
 from entourage.backbones.store import KEY_BYTES, FeatureStore
 from entourage.data.progress import progress_bar
+from entourage.data.threads import count_threads
 
 
 def cached_features(
@@ -43,7 +44,7 @@ def cached_features(
     Returns:
         The features, in the order of the paths. Costs one read of every file, and the network for the new ones.
     """
-    places, reasons = _digest_all(paths, count_workers(workers))
+    places, reasons = _digest_all(paths, count_threads(workers))
     features = np.empty((len(paths), backbone.dim), dtype=np.float32)  # (n, dim)
     store = FeatureStore(Path(cache_dir or default_cache_dir()) / backbone.fingerprint, backbone.dim)
     new = dict(places)

@@ -17,22 +17,25 @@ _NETWORK_PAIRS = (("_conv_stem", "_bn0"), ("_conv_head", "_bn1"))
 _BLOCK_PAIRS = (("_expand_conv", "_bn0"), ("_depthwise_conv", "_bn1"), ("_project_conv", "_bn2"))
 
 
-def load_efficientnet_lite(name: str) -> Backbone:
-    """Load one of the embedded networks, made fast for inference.
+def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool = True) -> Backbone:
+    """Load one of the embedded networks.
 
     Args:
         name: one of `EFFICIENTNET_LITE`.
+        frozen: made fast for inference; otherwise as it is, for training.
+        pretrained: with its ImageNet weights, or with random ones.
 
     Returns:
         A backbone on the CPU with 1280 features: the last convolution's map, averaged over the image.
     """
-    state = _read_weights(name)
-    network = _build(name, state)
-    fold_for_inference(network)
+    network = _build(name, _read_weights(name) if pretrained else None)
+    weights = digest_weights(network.state_dict())
+    if frozen:
+        fold_for_inference(network)
     size = _SIZES[name]
     preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
     module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Backbone(name, _DIM, module.eval(), preprocessing, digest_weights(state))
+    return Backbone(name, _DIM, module.eval(), preprocessing, weights)
 
 
 class PooledFeatures(nn.Module):
@@ -51,15 +54,13 @@ class PooledFeatures(nn.Module):
 def fold_for_inference(network: nn.Module) -> None:
     """Rewrite an EfficientNet-Lite in place so that it computes the same in less than half the time on a CPU.
 
-    Batch normalisation goes into the weights of the convolution before it, symmetric zero padding into the convolution
-    itself, and activations overwrite their input: three passes over memory that are saved in every layer.
+    Batch normalisation goes into the weights of the convolution before it and symmetric zero padding into the
+    convolution itself: two passes over memory that are saved in every layer.
     """
     _fold_batch_norm(network, _NETWORK_PAIRS)
     for block in network._blocks:  # type: ignore[union-attr]
         _fold_batch_norm(block, _BLOCK_PAIRS)
     for layer in network.modules():
-        if isinstance(layer, nn.ReLU6):
-            layer.inplace = True
         padding = getattr(layer, "static_padding", None)
         if isinstance(layer, nn.Conv2d) and isinstance(padding, nn.ZeroPad2d):
             left, right, top, bottom = padding.padding
@@ -91,10 +92,17 @@ def _read_weights(name: str) -> dict[str, Tensor]:
     return state
 
 
-def _build(name: str, state: dict[str, Tensor]) -> nn.Module:
+def _build(name: str, state: dict[str, Tensor] | None) -> nn.Module:
     from efficientnet_lite_pytorch import EfficientNet
 
-    with torch.device("meta"):  # no random initialisation: faster, and the caller's random numbers stay as they are
-        network: nn.Module = EfficientNet.from_name(name)
-    network.load_state_dict(state, assign=True)
+    network: nn.Module
+    if state is None:
+        network = EfficientNet.from_name(name)
+    else:
+        with torch.device("meta"):  # no random initialisation: faster, and the caller's random numbers stay as they are
+            network = EfficientNet.from_name(name)
+        network.load_state_dict(state, assign=True)
+    for layer in network.modules():
+        if isinstance(layer, nn.ReLU6):
+            layer.inplace = True  # its input is a batch norm's output, which nobody needs again
     return network.eval()

@@ -1,6 +1,5 @@
 """Features of many images: decoded by threads a few batches ahead, embedded in batches, broken ones set aside."""
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,8 +16,8 @@ from entourage.backbones.backbone import Backbone
 from entourage.data.device import resolve_device
 from entourage.data.images import UnreadableImageError, read_image
 from entourage.data.progress import progress_bar
+from entourage.data.threads import count_threads
 
-_MAX_WORKERS = 16
 _BATCHES_AHEAD = 2
 
 
@@ -93,7 +92,7 @@ def extract_batches(
         raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
     place = resolve_device(device)
     backbone.module.to(place)
-    decoded = enumerate(_decode(paths, backbone, count_workers(workers), ahead=_BATCHES_AHEAD * batch_size))
+    decoded = enumerate(_decode(paths, backbone, count_threads(workers), ahead=_BATCHES_AHEAD * batch_size))
     while chunk := list(islice(decoded, batch_size)):
         images = [(index, pixels) for index, pixels in chunk if isinstance(pixels, Tensor)]
         failures = [(index, reason) for index, reason in chunk if isinstance(reason, str)]
@@ -102,16 +101,6 @@ def extract_batches(
             pixels = torch.stack([tensor for _, tensor in images])  # (b, 3, height, width)
             features = backbone.embed(pixels.to(place)).cpu().numpy()  # (b, dim)
         yield FeatureBatch([index for index, _ in images], features, failures)
-
-
-def count_workers(workers: int | None) -> int:
-    """How many threads to use: as told, or one for each core this process may use, at most 16."""
-    if workers is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return min(cores, _MAX_WORKERS)
-    if workers < 1:
-        raise ValueError(f"workers is {workers}; expected 1 or more")
-    return workers
 
 
 def _decode(paths: Sequence[Path], backbone: Backbone, workers: int, ahead: int) -> Iterator[Tensor | str]:

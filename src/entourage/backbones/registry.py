@@ -10,13 +10,21 @@ from entourage.data.device import resolve_device
 BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{TIMM_PREFIX}<model>")
 
 
-def load_backbone(name: str = "efficientnet-lite1", device: str | torch.device = "auto") -> Backbone:
-    """Load a pretrained image network.
+def load_backbone(
+    name: str = "efficientnet-lite1",
+    device: str | torch.device = "auto",
+    *,
+    frozen: bool = True,
+    pretrained: bool = True,
+) -> Backbone:
+    """Load an image network.
 
     Args:
         name: `efficientnet-lite0`, `-lite1` or `-lite2` (installed with this library, no download), or `timm:<model>`
             for any model of timm.
         device: where it shall run.
+        frozen: rewritten to be fast where it can be; False for a network that will be trained.
+        pretrained: with its ImageNet weights; False for one whose weights will be replaced.
 
     Returns:
         The backbone, in evaluation mode, on the device.
@@ -26,9 +34,9 @@ def load_backbone(name: str = "efficientnet-lite1", device: str | torch.device =
     """
     place = resolve_device(device)
     if name in EFFICIENTNET_LITE:
-        backbone = load_efficientnet_lite(name)
+        backbone = load_efficientnet_lite(name, frozen=frozen, pretrained=pretrained)
     elif name.startswith(TIMM_PREFIX) and name != TIMM_PREFIX:
-        backbone = load_timm(name)
+        backbone = load_timm(name, pretrained=pretrained)
     else:
         raise ValueError(f"backbone {name!r} is unknown; expected one of {', '.join(BACKBONE_NAMES)}")
     backbone.module.to(place)

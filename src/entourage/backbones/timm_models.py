@@ -13,14 +13,15 @@ from entourage.backbones.preprocessing import Preprocessing
 TIMM_PREFIX = "timm:"
 
 
-def load_timm(name: str) -> Backbone:
-    """Load a pretrained timm model without its classifier.
+def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
+    """Load a timm model without its classifier.
 
     Only the network comes from timm; images are prepared by this library's own code, from the numbers in the model's
     data configuration.
 
     Args:
         name: "timm:" and the name of a model, such as "timm:resnet50".
+        pretrained: with timm's weights for it, or with random ones.
 
     Returns:
         A backbone on the CPU; its weights may be downloaded by timm on first use.
@@ -30,7 +31,8 @@ def load_timm(name: str) -> Backbone:
     """
     timm = _import_timm(name)
     try:
-        module: nn.Module = timm.create_model(name.removeprefix(TIMM_PREFIX), pretrained=True, num_classes=0).eval()
+        model = name.removeprefix(TIMM_PREFIX)
+        module: nn.Module = timm.create_model(model, pretrained=pretrained, num_classes=0).eval()
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
     # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
     except Exception as error:

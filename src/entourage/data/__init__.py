@@ -1,25 +1,39 @@
 """Reading what users have (images, features, labels) and writing what they get."""
 
+from entourage.data.datasets import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.device import resolve_device
 from entourage.data.features import FeatureTable, read_features
+from entourage.data.image_set import ImageSet
 from entourage.data.images import IMAGE_SUFFIXES, UnreadableImageError, list_images, read_image
 from entourage.data.labels import read_labels, read_prior
 from entourage.data.matching import ItemMatcher
+from entourage.data.pixels import Pixels, decode_pixels
 from entourage.data.progress import progress_bar, status
+from entourage.data.sources import ImageSource
+from entourage.data.splits import draw_labels, seeded_split
 from entourage.data.writing import atomic_path
 
 __all__ = [
+    "DATASET_NAMES",
     "IMAGE_SUFFIXES",
     "FeatureTable",
+    "ImageSet",
+    "ImageSource",
     "ItemMatcher",
+    "Pixels",
     "UnreadableImageError",
     "atomic_path",
+    "decode_pixels",
+    "draw_labels",
+    "find_dataset",
     "list_images",
     "progress_bar",
     "read_features",
     "read_image",
+    "read_image_set",
     "read_labels",
     "read_prior",
     "resolve_device",
+    "seeded_split",
     "status",
 ]

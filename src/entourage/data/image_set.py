@@ -1,0 +1,124 @@
+"""A set of labelled images: what is known of each of them, and the image itself when it is asked for."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from entourage.data.images import UnreadableImageError
+from entourage.data.sources import ImageSource
+
+TRAIN, TEST = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images with labels; an image is decoded each time it is asked for (`decode_pixels` does it once for all).
+
+    Attributes:
+        name: what the set is called in messages.
+        source: the images, n of them.
+        labels: the class of each image, shape (n,), from 0.
+        class_names: a name for each class; there may be classes without an image.
+        split: 0 for training and 1 for testing, shape (n,); all 0 where a data set has no split of its own.
+        items: a name for each image, unique: its path below the data set's folder, where it has one.
+        sizes: width and height before the set was made smaller, shape (n, 2), or None if unknown.
+        angles: degrees by which the object was turned, shape (n,), or None.
+    """
+
+    name: str
+    source: ImageSource
+    labels: NDArray[np.int64]
+    class_names: list[str]
+    split: NDArray[np.uint8]
+    items: list[str]
+    sizes: NDArray[np.int64] | None = None
+    angles: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.source)
+        _check_shape(self.name, "labels", self.labels.shape, (n,))
+        _check_shape(self.name, "split", self.split.shape, (n,))
+        _check_shape(self.name, "items", (len(self.items),), (n,))
+        if self.sizes is not None:
+            _check_shape(self.name, "sizes", self.sizes.shape, (n, 2))
+        if self.angles is not None:
+            _check_shape(self.name, "angles", self.angles.shape, (n,))
+        _check_range(self.name, "label", self.labels, len(self.class_names) - 1)
+        _check_range(self.name, "split", self.split, TEST)
+        if len(set(self.items)) != n:
+            (twice, times), *_ = Counter(self.items).most_common(1)
+            raise ValueError(f"{self.name}: item {twice!r} occurs {times} times; expected unique items")
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def image(self, place: int) -> Image.Image:
+        """One image as upright RGB.
+
+        Raises:
+            UnreadableImageError: a ValueError; it is missing or broken.
+            IndexError: there is no such image.
+        """
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"{self.name}: image {place} of {len(self)}")
+        try:
+            return self.source.read(place % len(self))
+        except UnreadableImageError as error:
+            raise UnreadableImageError(f"{self.items[place]} of {self.name}", error.reason) from error
+
+    def subset(self, places: Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> "ImageSet":
+        """Some of the images; nothing is decoded or copied but labels and names.
+
+        Args:
+            places: positions in any order, or a mask of shape (n,): `images.subset(images.split == 0)`.
+
+        Returns:
+            A set with the same classes, whether or not each still has an image.
+
+        Raises:
+            ValueError: a position does not exist or occurs twice, or the mask has another length.
+        """
+        chosen = self._positions(np.asarray(places))  # (k,)
+        return replace(
+            self,
+            source=self.source.select(chosen),
+            labels=self.labels[chosen],
+            split=self.split[chosen],
+            items=[self.items[place] for place in chosen.tolist()],
+            sizes=None if self.sizes is None else self.sizes[chosen],
+            angles=None if self.angles is None else self.angles[chosen],
+        )
+
+    def _positions(self, places: NDArray[np.generic]) -> NDArray[np.int64]:
+        n = len(self)
+        if places.dtype == np.bool_:
+            if places.shape != (n,):
+                raise ValueError(f"{self.name}: a mask of shape {places.shape} for {n} images; expected ({n},)")
+            return np.flatnonzero(places).astype(np.int64)
+        if places.size == 0:
+            return np.empty(0, dtype=np.int64)
+        if places.ndim != 1 or places.dtype.kind not in "iu":
+            raise ValueError(
+                f"{self.name}: positions of shape {places.shape} and type {places.dtype}; expected a list of integers"
+            )
+        chosen = places.astype(np.int64)
+        if chosen.min() < 0 or chosen.max() >= n:
+            raise ValueError(f"{self.name}: positions from {chosen.min()} to {chosen.max()}; expected 0 to {n - 1}")
+        return chosen
+
+
+def _check_shape(name: str, what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise ValueError(f"{name}: {what} of shape {shape} for {expected[0]} images; expected {expected}")
+
+
+def _check_range(name: str, what: str, values: NDArray[np.integer], highest: int) -> None:
+    wrong = np.flatnonzero((values < 0) | (values > highest))
+    if len(wrong):
+        raise ValueError(
+            f"{name}: the {what} of image {wrong[0]} is {values[wrong[0]]}; expected 0 to {highest} ({len(wrong)} such)"
+        )

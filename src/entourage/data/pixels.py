@@ -1,0 +1,159 @@
+"""Decoded pixels of a whole image set, in memory or in a file: decoded once, then read at the speed of an array."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from entourage.data.image_set import ImageSet
+from entourage.data.images import UnreadableImageError
+from entourage.data.pixel_file import open_pixel_file, write_pixel_file
+from entourage.data.progress import progress_bar
+from entourage.data.sources import ImageFiles, ImageSource
+from entourage.data.threads import count_threads, map_ahead
+
+_CHUNK_BYTES = 2**22
+_CHUNK_IMAGES = 256
+_SMALL_BYTES = 4096  # below, Pillow spends its time under the interpreter's lock: two threads are slower than one
+_VERSION = "entourage pixels 1"  # to be changed with whatever changes the pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Pixels of the images that could be read.
+
+    Attributes:
+        values: RGB, shape (n_ok, height, width, 3); with a file behind it, mapped into memory and read-only.
+        kept: for each row of `values` its image's place in the set, shape (n_ok,), ascending: `labels[pixels.kept]`.
+        failures: name and reason, one line, of every image that could not be read.
+    """
+
+    values: NDArray[np.uint8]
+    kept: NDArray[np.int64]
+    failures: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A few images on their way: their pixels (k, height, width, 3), and place and reason of those that failed."""
+
+    values: NDArray[np.uint8]
+    failures: list[tuple[int, str]]
+
+
+def decode_pixels(
+    images: ImageSet | Sequence[Path],
+    size: tuple[int, int],
+    *,
+    crop: float | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    cache_file: str | Path | None = None,
+) -> Pixels:
+    """Decode all images to one size, with antialiased bicubic resampling where they do not have it already.
+
+    Args:
+        images: an image set or image files, n of them.
+        size: height and width.
+        crop: None squashes the whole image into `size`. A share keeps the aspect: of the largest area in the middle
+            that has the aspect of `size`, this share of each side ("resize, then centre crop").
+        workers: threads; by default one for each core, at most 16, and a single one where images are tiny.
+        progress: show a bar on stderr; None: only if it is a terminal.
+        cache_file: a `.npy` file to hold the pixels in place of memory. If it is there already and was made from the
+            same images in the same way, it is only opened; otherwise it is replaced. Image files count as the same as
+            long as name, size and time of change are.
+
+    Returns:
+        The pixels. Memory: the result, or with a file, 12 MiB for each thread (more only if images are very large).
+
+    Raises:
+        ValueError: size, crop or workers is out of range, or `cache_file` is a file of another kind.
+    """
+    _check(size, crop)
+    source: ImageSource = images.source if isinstance(images, ImageSet) else ImageFiles(images)
+    names: Sequence[object] = images.items if isinstance(images, ImageSet) else images
+    threads = _choose_threads(source, workers)
+    shape = (len(source), *size, 3)
+    if cache_file is None:
+        values = np.empty(shape, dtype=np.uint8)
+        failures: list[tuple[int, str]] = []
+        end = 0
+        for chunk in _decode_chunks(source, size, crop, threads, progress):
+            values[end : end + len(chunk.values)] = chunk.values
+            end += len(chunk.values)
+            failures += chunk.failures
+        return _pixels(values[:end], failures, names)
+    digest = hashlib.blake2b(f"{_VERSION} {size} {crop} {source.digest()}".encode(), digest_size=16).hexdigest()
+    stored = open_pixel_file(cache_file, digest)
+    if stored is None:
+        chunks = _decode_chunks(source, size, crop, threads, progress)
+        write_pixel_file(cache_file, digest, shape, ((chunk.values, chunk.failures) for chunk in chunks))
+        stored = open_pixel_file(cache_file, digest)
+    if stored is None:
+        raise ValueError(f"{cache_file}: replaced by another process while it was in use; expected a file for each set")
+    return _pixels(*stored, names)
+
+
+def _pixels(values: NDArray[np.uint8], failures: list[tuple[int, str]], names: Sequence[object]) -> Pixels:
+    failed = np.array([place for place, _ in failures], dtype=np.int64)
+    kept = np.setdiff1d(np.arange(len(names)), failed)
+    return Pixels(values, kept, [(str(names[place]), reason) for place, reason in failures])
+
+
+def _decode_chunks(
+    source: ImageSource, size: tuple[int, int], crop: float | None, threads: int, progress: bool | None
+) -> Iterator[_Chunk]:
+    n = len(source)
+    # Chunks, because handing over a tiny image to a thread takes longer than decoding it.
+    step = max(1, min(_CHUNK_IMAGES, _CHUNK_BYTES // (size[0] * size[1] * 3)))
+    chunks = [range(start, min(start + step, n)) for start in range(0, n, step)]
+    with progress_bar("Decoding images", n, progress) as advance:
+        for chunk in map_ahead(partial(_decode_chunk, source, size, crop), chunks, threads):
+            yield chunk
+            advance(len(chunk.values) + len(chunk.failures))
+
+
+def _decode_chunk(source: ImageSource, size: tuple[int, int], crop: float | None, places: range) -> _Chunk:
+    values = np.empty((len(places), *size, 3), dtype=np.uint8)  # (k, height, width, 3)
+    failures: list[tuple[int, str]] = []
+    row = 0
+    # Twice what is needed, so that the resampling below and not the JPEG decoder decides how the result looks.
+    shorter_side = int(2 * max(size) / (crop or 1.0))
+    for place in places:
+        try:
+            image = source.read(place, shorter_side=shorter_side)
+        except UnreadableImageError as error:
+            failures.append((place, error.reason))
+            continue
+        values[row] = np.asarray(_resize(image, size, crop))
+        row += 1
+    return _Chunk(values[:row], failures)
+
+
+def _resize(image: Image.Image, size: tuple[int, int], crop: float | None) -> Image.Image:
+    height, width = size
+    if image.size == (width, height) and crop in (None, 1.0):
+        return image
+    if crop is None:
+        return image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
+    scale = crop * min(image.width / width, image.height / height)  # source pixels for one pixel of the result
+    left, top = (image.width - scale * width) / 2, (image.height - scale * height) / 2
+    box = (left, top, left + scale * width, top + scale * height)
+    return image.resize((width, height), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+
+
+def _choose_threads(source: ImageSource, workers: int | None) -> int:
+    tiny = source.mean_bytes is not None and source.mean_bytes < _SMALL_BYTES
+    return 1 if tiny and workers is None else count_threads(workers)
+
+
+def _check(size: tuple[int, int], crop: float | None) -> None:
+    if min(size) < 1:
+        raise ValueError(f"size is {size}; expected height and width, each 1 or more")
+    if crop is not None and not 0.0 < crop <= 1.0:
+        raise ValueError(f"crop is {crop}; expected a share above 0 and at most 1, or None")

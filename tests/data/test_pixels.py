@@ -1,0 +1,157 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entourage.data import ImageSet, decode_pixels
+from entourage.data.sources import EncodedImages, RawImages
+
+
+def noise(count: int, height: int = 6, width: int = 8) -> ImageSet:
+    values = np.random.default_rng(0).integers(0, 256, (count, 3, height, width), dtype=np.uint8)
+    return named(RawImages(values, np.arange(count)))
+
+
+def named(source: Any) -> ImageSet:
+    n = len(source)
+    return ImageSet("noise", source, np.zeros(n, np.int64), ["a"], np.zeros(n, np.uint8), [f"i{k}" for k in range(n)])
+
+
+def broken(count: int, *bad: int) -> ImageSet:
+    """Grey PNGs of value i modulo 251, some of them no images."""
+    parts = []
+    for place in range(count):
+        stream = io.BytesIO()
+        Image.new("RGB", (8, 6), (place % 251,) * 3).save(stream, format="PNG")
+        parts.append(b"no image" if place in bad else stream.getvalue())
+    ends = np.cumsum([len(part) for part in parts])
+    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+    return named(EncodedImages(data, np.concatenate([[0], ends[:-1]]), ends))
+
+
+@pytest.mark.parametrize("workers", [None, 1, 3])
+@pytest.mark.parametrize("crop", [None, 1.0])
+def test_images_of_the_right_size_stay_as_they_are(workers: int | None, crop: float | None) -> None:
+    images = noise(600)  # more than one chunk
+    pixels = decode_pixels(images, (6, 8), workers=workers, crop=crop)
+    assert pixels.values.dtype == np.uint8
+    assert isinstance(images.source, RawImages)
+    np.testing.assert_array_equal(pixels.values, images.source.values.transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(pixels.kept, np.arange(600))
+    assert pixels.failures == []
+
+
+def test_the_whole_image_is_squashed() -> None:
+    images = noise(1, 20, 30)
+    expected = images.image(0).resize((7, 5), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(decode_pixels(images, (5, 7)).values[0], np.asarray(expected))
+
+
+def test_a_crop_keeps_the_aspect_and_the_middle() -> None:
+    image = np.zeros((1, 3, 40, 80), dtype=np.uint8)
+    image[..., 10:30, 30:50] = 255  # white in the middle: half of the height, a quarter of the width
+    images = named(RawImages(image, np.arange(1)))
+    assert decode_pixels(images, (10, 10), crop=0.5).values.min() > 200  # the square of side 20 in the middle
+    wide = decode_pixels(images, (8, 8), crop=1.0).values[0, :, :, 0]  # the square of side 40: 2 dark, 4 white, 2 dark
+    assert wide[0].max() < 40
+    assert wide[4, 3:5].min() > 200
+    assert wide[4, [0, 7]].max() < 40
+    same_size = decode_pixels(images, (40, 80), crop=0.5).values  # of the right size already, but only half is wanted
+    assert same_size[0, 0].max() > 100  # black in the original
+
+
+def test_image_files_are_decoded_and_named(tmp_path: Path, save_grey: Callable[[Path, int], Path]) -> None:
+    paths = [save_grey(tmp_path / f"{value}.png", value) for value in (3, 200)]
+    pixels = decode_pixels([paths[0], tmp_path / "gone.png", paths[1]], (2, 2))
+    assert pixels.values[:, 0, 0, 0].tolist() == [3, 200]
+    assert pixels.kept.tolist() == [0, 2]
+    assert pixels.failures == [(str(tmp_path / "gone.png"), "no such file")]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("bad", [(), (0,), (4, 299), tuple(range(300))], ids=["none", "first", "two", "all"])
+def test_broken_images_are_set_aside(tmp_path: Path, cached: bool, bad: tuple[int, ...]) -> None:
+    images = broken(300, *bad)
+    file = tmp_path / "p.npy" if cached else None
+    for _ in range(2):  # the second time, from the file
+        pixels = decode_pixels(images, (6, 8), cache_file=file, workers=2)
+        kept = [place for place in range(300) if place not in bad]
+        assert pixels.values.shape == (len(kept), 6, 8, 3)
+        assert pixels.kept.tolist() == kept
+        np.testing.assert_array_equal(pixels.values[:, 0, 0, 0], np.array(kept, dtype=np.int64) % 251)
+        assert [name for name, _ in pixels.failures] == [f"i{place}" for place in bad]
+        assert all(reason.startswith("not an image") for _, reason in pixels.failures)
+    images_alone = images.subset(pixels.kept)
+    assert len(images_alone) == len(kept)
+
+
+def test_a_file_is_made_once_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, file = noise(5), tmp_path / "new" / "p.npy"
+    made = decode_pixels(images, (3, 4), cache_file=file)
+    assert isinstance(made.values, np.memmap)
+    np.testing.assert_array_equal(made.values, decode_pixels(images, (3, 4)).values)
+    np.testing.assert_array_equal(np.load(file), made.values)  # an ordinary file to anyone else
+    with pytest.raises(ValueError, match="read-only"):
+        made.values[0] = 0
+    assert list(file.parent.iterdir()) == [file]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("decoded again")
+
+    monkeypatch.setattr(RawImages, "read", refuse)
+    np.testing.assert_array_equal(decode_pixels(noise(5), (3, 4), cache_file=file).values, made.values)
+
+
+def test_a_file_made_in_another_way_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "p.npy"
+    kept: list[np.ndarray] = []
+    for images, size, crop in (
+        (noise(5), (3, 4), None),
+        (noise(5), (4, 3), None),
+        (noise(5), (4, 3), 0.9),
+        (noise(5), (4, 3), 0.8),
+        (noise(5).subset([0, 1]), (4, 3), 0.8),
+        (noise(5).subset([1, 0]), (4, 3), 0.8),
+    ):
+        stored = decode_pixels(images, size, crop=crop, cache_file=file)
+        np.testing.assert_array_equal(stored.values, decode_pixels(images, size, crop=crop).values)
+        kept.append(stored.values)
+    np.testing.assert_array_equal(kept[0], decode_pixels(noise(5), (3, 4)).values)  # still mapped, still itself
+
+
+def test_no_images_give_no_pixels(tmp_path: Path) -> None:
+    for file in (None, tmp_path / "p.npy"):
+        assert decode_pixels([], (2, 3), cache_file=file).values.shape == (0, 2, 3, 3)
+
+
+def test_a_bar_is_shown_if_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    decode_pixels(noise(5), (6, 8), progress=True)
+    assert "5/5" in capsys.readouterr().err
+    decode_pixels(noise(5), (6, 8))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": (0, 5)}, r"size is \(0, 5\); expected height and width"),
+        ({"crop": 0.0}, r"crop is 0\.0; expected a share"),
+        ({"crop": 1.1}, r"crop is 1\.1; expected a share"),
+        ({"workers": 0}, "workers is 0"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode_pixels(noise(1), **({"size": (2, 2)} | options))
+
+
+def test_other_files_are_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "features.npy"
+    np.save(file, np.arange(12))
+    with pytest.raises(ValueError, match="not a file of decoded pixels, so it is not overwritten"):
+        decode_pixels(noise(1), (2, 2), cache_file=file)
+    np.testing.assert_array_equal(np.load(file), np.arange(12))
