@@ -1,0 +1,42 @@
+"""Decoded images that batches are taken from: on the GPU if they fit there, otherwise where they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SHARE = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
+
+
+class PixelBank:
+    """Rows of pixels, in memory, in a mapped file or on a GPU.
+
+    Args:
+        values: uint8, shape (n, height, width, 3), as `decode_pixels` gives them.
+    """
+
+    def __init__(self, values: NDArray[np.uint8]) -> None:
+        if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
+            raise ValueError(f"pixels of shape {values.shape} and type {values.dtype}; expected uint8 (n, h, w, 3)")
+        self.values = values
+        self._resident: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def move(self, device: torch.device) -> None:
+        """Go to a GPU, if all rows take no more than a quarter of what is free there: batches then cost no transfer."""
+        if self._resident is not None and self._resident.device == device:
+            return
+        self._resident = None
+        if device.type == "cuda" and self.values.nbytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
+            self._resident = torch.from_numpy(np.ascontiguousarray(self.values)).to(device)
+
+    def take(self, rows: NDArray[np.integer]) -> Tensor:
+        """Some rows as uint8 images, shape (b, 3, height, width), channels last; on the GPU if the bank is there."""
+        if self._resident is not None:
+            index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._resident.device)
+            return self._resident[index].permute(0, 3, 1, 2)  # (b, h, w, 3) -> (b, 3, h, w)
+        return torch.from_numpy(self.values[rows]).permute(0, 3, 1, 2)

@@ -1,0 +1,164 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from entourage.training.identity import check_same_run
+from entourage.training.journal import METRICS
+from entourage.training.state import RunState
+from entourage.training.task import Task
+from entourage.training.weights import load_into, read_weights, write_weights
+
+CHECKPOINT = "checkpoint.safetensors"
+BEST = "best.safetensors"
+MODEL = "model.safetensors"
+_PENDING = "pending-best.safetensors"
+
+
+class Checkpoints:
+    """The weights of a run in its folder. All processes read; the main one writes.
+
+    `checkpoint.safetensors` holds model, optimiser, extra state and the run's state, `best.safetensors` the outcome of
+    the best validation, `model.safetensors` the final one. Each is replaced in one step. New best weights wait under
+    another name until a checkpoint knows of them, so that the two agree wherever the program is killed.
+
+    Args:
+        folder: the run's folder.
+        identity: what must be equal for the run to be continued.
+    """
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.identity = identity
+        self.path = folder / CHECKPOINT
+
+    def save(
+        self,
+        state: RunState,
+        task: Task[Any, Any],
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler | None,
+    ) -> None:
+        """Write the run as it stands, and let new best weights take their place."""
+        moments, scalars = optimizer_state(optimizer, task.model)
+        parts = {"model": task.model.state_dict(), "optimizer": moments, "extra": task.extra_state()}
+        tensors = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+        notes = {"state": asdict(state), "identity": self.identity, "optimizer": scalars}
+        write_weights(self.path, tensors, {**notes, "scaler": None if scaler is None else scaler.state_dict()})
+        self._settle_best(state)
+
+    def load(
+        self, task: Task[Any, Any], optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None
+    ) -> RunState | None:
+        """Put everything back as the checkpoint has it.
+
+        Returns:
+            The run's state, or None where there is no checkpoint.
+
+        Raises:
+            ValueError: the checkpoint is damaged, or of another run.
+        """
+        if not self.path.exists():
+            return None
+        tensors, notes = read_weights(self.path)
+        try:
+            check_same_run(self.folder, notes["identity"], self.identity)
+            state = RunState(**notes["state"])
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
+            for name, value in tensors.items():
+                part, _, own_name = name.partition(".")
+                parts[part][own_name] = value
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} is no checkpoint of this version; choose another folder") from error
+        load_into(task.model, parts["model"], self.path)
+        load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
+        task.load_extra_state(parts["extra"])
+        if scaler is not None and notes["scaler"]:
+            scaler.load_state_dict(notes["scaler"])
+        return state
+
+    def tidy(self, state: RunState | None) -> None:
+        """Remove what a killed program left half-written, and finish what it had all but finished."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for name in (CHECKPOINT, BEST, MODEL, _PENDING, METRICS):
+            stem, _, suffix = name.partition(".")
+            for leftover in self.folder.glob(f".{stem}.*.{suffix}"):
+                leftover.unlink(missing_ok=True)
+        self._settle_best(state)
+
+    def offer_best(self, outcome: nn.Module, state: RunState) -> None:
+        """Write new best weights, to be in place with the next checkpoint."""
+        write_weights(self.folder / _PENDING, outcome.state_dict(), {"step": state.best_step, "best": state.best})
+
+    def load_best(self, outcome: nn.Module) -> None:
+        """Give the outcome the best weights."""
+        load_into(outcome, read_weights(self.folder / BEST)[0], self.folder / BEST)
+
+    def save_outcome(self, outcome: nn.Module, state: RunState) -> None:
+        """Write the final weights."""
+        write_weights(self.folder / MODEL, outcome.state_dict(), {"step": state.step, "metrics": state.metrics})
+
+    def _settle_best(self, state: RunState | None) -> None:
+        pending = self.folder / _PENDING
+        if not pending.exists():
+            return
+        if state is not None and read_weights(pending)[1]["step"] == state.best_step:
+            pending.replace(self.folder / BEST)
+        else:
+            pending.unlink()
+
+
+def optimizer_state(
+    optimizer: torch.optim.Optimizer, model: nn.Module
+) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
+    """What an optimiser remembers, by the names of the parameters.
+
+    Returns:
+        Tensors by "parameter.key", and what is no tensor by parameter and key.
+    """
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    scalars: dict[str, dict[str, Any]] = {}
+    for parameter, memory in optimizer.state.items():
+        name = names[id(parameter)]
+        scalars[name] = {key: value for key, value in memory.items() if not isinstance(value, Tensor)}
+        tensors |= {f"{name}.{key}": value for key, value in memory.items() if isinstance(value, Tensor)}
+    return tensors, scalars
+
+
+def load_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    scalars: Mapping[str, Mapping[str, Any]],
+    source: Path,
+) -> None:
+    """Give an optimiser back what `optimizer_state` took, each tensor in its parameter's order of storage.
+
+    Raises:
+        ValueError: a parameter is not among the optimiser's, or a tensor has another shape than its parameter.
+    """
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = {names[id(parameter)]: number for number, parameter in enumerate(own)}
+    state: dict[int, dict[str, Any]] = {}
+    for name, memory in scalars.items():
+        if name not in numbers:
+            raise ValueError(f"{source} holds optimiser state of {name!r}, which is not in the parameter groups")
+        state[numbers[name]] = dict(memory)
+    for key, value in tensors.items():
+        name, _, entry = key.rpartition(".")
+        parameter = own[numbers[name]]
+        if value.ndim and value.shape != parameter.shape:
+            raise ValueError(f"{source} holds {key!r} of shape {tuple(value.shape)}; expected {tuple(parameter.shape)}")
+        # An update reads parameter and moments in step: the same order of storage keeps it a single pass.
+        stored = torch.empty_like(parameter, dtype=value.dtype).copy_(value) if value.ndim else value
+        state[numbers[name]][entry] = stored
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,258 @@
+"""The one loop: every verb trains with it, on a laptop or on several nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from torch import Tensor, nn
+
+from entourage.training.checkpoint import Checkpoints
+from entourage.training.feed import Feed, Place
+from entourage.training.identity import identity
+from entourage.training.journal import Journal
+from entourage.training.line import TrainingLine, training_line
+from entourage.training.machine import accelerated, reseed, resolve_precision, wrapped
+from entourage.training.optimise import learning_rate_factor, make_optimizer, set_learning_rate
+from entourage.training.options import TrainingOptions
+from entourage.training.state import RunState, TrainingResult
+from entourage.training.task import Batch, Item, Task
+from entourage.training.window import LossWindow, NonFiniteLossError
+
+_DEFAULTS = TrainingOptions()
+
+
+def train(
+    task: Task[Item, Batch],
+    options: TrainingOptions = _DEFAULTS,
+    run: str | Path | None = None,
+    *,
+    device: str | torch.device = "auto",
+    progress: bool | None = None,
+    title: str = "Training",
+) -> TrainingResult:
+    """Train a task to its end, continuing where an earlier call was stopped.
+
+    With a run folder the call may be killed at any moment: the next one continues from the last checkpoint and ends
+    with the same weights (bit for bit on a CPU in float32), and a call after the end returns at once with the weights
+    loaded. Several processes, started by `torchrun` or `accelerate launch`, share the work; the folder must be visible
+    to all of them. The trained network is `task.outcome()`, in evaluation mode.
+
+    Args:
+        task: what is trained.
+        options: how.
+        run: the folder for checkpoints, weights and metrics; None writes nothing.
+        device: "auto", or where to train.
+        progress: show a line on stderr: yes, no, or None for "only on a terminal".
+        title: what the line calls it.
+
+    Returns:
+        How the run ended.
+
+    Raises:
+        NonFiniteLossError: a loss became infinite or not a number; the last checkpoint is from before.
+        ValueError: the folder holds a run with other options or another task, or the task's answers do not fit.
+    """
+    folder = None if run is None else Path(run)
+    if options.tensorboard and folder is None:
+        raise ValueError("tensorboard needs a run folder to write to; set run")
+    with accelerated(device, options.precision, task.skips_parameters) as accelerator:
+        return _Training(task, options, accelerator, folder).complete(progress, title)
+
+
+class _Training:
+    """A run in one of its processes."""
+
+    def __init__(
+        self, task: Task[Any, Any], options: TrainingOptions, accelerator: Accelerator, folder: Path | None
+    ) -> None:
+        self.task = task
+        self.options = options
+        self.accelerator = accelerator
+        device = accelerator.device
+        task.model.to(device).train()
+        task.autocast = accelerator.autocast
+        task.prepare(device)
+        self.optimizer = make_optimizer(options, task.parameter_groups(), task.model, device)
+        self.feed = Feed(task, options, device, accelerator.process_index, accelerator.num_processes)
+        self.window = LossWindow(options.accumulate)
+        self.checkpoints: Checkpoints | None = None
+        self.state = RunState()
+        if folder is not None:
+            precision = resolve_precision(options.precision, device)
+            self.checkpoints = Checkpoints(folder, identity(task, options, precision, accelerator.num_processes))
+            self.state = self.checkpoints.load(task, self.optimizer, accelerator.scaler) or self.state
+        self.kept = self.state.step
+        self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
+        self.started = time.perf_counter() - self.state.seconds
+
+    def complete(self, progress: bool | None, title: str) -> TrainingResult:
+        """Make the steps that are left."""
+        if not self.state.finished:
+            self.total = self.feed.total()
+            with self._surroundings(progress, title):
+                if not self.state.out_of_patience(self.options):
+                    self._make_steps()
+                self._finish()
+        self.task.model.eval()
+        self.task.outcome().eval()
+        return self.state.result(self.options)
+
+    @contextmanager
+    def _surroundings(self, progress: bool | None, title: str) -> Iterator[None]:
+        main, folder = self.accelerator.is_main_process, None
+        if main and self.checkpoints is not None:
+            folder = self.checkpoints.folder
+            self.checkpoints.tidy(self.state)
+        self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
+        with ExitStack() as stack:
+            self.model = stack.enter_context(wrapped(self.accelerator, self.task.model))
+            self.journal = stack.enter_context(Journal(folder, self.state.step, self.options.tensorboard))
+            show = progress if main else False
+            line = training_line(title, self.state.step, self.total, self.options.epochs, show)
+            self.line: TrainingLine = stack.enter_context(line)
+            yield
+
+    def _make_steps(self) -> None:
+        with closing(self.feed.batches(self.state.step, self.state.epoch, self.state.position)) as batches:
+            for place, batch in batches:
+                self._learn(place, batch)
+                if place.ends_step:
+                    self._update(place)
+                    self._look_around(place)
+                    if self.state.out_of_patience(self.options):
+                        return
+
+    def _learn(self, place: Place, batch: Any) -> None:
+        """Add the gradients of a batch."""
+        reseed(self.accelerator.device, self.feed.seed(place))
+        shared = nullcontext() if place.ends_step else self.accelerator.no_sync(self.model)
+        with shared:  # processes exchange gradients once a step
+            loss = self.window.add(self.task.loss(self.model, batch, place.step))
+            share = loss if self.options.accumulate == 1 else loss / self.options.accumulate
+            scaler = self.accelerator.scaler
+            (share if scaler is None else scaler.scale(share)).backward()
+
+    def _update(self, place: Place) -> None:
+        """Change the weights; in float16 gradients that overflowed are passed over and the scale adapts."""
+        scaler = self.accelerator.scaler
+        set_learning_rate(self.optimizer, self._rate(place))
+        if self.options.clip_norm is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.task.model.parameters(), self.options.clip_norm)
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.task.after_step(place.step + 1)
+
+    def _rate(self, place: Place) -> float:
+        factor = learning_rate_factor(self.options, place.step, place.epoch, self.total)
+        return self.options.learning_rate * factor
+
+    def _look_around(self, place: Place) -> None:
+        """Log, validate and keep, where it is time; all processes come to the same answer."""
+        options, step = self.options, place.step + 1
+        last = step == options.max_steps or (place.ends_epoch and place.epoch == options.epochs - 1)
+        validate = last or (place.ends_epoch and (place.epoch + 1) % options.validate_every == 0)
+        every = options.checkpoint_every
+        keep = last or place.ends_epoch or (every is not None and step % every == 0)
+        if not (validate or keep or step % options.log_every == 0):
+            return
+        epoch, position = (place.epoch + 1, 0) if place.ends_epoch else (place.epoch, place.position + 1)
+        self.state = replace(self.state, step=step, epoch=epoch, position=position, seconds=self._seconds())
+        self._log(place)
+        if validate:
+            self._validate(place)
+        if keep:
+            self._keep()
+
+    def _log(self, place: Place) -> None:
+        reading = self.window.read(self.accelerator, self.state.step)
+        if reading.broken is not None:
+            name, step = reading.broken
+            raise self._failure(f"the loss {name!r} of step {step} is not finite")
+        self.journal.train(self.state.step, place.epoch, self._rate(place), reading.means, self._seconds())
+        self.line.losses(self.state.step, place.epoch, reading.means)
+
+    def _validate(self, place: Place) -> None:
+        answer: list[dict[str, float]] = [{}]
+        outcome = self.task.outcome()
+        if self.accelerator.is_main_process:
+            reseed(self.accelerator.device, [self.options.seed, self.state.step])
+            self.task.model.eval()
+            outcome.eval()
+            with torch.no_grad():
+                answer = [{name: float(value) for name, value in self.task.validate(outcome).items()}]
+            self.task.model.train()
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(answer)
+        if not answer[0] and self.options.monitor is None:
+            return
+        self.state = self.state.validated(answer[0], self.options)
+        self.journal.validation(self.state.step, place.epoch, answer[0], self._seconds())
+        self.line.metrics(answer[0], self.options.monitor)
+        if self.state.best_step == self.state.step:
+            self._remember(outcome)
+
+    def _remember(self, outcome: nn.Module) -> None:
+        if self.checkpoints is None:
+            self.best = {name: value.detach().clone() for name, value in outcome.state_dict().items()}
+        elif self.accelerator.is_main_process:
+            self.checkpoints.offer_best(outcome, self.state)
+
+    def _keep(self) -> None:
+        """Write a checkpoint, never of weights that a gradient without a finite value has spoilt."""
+        finite = torch.stack([parameter.isfinite().all() for parameter in self.task.model.parameters()]).all()
+        if not finite:
+            raise self._failure(f"the weights after step {self.state.step} are not finite")
+        if self.checkpoints is None:
+            return
+        self.state = replace(self.state, seconds=self._seconds())
+        if self.accelerator.is_main_process:
+            self.checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler)
+        self.kept = self.state.step
+
+    def _finish(self) -> None:
+        self.accelerator.wait_for_everyone()  # the best weights are in the folder
+        outcome = self.task.outcome()
+        if self.options.restore_best and self.state.best_step is not None:
+            if self.checkpoints is None:
+                outcome.load_state_dict(self.best)
+            else:
+                self.checkpoints.load_best(outcome)
+        if self.accelerator.num_processes > 1:
+            _share(self.task.model, outcome)
+        self.state = replace(self.state, finished=True, seconds=self._seconds())
+        if self.checkpoints is not None and self.accelerator.is_main_process:
+            self.checkpoints.save_outcome(outcome, self.state)
+            self.checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler)
+        self.accelerator.wait_for_everyone()
+
+    def _failure(self, what: str) -> NonFiniteLossError:
+        kept = "there is no checkpoint yet"
+        if self.checkpoints is not None and self.kept:
+            kept = f"the last good checkpoint is {self.checkpoints.path}, of step {self.kept}"
+        rate = f"learning_rate below {self.options.learning_rate:g}"
+        return NonFiniteLossError(f"{what}; {kept}; start anew with a {rate}, a longer warm-up or clip_norm")
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+
+def _share(*modules: nn.Module) -> None:
+    """Give all processes the main one's tensors: statistics of batches are each process's own until now."""
+    for value in (value for module in modules for value in module.state_dict().values()):
+        plain = value.contiguous()
+        torch.distributed.broadcast(plain, src=0)
+        value.copy_(plain)

@@ -1,0 +1,86 @@
+"""Options of a training run: how long, how fast, how exact, and what is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
+Schedule = Literal["constant", "cosine", "linear", "step"]
+Precision = Literal["auto", "float32", "float16", "bfloat16"]
+Mode = Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How `train` trains; what it trains is the task's business.
+
+    A step is one update of the weights, made from `accumulate` batches in each process.
+    """
+
+    epochs: int = 10
+    max_steps: int | None = None  # ends the run earlier, wherever in an epoch
+    accumulate: int = 1  # batches whose gradients are averaged into one step
+    optimizer: OptimizerName = "adamw"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.9  # of "sgd" only
+    schedule: Schedule = "constant"
+    warmup_steps: int = 0  # a linear rise before any schedule
+    milestones: tuple[int, ...] = ()  # epochs before which "step" multiplies the learning rate with gamma
+    gamma: float = 0.1
+    clip_norm: float | None = None  # longest gradient, over all weights together
+    precision: Precision = "auto"  # bfloat16 on a GPU that has it, float16 on an older one, float32 elsewhere
+    seed: int = 0
+    validate_every: int = 1  # epochs; the end of the run is validated in any case
+    monitor: str | None = None  # the metric that says which weights are best
+    mode: Mode = "max"  # whether more of it is better, or less
+    patience: int | None = None  # validations without a new best after which the run stops
+    restore_best: bool = False  # whether the run ends with the best weights rather than with the last
+    checkpoint_every: int | None = None  # steps; the end of an epoch is kept in any case
+    log_every: int = 20  # steps; on a GPU each line waits for the steps before it
+    tensorboard: bool = False
+    workers: int = 2  # threads that load batches ahead; 0 loads each when it is needed
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("optimizer", OptimizerName),
+            ("schedule", Schedule),
+            ("precision", Precision),
+            ("mode", Mode),
+        ):
+            if getattr(self, name) not in get_args(choices):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(get_args(choices))}")
+        self._check_counts()
+        self._check_numbers()
+        if self.milestones and self.schedule != "step":
+            raise ValueError(f"milestones are for the schedule 'step'; the schedule is {self.schedule!r}")
+        if sorted(set(self.milestones)) != list(self.milestones) or any(epoch < 1 for epoch in self.milestones):
+            raise ValueError(f"milestones is {self.milestones}; expected rising epochs from 1")
+        for name, wanted in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
+            if wanted and self.monitor is None:
+                raise ValueError(f"{name} needs a metric to go by; set monitor")
+
+    def _check_counts(self) -> None:
+        for name, least in (("epochs", 1), ("accumulate", 1), ("validate_every", 1), ("log_every", 1), ("workers", 0)):
+            _check_count(name, getattr(self, name), least)
+        for name, least in (("warmup_steps", 0), ("seed", 0)):
+            _check_count(name, getattr(self, name), least)
+        for name in ("max_steps", "patience", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name), 1)
+
+    def _check_numbers(self) -> None:
+        for name in ("learning_rate", "gamma", "clip_norm"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}; expected a number above 0")
+        for name, bound in (("weight_decay", math.inf), ("momentum", 1.0)):
+            if not 0 <= getattr(self, name) < bound:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a number in [0, {bound:g})")
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more")

@@ -1,0 +1,69 @@
+"""Tensors and notes in one safetensors file: nothing pickled, complete or not there at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from entourage.data import atomic_path
+
+_NOTES = "entourage"
+
+
+def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
+    """Write tensors and notes; a file of that name is replaced in one step.
+
+    Tensors may share memory, lie on a GPU or be stored in another order (channels last): each is copied on its own.
+    The file is on the disk when it takes its name, so that a crash of the machine leaves the old one or the new one.
+
+    Args:
+        path: the file.
+        tensors: by name.
+        notes: anything JSON can say; they travel in the file's header.
+    """
+    plain = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
+    with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        save_file(plain, temporary, {_NOTES: json.dumps(notes)})
+        temporary.chmod(mode)  # save_file lets only its owner read
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors, on the CPU, and the notes of a file.
+
+    Raises:
+        ValueError: there is no such file, or it is no file that `write_weights` wrote.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+            return tensors, dict(json.loads((file.metadata() or {})[_NOTES]))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}; expected weights that a training run wrote") from error
+
+
+def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Give a module the weights that were read from `source`.
+
+    Raises:
+        ValueError: a tensor is missing, unknown or of another shape.
+    """
+    own = module.state_dict()
+    for name in sorted({*own, *tensors}):
+        if name not in own or name not in tensors:
+            raise ValueError(f"{source} {'lacks' if name in own else 'holds the unknown'} weight {name!r}")
+        if own[name].shape != tensors[name].shape:
+            shapes = f"{tuple(tensors[name].shape)}; expected {tuple(own[name].shape)}"
+            raise ValueError(f"{source} holds {name!r} of shape {shapes}")
+    module.load_state_dict(dict(tensors))

@@ -1,0 +1,130 @@
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from entourage.training import TrainingOptions
+from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state
+from entourage.training.optimise import make_optimizer
+from entourage.training.state import RunState
+from entourage.training.weights import read_weights, write_weights
+
+CPU = torch.device("cpu")
+
+
+def learner(name: str = "adamw") -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last)
+    options = TrainingOptions(optimizer=name, weight_decay=0.1)  # type: ignore[arg-type]
+    return model, make_optimizer(options, [{"params": model.parameters()}], model, CPU)
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    x = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
+    optimizer.zero_grad()
+    model(x).pow(4).sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "radam", "sgd"])
+def test_an_optimiser_goes_on_as_if_never_stopped(name: str) -> None:
+    model, optimizer = learner(name)
+    for _ in range(7):
+        step(model, optimizer)
+    other, fresh = learner(name)
+    other.load_state_dict(model.state_dict())
+    tensors, scalars = optimizer_state(optimizer, model)
+    plain = {key: value.contiguous().clone() for key, value in tensors.items()}
+    load_optimizer_state(fresh, other, plain, scalars, Path("a"))
+    for parameter, memory in fresh.state.items():
+        for value in memory.values():
+            assert value.ndim == 0 or value.stride() == parameter.stride()
+    for _ in range(3):
+        step(model, optimizer)
+        step(other, fresh)
+    for mine, theirs in zip(model.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_optimiser_state_that_does_not_fit_is_refused() -> None:
+    model, optimizer = learner()
+    step(model, optimizer)
+    tensors, scalars = optimizer_state(optimizer, model)
+    only = torch.optim.AdamW([{"params": [model[0].weight]}])
+    with pytest.raises(ValueError, match=r"^a holds optimiser state of '0.bias', which is not in the parameter groups"):
+        load_optimizer_state(only, model, tensors, scalars, Path("a"))
+    with pytest.raises(ValueError, match=r"^a holds '0.bias.exp_avg' of shape \(5,\); expected \(4,\)"):
+        load_optimizer_state(optimizer, model, {"0.bias.exp_avg": torch.ones(5)}, scalars, Path("a"))
+
+
+def saved(worker: ModuleType, folder: Path, state: RunState) -> tuple[Checkpoints, Any, torch.optim.Optimizer]:
+    task = worker.Noisy()
+    optimizer = make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
+    checkpoints = Checkpoints(folder, {"seed": 0})
+    checkpoints.tidy(None)
+    checkpoints.save(state, task, optimizer, None)
+    return checkpoints, task, optimizer
+
+
+def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType, tmp_path: Path) -> None:
+    state = RunState(3, 1, 2, {"error": float("inf")}, 0.5, 2, 1, 9.0)
+    checkpoints, task, _ = saved(worker, tmp_path, state)
+    other = worker.Noisy()
+    for tensor in [*other.model.state_dict().values(), *other.extra_state().values()]:
+        tensor.zero_()
+    assert checkpoints.load(other, optimizer_of(other), None) == state
+    for mine, theirs in (
+        (task.model.state_dict(), other.model.state_dict()),
+        (task.extra_state(), other.extra_state()),
+    ):
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def optimizer_of(task: Any) -> torch.optim.Optimizer:
+    return make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
+
+
+def test_where_there_is_none_nothing_is_loaded(worker: ModuleType, tmp_path: Path) -> None:
+    task = worker.Noisy()
+    assert Checkpoints(tmp_path / "new", {}).load(task, optimizer_of(task), None) is None
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+    checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
+    with pytest.raises(ValueError, match="holds a run with seed 0, now 1"):
+        Checkpoints(tmp_path, {"seed": 1}).load(task, optimizer, None)
+    checkpoints.path.write_bytes(checkpoints.path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"^cannot read .*checkpoint\.safetensors"):
+        checkpoints.load(task, optimizer, None)
+    write_weights(checkpoints.path, {}, {"identity": {"seed": 0}, "state": {"unknown": 3}})
+    with pytest.raises(ValueError, match="is no checkpoint of this version"):
+        checkpoints.load(task, optimizer, None)
+
+
+def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleType, tmp_path: Path) -> None:
+    checkpoints, task, optimizer = saved(worker, tmp_path, RunState(2))
+    state = RunState(4, best=0.5, best_step=4)
+    checkpoints.offer_best(task.model, state)
+    assert not (tmp_path / "best.safetensors").exists()
+    checkpoints.tidy(RunState(2, best=0.9, best_step=1))  # killed, and continued from before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors"]
+    checkpoints.offer_best(task.model, state)
+    checkpoints.save(state, task, optimizer, None)
+    assert read_weights(tmp_path / "best.safetensors")[1] == {"step": 4, "best": 0.5}
+    with torch.no_grad():
+        expected = task.model[0].weight.clone()
+        task.model[0].weight.zero_()
+    checkpoints.load_best(task.model)
+    assert torch.equal(task.model[0].weight, expected)
+
+
+def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".checkpoint.0a.safetensors", ".best.1b.safetensors", ".metrics.2c.jsonl"):
+        (tmp_path / name).touch()
+    for name in (".gitignore", "notes.txt", "other.safetensors"):
+        (tmp_path / name).touch()
+    Checkpoints(tmp_path, {}).tidy(None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".gitignore", "notes.txt", "other.safetensors"]

@@ -1,0 +1,43 @@
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from entourage.training import TrainingOptions
+from entourage.training.identity import check_same_run, identity
+
+
+def of(
+    worker: ModuleType, description: dict[str, Any] | None = None, processes: int = 1, **options: Any
+) -> dict[str, Any]:
+    task = worker.Rows()
+    task.describe = lambda: description or {}
+    return identity(task, TrainingOptions(**options), "float32", processes)
+
+
+def test_the_same_run_may_go_on(worker: ModuleType) -> None:
+    one = of(worker, {"classes": (1, 2)}, schedule="step", milestones=(3,))
+    two = of(worker, {"classes": [1, 2]}, schedule="step", milestones=(3,), workers=7, tensorboard=True)
+    check_same_run(Path("run"), one, two)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"learning_rate": 0.5}, "learning_rate 0.001, now 0.5"),
+        ({"description": {"classes": 3, "size": 4}}, "task.size 'not set', now 4"),
+        ({"description": {}}, "task.classes 3, now 'not set'"),
+        ({"description": {"classes": [3]}}, r"task.classes 3, now \[3\]"),
+        ({"processes": 2}, "processes 1, now 2"),
+    ],
+)
+def test_what_differs_is_named(worker: ModuleType, change: dict[str, Any], said: str) -> None:
+    then, now = of(worker, {"classes": 3}), of(worker, **{"description": {"classes": 3}, **change})
+    with pytest.raises(ValueError, match=f"^run holds a run with {said}; continue it as it was started, or choose"):
+        check_same_run(Path("run"), then, now)
+
+
+def test_precision_is_what_auto_came_to(worker: ModuleType) -> None:
+    then = identity(worker.Rows(), TrainingOptions(precision="auto"), "float32", 1)
+    check_same_run(Path("run"), then, identity(worker.Rows(), TrainingOptions(precision="float32"), "float32", 1))

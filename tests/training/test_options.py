@@ -1,0 +1,64 @@
+import dataclasses
+import math
+
+import pytest
+
+from entourage.training import TrainingOptions
+
+
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrainingOptions().epochs = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["epochs", "max_steps", "accumulate", "validate_every", "patience", "checkpoint_every", "log_every"],
+)
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_counts_are_whole_and_positive(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is {value}; expected a whole number of 1 or more"):
+        TrainingOptions(**{"monitor": "accuracy", name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["warmup_steps", "seed", "workers"])
+def test_these_may_be_nothing(name: str) -> None:
+    assert getattr(TrainingOptions(**{name: 0}), name) == 0  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"^{name} is -1"):
+        TrainingOptions(**{name: -1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "gamma", "clip_norm"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_rates_are_positive(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is {value}; expected a number above 0"):
+        TrainingOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), [("weight_decay", -0.1), ("momentum", 1.0), ("momentum", math.nan)])
+def test_shares_are_within_bounds(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is {value}"):
+        TrainingOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["optimizer", "schedule", "precision", "mode"])
+def test_unknown_names_are_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is 'other'; expected one of .*, "):
+        TrainingOptions(**{name: "other"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1)])
+def test_milestones_rise(milestones: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="expected rising epochs from 1"):
+        TrainingOptions(schedule="step", milestones=milestones)
+
+
+def test_milestones_belong_to_steps() -> None:
+    with pytest.raises(ValueError, match="milestones are for the schedule 'step'; the schedule is 'cosine'"):
+        TrainingOptions(schedule="cosine", milestones=(2,))
+
+
+@pytest.mark.parametrize(("name", "value"), [("patience", 2), ("restore_best", True)])
+def test_the_best_needs_a_metric(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"^{name} needs a metric to go by; set monitor"):
+        TrainingOptions(**{name: value})  # type: ignore[arg-type]

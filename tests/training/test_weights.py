@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from entourage.training.weights import load_into, read_weights, write_weights
+
+
+def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
+    image = torch.arange(24.0).reshape(1, 2, 3, 4)
+    tensors = {
+        "plain": image,
+        "shared": image,
+        "view": image[:, 1],
+        "last": image.to(memory_format=torch.channels_last),
+        "expanded": torch.ones(1).expand(3),
+        "count": torch.tensor(3),
+        "half": torch.ones(2, dtype=torch.bfloat16),
+    }
+    path = tmp_path / "run" / "weights.safetensors"
+    write_weights(path, tensors, {"step": 3, "metrics": {"error": float("inf")}})
+    read, notes = read_weights(path)
+    assert notes == {"step": 3, "metrics": {"error": float("inf")}}
+    assert read.keys() == tensors.keys()
+    for name, value in tensors.items():
+        assert torch.equal(read[name], value)
+        assert read[name].dtype == value.dtype
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_others_may_read_what_they_may_read_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    write_weights(tmp_path / "weights.safetensors", {}, {})
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+        read_weights(path)
+    write_weights(path, {"a": torch.ones(100)}, {})
+    for content in (b"", b"noise", path.read_bytes()[:-30]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights that a training run wrote"):
+            read_weights(path)
+    save_file({"a": torch.ones(1)}, path)  # a stranger's
+    with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+        read_weights(path)
+
+
+def test_weights_that_do_not_fit_are_named() -> None:
+    model, source = nn.Linear(2, 1), Path("a.safetensors")
+    load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
+    assert model(torch.ones(1, 2)).item() == 1.0
+    with pytest.raises(ValueError, match=r"^a.safetensors lacks weight 'bias'"):
+        load_into(model, {"weight": torch.zeros(1, 2)}, source)
+    with pytest.raises(ValueError, match=r"^a.safetensors holds the unknown weight 'c'"):
+        load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
+    with pytest.raises(ValueError, match=r"^a.safetensors holds 'weight' of shape \(2, 2\); expected \(1, 2\)"):
+        load_into(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)

@@ -1,0 +1,226 @@
+"""Tasks for the tests of training, and a program that runs them where they may be killed or share the work.
+
+python worker.py kills FOLDER
+torchrun --nproc-per-node 2 worker.py processes FOLDER
+torchrun --nproc-per-node 2 worker.py continued FOLDER
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from entourage.training import NonFiniteLossError, Task, TrainingOptions, WeightAverage, train, weights
+from entourage.training.checkpoint import Checkpoints
+from entourage.training.journal import Journal
+from entourage.training.state import RunState
+
+
+class Rows(Task[Any, tuple[Tensor, Tensor]]):
+    """Regression of 24 fixed rows in float64, without any chance; a plan of equal batches in order."""
+
+    def __init__(self, batch: int = 4, model: nn.Module | None = None) -> None:
+        rng = np.random.default_rng(0)
+        self.x = torch.from_numpy(rng.normal(size=(24, 3)))
+        self.y = torch.from_numpy(rng.normal(size=(24, 1)))
+        torch.manual_seed(0)
+        self.model = nn.Linear(3, 1).double() if model is None else model
+        self.batch = batch
+
+    def plan(self, epoch: int) -> Sequence[Any]:
+        return np.arange(24).reshape(-1, self.batch)
+
+    def load(self, item: Any, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        return self.x[item], self.y[item]
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> dict[str, Tensor]:
+        return {"loss": F.mse_loss(model(batch[0]), batch[1])}
+
+
+class Noisy(Rows):
+    """The same with all the chance and memory there can be: noise, shuffling, dropout, batch norm, an average."""
+
+    def __init__(self, batch_norm: bool = True) -> None:
+        super().__init__()
+        self.x, self.y = self.x.float(), self.y.float()
+        self.model = nn.Sequential(
+            nn.Linear(3, 8), nn.BatchNorm1d(8) if batch_norm else nn.Identity(), nn.Dropout(0.3), nn.Linear(8, 1)
+        )
+        self.average = WeightAverage(self.model, 0.9)
+
+    def plan(self, epoch: int) -> Sequence[Any]:
+        return np.random.default_rng([5, epoch]).permutation(24).reshape(-1, 4)
+
+    def load(self, item: Any, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        noise = torch.from_numpy(rng.normal(size=(len(item), 3)).astype(np.float32))
+        return self.x[item] + 0.1 * noise, self.y[item]
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        return {"error": float(F.mse_loss(model(self.x), self.y))}
+
+    def after_step(self, step: int) -> None:
+        self.average.update(self.model)
+
+    def outcome(self) -> nn.Module:
+        return self.average.module
+
+    def extra_state(self) -> dict[str, Tensor]:
+        return self.average.state()
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        self.average.load_state(state)
+
+
+NOISY = TrainingOptions(
+    epochs=6, learning_rate=0.01, schedule="cosine", warmup_steps=3, monitor="error", mode="min", restore_best=True,
+    checkpoint_every=4, log_every=3,
+)  # fmt: skip
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_call(owner: Any, name: str, call: int, half: Callable[..., None] | None = None) -> None:
+    """Replace a function so that the program dies after its given call, or after half of it."""
+    function, calls = getattr(owner, name), iter(range(call))
+
+    def deadly(*arguments: Any) -> Any:
+        if next(calls, None) is not None:
+            return function(*arguments)
+        (half or function)(*arguments)
+        return die()
+
+    setattr(owner, name, deadly)
+
+
+def half_a_file(tensors: Mapping[str, Tensor], path: Path, notes: dict[str, str]) -> None:
+    save_file(tensors, path, notes)
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def half_a_line(journal: Journal, line: dict[str, Any]) -> None:
+    assert journal._file is not None
+    journal._file.write(json.dumps(line)[:25])
+    journal._file.flush()
+
+
+def die_with_new_best(checkpoints: Checkpoints, state: RunState | None) -> None:
+    if (
+        state is not None
+        and state.step == state.best_step
+        and (checkpoints.folder / "pending-best.safetensors").exists()
+    ):
+        die()
+
+
+# Where a child dies: each is a moment at which two files could come to disagree.
+MOMENTS: list[Callable[[], None]] = [
+    lambda: die_at_call(Noisy, "after_step", 2),  # before there is any checkpoint
+    lambda: die_at_call(weights, "save_file", 0, half_a_file),  # in the first checkpoint
+    lambda: die_at_call(Noisy, "after_step", 5),  # in the middle of an epoch
+    lambda: die_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
+    lambda: die_at_call(Checkpoints, "offer_best", 0),  # new best weights, and no checkpoint that knows of them
+    lambda: setattr(Checkpoints, "_settle_best", die_with_new_best),  # such a checkpoint, and they are not in place
+    lambda: die_at_call(Journal, "_write", 4, half_a_line),
+    lambda: die_at_call(weights, "save_file", 3, half_a_file),
+    lambda: die_at_call(Noisy, "validate", 0),
+    lambda: die_at_call(Checkpoints, "load_best", 0),
+    lambda: die_at_call(Checkpoints, "save_outcome", 0),  # the final weights, and nothing that says that all is done
+]
+
+
+def child(run: Path, arm: Callable[[], None]) -> int:
+    number = os.fork()
+    if number == 0:
+        status = 1
+        try:
+            arm()
+            train(Noisy(), NOISY, run, device="cpu")
+            status = 0
+        finally:
+            os._exit(status)
+    return number
+
+
+def kills(folder: Path) -> None:
+    """One run left alone, one that dies at every moment there is to fear, one that dies at random ones."""
+    torch.set_num_threads(1)
+    train(Noisy(), NOISY, folder / "left-alone", device="cpu")
+    for number, arm in enumerate(MOMENTS):
+        status = os.waitpid(child(folder / "killed", arm), 0)[1]
+        assert status == signal.SIGKILL, f"child {number} outlived its moment: {status}"
+    assert os.waitpid(child(folder / "killed", lambda: None), 0)[1] == 0
+    for seconds in np.random.default_rng(3).uniform(0, 0.08, size=20):
+        number = child(folder / "killed-at-random", lambda: None)
+        time.sleep(seconds)
+        os.kill(number, signal.SIGKILL)
+        os.waitpid(number, 0)
+    assert os.waitpid(child(folder / "killed-at-random", lambda: None), 0)[1] == 0
+
+
+class BreaksInOne(Rows):
+    """Its loss is no number in the second of two processes at the fourth step."""
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> dict[str, Tensor]:
+        loss = super().loss(model, batch, step)["loss"]
+        broken = step == 3 and torch.distributed.get_rank() == 1
+        return {"loss": loss, "part": loss * (float("nan") if broken else 1)}
+
+
+class DiesInOne(Noisy):
+    """Kills the second of two processes after its eleventh step."""
+
+    def __init__(self, dies: bool) -> None:
+        super().__init__()
+        self.dies = dies
+
+    def after_step(self, step: int) -> None:
+        super().after_step(step)
+        if self.dies and step == 11 and torch.distributed.get_rank() == 1:
+            die()
+
+
+def same_in_both(value: Tensor) -> bool:
+    both = [torch.empty_like(value) for _ in range(2)]
+    torch.distributed.all_gather(both, value.detach())
+    return torch.equal(*both)
+
+
+def processes(folder: Path) -> None:
+    """Several runs one after the other in the same two processes, the last of which is killed."""
+    rows = TrainingOptions(epochs=3, learning_rate=0.05, optimizer="sgd")
+    train(Rows(2), rows, folder / "rows", device="cpu")
+    ragged = Rows(8)  # three batches for two processes
+    assert train(ragged, rows, device="cpu").steps == 6
+    assert same_in_both(ragged.model.weight)
+    train(Noisy(batch_norm=False), NOISY, folder / "noisy", device="cpu")
+    train(DiesInOne(dies=False), NOISY, folder / "left-alone", device="cpu")
+    early = Noisy()
+    options = TrainingOptions(epochs=9, monitor="error", mode="min", patience=2, restore_best=True)
+    result = train(early, options, device="cpu")
+    assert (result.stopped, result.epochs) == ("early", result.best_step // 3 + 2)
+    assert same_in_both(early.average.module[1].running_mean)
+    try:
+        train(BreaksInOne(2), TrainingOptions(epochs=2, checkpoint_every=2), folder / "broken", device="cpu")
+    except NonFiniteLossError as error:
+        (folder / f"broken-{torch.distributed.get_rank()}.txt").write_text(str(error))
+    train(DiesInOne(dies=True), NOISY, folder / "killed", device="cpu")
+
+
+def continued(folder: Path) -> None:
+    train(DiesInOne(dies=False), NOISY, folder / "killed", device="cpu")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Path(sys.argv[2]))
