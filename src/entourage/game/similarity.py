@@ -57,23 +57,24 @@ def centre(x: Tensor) -> Tensor:
     return torch.where(centred.detach().abs().amax(dim=1, keepdim=True) > noise, centred, torch.zeros_like(centred))
 
 
-def gaussian(x: Tensor, bandwidth: float | None = None) -> Tensor:
+def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = None) -> Tensor:
     """exp(-d_ij^2 / (2 bandwidth^2)) between all pairs of rows.
 
     Args:
         x: features, shape (n, d).
         bandwidth: the distance at which similarity falls to exp(-1/2); by default the root mean square distance to the
-            seventh neighbour, so that the kernel looks as far as the self-tuning one does on average.
+            seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average.
+        others: what to compare the rows of x with, shape (q, d); each other when None.
 
     Returns:
-        Similarities in (0, 1], shape (n, n).
+        Similarities in (0, 1], shape (n, n), or (n, q) with others.
 
     Raises:
         ValueError: if the bandwidth is not positive.
     """
-    squared = squared_distances(x)
     if bandwidth is None:
-        bandwidth = float(_local_scale(squared).pow(2).mean().sqrt())
+        bandwidth = float(_local_scale(squared_distances(x.detach())).pow(2).mean().sqrt())
+    squared = squared_distances(x, others)
     return torch.exp(-squared / (2 * checked_bandwidth(bandwidth) ** 2))
 
 
@@ -102,13 +103,16 @@ def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
     return torch.exp(-distance / (sigma[:, None] * sigma[None, :]).clamp_min(torch.finfo(x.dtype).tiny))
 
 
-def squared_distances(x: Tensor) -> Tensor:
-    """Squared Euclidean distances between all pairs of rows, shape (n, n), exactly zero between equal rows.
+def squared_distances(x: Tensor, others: Tensor | None = None) -> Tensor:
+    """Squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
+
+    They are those of x, shape (n, n), or of x and others, shape (n, q).
 
     Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
     far from the origin.
     """
-    return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
+    theirs = x if others is None else others
+    return torch.cdist(x, theirs, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def clamp(w: Tensor) -> Tensor:
