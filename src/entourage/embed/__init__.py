@@ -1,0 +1,15 @@
+"""The Group Loss: embeddings for retrieval and clustering, trained, measured and searched."""
+
+from entourage.embed.anchors import choose_anchors
+from entourage.embed.group_loss import GroupLoss, LossParts, refine
+from entourage.embed.options import PRESETS, GroupLossOptions, preset
+
+__all__ = [
+    "PRESETS",
+    "GroupLoss",
+    "GroupLossOptions",
+    "LossParts",
+    "choose_anchors",
+    "preset",
+    "refine",
+]
