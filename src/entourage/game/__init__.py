@@ -1,6 +1,6 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
-from entourage.game.cells import smallest, squared_to
+from entourage.game.cells import nearest_centre, smallest, squared_to
 from entourage.game.dynamics import Play, consistency, replicator, revise, support
 from entourage.game.graph import (
     Affinity,
@@ -35,6 +35,7 @@ __all__ = [
     "directions",
     "gaussian",
     "log_replicator",
+    "nearest_centre",
     "needed_lift",
     "pearson",
     "replicator",
