@@ -7,7 +7,6 @@ data sets. `neighbours.py` and `graph.py` do the same for large n without ever h
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 SCALE_NEIGHBOUR = 7  # Zelnik-Manor and Perona's choice, and the original code's
@@ -29,7 +28,9 @@ def cosine(x: Tensor) -> Tensor:
 def directions(x: Tensor) -> Tensor:
     """Each row scaled to length 1, shape (n, d), whatever its length was; a zero row stays zero."""
     largest = x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1), so that no square over- or underflows
-    return F.normalize(x / torch.where(largest > 0, largest, 1), dim=1)
+    scaled = x / torch.where(largest > 0, largest, 1)
+    # The largest number is 1 now, and so is the least length, unless the row is zero.
+    return scaled * scaled.square().sum(dim=1, keepdim=True).clamp_min(0.5).rsqrt()
 
 
 def pearson(x: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def centre(x: Tensor) -> Tensor:
     """
     centred = x - x.mean(dim=1, keepdim=True)  # (n, d)
     noise = 8 * torch.finfo(x.dtype).eps * x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1)
-    return torch.where(centred.detach().abs().amax(dim=1, keepdim=True) > noise, centred, torch.zeros_like(centred))
+    return centred * (centred.detach().abs().amax(dim=1, keepdim=True) > noise)
 
 
 def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = None) -> Tensor:
