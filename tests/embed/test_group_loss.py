@@ -193,6 +193,14 @@ def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype) -> N
     assert e.grad.isfinite().all()
 
 
+def test_a_precision_for_embeddings_and_another_for_logits() -> None:
+    e, z = batch(dtype=torch.float16)
+    large = 1e6 * z.detach().float()  # beyond float16
+    loss = GroupLoss(anchor_choice="first", temperature=1e6)
+    torch.testing.assert_close(loss(e, large, LABELS), loss(e.float(), large, LABELS))
+    assert loss(e, large.double(), LABELS).dtype == torch.float64
+
+
 def test_autocast_does_not_lower_the_precision() -> None:
     e, z = batch(dtype=torch.float32)
     loss = GroupLoss(anchor_choice="first")

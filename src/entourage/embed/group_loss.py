@@ -132,7 +132,7 @@ class GroupLoss(nn.Module):
         _check_shapes(embeddings, logits, labels, class_vectors, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
         anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
-        _check_values(embeddings, logits, labels, anchors, sizes, options.anchors_per_class)
+        _check_values(embeddings, logits, labels, sizes, options.anchors_per_class)
         labels = labels.long()
         with torch.autocast(embeddings.device.type, enabled=False):
             precise = torch.promote_types(torch.promote_types(embeddings.dtype, logits.dtype), torch.float32)
@@ -208,13 +208,12 @@ def _check_shapes(
         raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
 
 
-def _check_values(
-    embeddings: Tensor, logits: Tensor, labels: Tensor, anchors: Tensor, sizes: Tensor, per_class: int
-) -> None:
+def _check_values(embeddings: Tensor, logits: Tensor, labels: Tensor, sizes: Tensor, per_class: int) -> None:
     """Looks at all values at once: a GPU is waited for once, not once a question."""
     with torch.no_grad():
-        extremes = [*embeddings.aminmax(), *logits.aminmax(), *labels.aminmax(), sizes.amin(), anchors.all()]
-        low, high, least, most, first, last, smallest, crowded = torch.stack([e.double() for e in extremes]).tolist()
+        values = torch.stack([*embeddings.aminmax(), *logits.aminmax()])
+        counts = torch.stack([*labels.long().aminmax(), *sizes.aminmax()])
+        low, high, least, most, first, last, fewest, largest = torch.cat([values.double(), counts]).tolist()
     m = logits.shape[1]
     if not math.isfinite(low) or not math.isfinite(high):
         raise ValueError("embeddings have values that are not finite; expected finite numbers (has training diverged?)")
@@ -222,10 +221,10 @@ def _check_values(
         raise ValueError("logits have values that are not finite; expected finite numbers (has training diverged?)")
     if first < 0 or last >= m:
         raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
-    if smallest < per_class:
+    if fewest < per_class:
         lone = int(labels[sizes.argmin()])
         raise ValueError(
-            f"class {lone} has {smallest:.0f} samples in the batch; expected at least {per_class}, one for each anchor"
+            f"class {lone} has {fewest:.0f} samples in the batch; expected at least {per_class}, one for each anchor"
         )
-    if crowded:
+    if largest == per_class:
         raise ValueError(f"all samples are anchors; expected a class with more than anchors_per_class = {per_class}")
