@@ -86,6 +86,21 @@ def test_the_memory_forgets_the_oldest() -> None:
     assert kept.labels.tolist() == [1, 1, 2, 2]
 
 
+def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
+    memory, other = Memory(3), Memory(3)
+    other.add(normal(1, 5), torch.tensor([7]))
+    for seed in range(2):
+        memory.add(normal(4, 5, seed=seed), torch.arange(4) + seed)
+    other.load_state(memory.state())
+    kept, again = memory.players(), other.players()
+    assert kept is not None
+    assert again is not None
+    assert torch.equal(kept.embeddings, again.embeddings)
+    assert torch.equal(kept.labels, again.labels)
+    other.load_state({})
+    assert other.players() is None
+
+
 def test_no_batches_are_no_memory() -> None:
     memory = Memory(0)
     memory.add(torch.zeros(2, 1), torch.tensor([0, 1]))

@@ -84,6 +84,28 @@ def test_the_proxy_anchor_is_the_papers_formula() -> None:
     torch.testing.assert_close(loss(e, z, LABELS), (1 + pull).log().sum() / 4 + (1 + push).log().sum() / 6)
 
 
+def test_the_triplet_loss_sees_semi_hard_triplets_alone() -> None:
+    e, z = batch()
+    far = torch.cdist(F.normalize(e), F.normalize(e)).tolist()
+    triplets = [
+        (far[a][p], far[a][n])
+        for a in range(20)
+        for p in range(20)
+        for n in range(20)
+        if a != p and LABELS[a] == LABELS[p] != LABELS[n]
+    ]
+    losses = [near - other + 0.2 for near, other in triplets if near < other < near + 0.2]
+    assert 0 < len(losses) < len(triplets)
+    assert rival("triplet", 4, 8)(e, z, LABELS).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+
+
+def test_the_multi_similarity_loss_sees_mined_pairs_alone() -> None:
+    e, z = batch()
+    loss = rival("multi-similarity", 4, 8)
+    assert not torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS))
+    assert torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS, loss.miner(e, LABELS)))
+
+
 def test_cross_entropy_is_torchs() -> None:
     e, z = batch()
     assert torch.equal(rival("cross-entropy", 4, 8)(e, z, LABELS), F.cross_entropy(z, LABELS))

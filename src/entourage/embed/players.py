@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,20 @@ class Memory:
         if not self._kept:
             return None
         return LabelledPlayers(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that `load_state` needs, by name."""
+        return {
+            f"{batch}.{name}": value
+            for batch, (embeddings, labels) in enumerate(self._kept)
+            for name, value in (("embeddings", embeddings), ("labels", labels))
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        self._kept.clear()
+        for batch in range(len(state) // 2):
+            self._kept.append((state[f"{batch}.embeddings"], state[f"{batch}.labels"]))
 
 
 def relate(
