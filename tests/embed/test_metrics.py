@@ -13,6 +13,7 @@ from torch import Tensor
 
 from entourage.embed import metrics as module
 from entourage.embed import retrieval_metrics
+from entourage.game import squared_to
 
 
 def clusters(n: int = 90, d: int = 6, classes: int = 7, *, spread: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -97,6 +98,27 @@ def test_an_almost_collapsed_network_is_still_told_apart() -> None:
     collapsed = torch.ones(6, dtype=torch.float64) + 1e-5 * (embeddings - embeddings.mean(dim=0))
     exact = retrieval_metrics(collapsed, labels, nmi=False)
     assert retrieval_metrics(collapsed.float(), labels, nmi=False) == pytest.approx(exact, abs=0.05)
+
+
+def test_a_training_that_rounds_its_products_does_not_blur_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def product(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return squared_to(queries, points, norms)
+
+    monkeypatch.setattr(module, "squared_to", product)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        embeddings, labels = clusters()
+        expected = retrieval_metrics(embeddings.float(), labels, nmi=False)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert retrieval_metrics(embeddings.float(), labels, nmi=False) == expected
+        assert seen == ["highest"] * 2
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
 from entourage.embed.clustering import k_means
-from entourage.game import smallest, squared_to
+from entourage.game import directions, smallest, squared_to
 
 BLOCK = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
 
@@ -58,10 +58,20 @@ def retrieval_metrics(
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
     _check(points, codes, others, k)
     if normalize:
-        points = F.normalize(points, dim=1)
+        points = directions(points)
+    with _full_precision(points.device):
+        metrics = _retrieval(points, codes, others, sorted(set(k)))
+        if nmi:
+            clusters = k_means(points, int(codes.max()) + 1, seed=seed)
+            metrics["nmi"] = float(normalized_mutual_info_score(codes.cpu().numpy(), clusters.cpu().numpy()))
+    return metrics
+
+
+def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> dict[str, float]:
+    """All metrics of retrieval; `others` is R of each query, shape (n,)."""
     # From their common middle, so that float32 can tell apart even embeddings that have all but collapsed.
     points = points - points.mean(dim=0)
-    found = _Tally(sorted(set(k)))
+    found = _Tally(k)
     norms = points.square().sum(dim=1)  # (n,)
     deepest = max(*k, int(others.max()))
     for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK // len(points))):
@@ -70,11 +80,19 @@ def retrieval_metrics(
         near = smallest(ranking, deepest)  # (b, deepest), unordered
         near = near.gather(1, ranking.gather(1, near).argsort(dim=1, stable=True))  # nearest first
         found.add(codes[near] == codes[rows, None], others[rows])
-    metrics = found.means()
-    if nmi:
-        clusters = k_means(points, int(codes.max()) + 1, seed=seed)
-        metrics["nmi"] = float(normalized_mutual_info_score(codes.cpu().numpy(), clusters.cpu().numpy()))
-    return metrics
+    return found.means()
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Products in all digits of float32, also where a training rounds them to fewer (TF32, autocast)."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @dataclass
