@@ -68,7 +68,7 @@ def _seeds(points: Tensor, k: int, seed: int) -> Tensor:
 def _squared(points: Tensor, norms: Tensor, chosen: Tensor) -> Tensor:
     """Squared distance of every point to each of the chosen, shape (n, c)."""
     some = chosen.to(points.device)
-    return (squared_to(points, points[some], norms[some]) + norms[:, None]).clamp_min(0)
+    return squared_to(points, points[some], norms[some]).add_(norms[:, None]).clamp_min_(0)
 
 
 def _means(points: Tensor, home: Tensor, centres: Tensor) -> Tensor:
