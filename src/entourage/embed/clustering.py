@@ -56,7 +56,7 @@ def _seeds(points: Tensor, k: int, seed: int) -> Tensor:
         # Chance comes from the CPU's generator, so that it is the same everywhere. A point that was drawn, or its
         # double, has next to none: only where there are fewer different points than clusters.
         weights = far.double().cpu().clamp_min(1e-300)
-        several = min(wanted * (2 + int(math.log(k))), len(points))
+        several = min(wanted + 1 + int(math.log(k)), len(points))
         candidates = torch.multinomial(weights, several, generator=generator)  # (several,)
         served = torch.minimum(_squared(points, norms, candidates), far[:, None])  # (n, several)
         best = served.sum(dim=0).topk(wanted, largest=False).indices  # (wanted,)
