@@ -57,6 +57,14 @@ def test_the_default_bandwidth_is_the_root_mean_square_scale(embeddings: Tensor)
     torch.testing.assert_close(gaussian(embeddings), gaussian(embeddings, bandwidth))
 
 
+@pytest.mark.parametrize("bandwidth", [0.9, None])
+def test_others_are_compared_as_rows_of_one_table_are(embeddings: Tensor, bandwidth: float | None) -> None:
+    # The default bandwidth is that of x alone, whoever the others are.
+    torch.testing.assert_close(
+        gaussian(embeddings, bandwidth, embeddings[3:5]), gaussian(embeddings, bandwidth)[:, 3:5]
+    )
+
+
 @pytest.mark.parametrize("squared", [True, False])
 def test_self_tuning_is_the_formula(embeddings: Tensor, squared: bool) -> None:
     distance = cdist(embeddings, embeddings)

@@ -1,5 +1,6 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
+from entourage.game.cells import nearest_centre, smallest, squared_to
 from entourage.game.dynamics import Play, consistency, replicator, revise, support
 from entourage.game.graph import (
     Affinity,
@@ -13,8 +14,9 @@ from entourage.game.graph import (
     symmetrized,
     to_torch,
 )
+from entourage.game.log_dynamics import log_replicator
 from entourage.game.neighbours import Neighbours, NeighbourSearch
-from entourage.game.similarity import clamp, cosine, directions, gaussian, pearson, self_tuning, shift
+from entourage.game.similarity import centre, clamp, cosine, directions, gaussian, pearson, self_tuning, shift
 
 __all__ = [
     "Affinity",
@@ -25,19 +27,24 @@ __all__ = [
     "Play",
     "Symmetry",
     "auto_neighbours",
+    "centre",
     "clamp",
     "consistency",
     "cosine",
     "degree_normalized",
     "directions",
     "gaussian",
+    "log_replicator",
+    "nearest_centre",
     "needed_lift",
     "pearson",
     "replicator",
     "revise",
     "self_tuning",
     "shift",
+    "smallest",
     "sparsified",
+    "squared_to",
     "support",
     "symmetrized",
     "to_torch",

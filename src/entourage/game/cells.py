@@ -173,7 +173,11 @@ def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre nearest to each point, shape (n,)."""
     norms = centres.square().sum(dim=1)
     rows = max(1, BLOCK // len(centres))
-    return torch.cat([squared_to(block, centres, norms).argmin(dim=1) for block in torch.split(points, rows)])
+    # Answers have their place before the first block: left between blocks, they would keep the heap from reusing it.
+    home = torch.empty(len(points), dtype=torch.long, device=points.device)
+    for answers, block in zip(torch.split(home, rows), torch.split(points, rows), strict=True):
+        answers.copy_(squared_to(block, centres, norms).argmin(dim=1))
+    return home
 
 
 def nearest(queries: Tensor, points: Tensor, k: int, exclude_self: bool = False) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ data sets. `neighbours.py` and `graph.py` do the same for large n without ever h
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 SCALE_NEIGHBOUR = 7  # Zelnik-Manor and Perona's choice, and the original code's
@@ -29,7 +28,9 @@ def cosine(x: Tensor) -> Tensor:
 def directions(x: Tensor) -> Tensor:
     """Each row scaled to length 1, shape (n, d), whatever its length was; a zero row stays zero."""
     largest = x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1), so that no square over- or underflows
-    return F.normalize(x / torch.where(largest > 0, largest, 1), dim=1)
+    scaled = x / torch.where(largest > 0, largest, 1)
+    # The largest number is 1 now, and so is the least length, unless the row is zero.
+    return scaled * scaled.square().sum(dim=1, keepdim=True).clamp_min(0.5).rsqrt()
 
 
 def pearson(x: Tensor) -> Tensor:
@@ -54,26 +55,27 @@ def centre(x: Tensor) -> Tensor:
     """
     centred = x - x.mean(dim=1, keepdim=True)  # (n, d)
     noise = 8 * torch.finfo(x.dtype).eps * x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1)
-    return torch.where(centred.detach().abs().amax(dim=1, keepdim=True) > noise, centred, torch.zeros_like(centred))
+    return centred * (centred.detach().abs().amax(dim=1, keepdim=True) > noise)
 
 
-def gaussian(x: Tensor, bandwidth: float | None = None) -> Tensor:
+def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = None) -> Tensor:
     """exp(-d_ij^2 / (2 bandwidth^2)) between all pairs of rows.
 
     Args:
         x: features, shape (n, d).
         bandwidth: the distance at which similarity falls to exp(-1/2); by default the root mean square distance to the
-            seventh neighbour, so that the kernel looks as far as the self-tuning one does on average.
+            seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average.
+        others: what to compare the rows of x with, shape (q, d); each other when None.
 
     Returns:
-        Similarities in (0, 1], shape (n, n).
+        Similarities in (0, 1], shape (n, n), or (n, q) with others.
 
     Raises:
         ValueError: if the bandwidth is not positive.
     """
-    squared = squared_distances(x)
     if bandwidth is None:
-        bandwidth = float(_local_scale(squared).pow(2).mean().sqrt())
+        bandwidth = float(_local_scale(squared_distances(x.detach())).pow(2).mean().sqrt())
+    squared = squared_distances(x, others)
     return torch.exp(-squared / (2 * checked_bandwidth(bandwidth) ** 2))
 
 
@@ -102,13 +104,16 @@ def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
     return torch.exp(-distance / (sigma[:, None] * sigma[None, :]).clamp_min(torch.finfo(x.dtype).tiny))
 
 
-def squared_distances(x: Tensor) -> Tensor:
-    """Squared Euclidean distances between all pairs of rows, shape (n, n), exactly zero between equal rows.
+def squared_distances(x: Tensor, others: Tensor | None = None) -> Tensor:
+    """Squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
+
+    They are those of x, shape (n, n), or of x and others, shape (n, q).
 
     Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
     far from the origin.
     """
-    return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
+    theirs = x if others is None else others
+    return torch.cdist(x, theirs, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def clamp(w: Tensor) -> Tensor:

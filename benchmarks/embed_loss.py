@@ -1,0 +1,100 @@
+"""What a loss costs by itself: forward and backward on one batch, the Group Loss beside its peers.
+
+    python -m benchmarks.embed_loss                # on the CPU
+    python -m benchmarks.embed_loss --device cuda
+
+60 embeddings of 1,280 numbers, 10 classes of 6 in the batch, 100 classes in all. Losses take turns, round by round, so
+that a busy machine slows all of them alike; the fastest and the median round of each are given. Proxy losses compare
+embeddings with their proxies themselves, the Group Loss is handed logits: "with classifier" adds that product to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.machine import machine
+from entourage.embed import PRESETS, RIVALS, GroupLoss, make_head, rival
+
+SAMPLES, DIMENSIONS, CLASSES, PER_CLASS = 60, 1280, 100, 6
+YARDSTICK = "proxy-anchor"
+
+
+def main() -> None:
+    """Prints a row a loss: milliseconds, and the ratio to Proxy-Anchor."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of the CPU")
+    parser.add_argument("--rounds", type=int, default=200)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(arguments.threads)
+    print(machine())
+    times = race(contestants(torch.device(arguments.device)), arguments.rounds, arguments.device)
+    fastest = {name: min(seconds) for name, seconds in times.items()}
+    median = {name: statistics.median(seconds) for name, seconds in times.items()}
+    print(f"forward and backward on {arguments.device}   fastest ms  median ms  times {YARDSTICK} (fastest, median)")
+    for name in times:
+        ratios = f"{fastest[name] / fastest[YARDSTICK]:6.2f} {median[name] / median[YARDSTICK]:6.2f}"
+        print(f"{name:36} {1e3 * fastest[name]:9.3f} {1e3 * median[name]:10.3f} {ratios:>20}")
+
+
+def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
+    """What to time: one forward and backward pass each, with gradients of everything that is learnt."""
+    torch.manual_seed(0)
+    embeddings = torch.randn(SAMPLES, DIMENSIONS, device=device, requires_grad=True)
+    logits = torch.randn(SAMPLES, CLASSES, device=device, requires_grad=True)
+    labels = torch.arange(SAMPLES // PER_CLASS, device=device).repeat_interleave(PER_CLASS)
+    head = make_head("linear", DIMENSIONS, CLASSES).to(device)
+
+    def alone(loss: nn.Module) -> Callable[[], None]:
+        return lambda: _pass(loss(embeddings, logits, labels), embeddings, logits, *loss.parameters())
+
+    def with_head(loss: nn.Module) -> Callable[[], None]:
+        def once() -> None:
+            _pass(loss(embeddings, head(embeddings), labels, head.weight), embeddings, *head.parameters())
+
+        return once
+
+    return {
+        **{f"group loss, {name}": alone(GroupLoss.preset(name)) for name in PRESETS},
+        "group loss, default with classifier": with_head(GroupLoss()),
+        "  and class vectors": with_head(GroupLoss(class_players=1.0)),
+        "  and class vectors, five batches": with_head(GroupLoss(class_players=1.0, memory=5)),
+        **{name: alone(rival(name, CLASSES, DIMENSIONS).to(device)) for name in RIVALS},
+    }
+
+
+def _pass(loss: Tensor, *leaves: Tensor) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+    for leaf in leaves:
+        leaf.grad = None
+
+
+def race(runners: dict[str, Callable[[], None]], rounds: int, device: str) -> dict[str, list[float]]:
+    """Seconds of each round of each runner, after a tenth as many rounds to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    for number in range(-(rounds // 10), rounds):
+        for name, run in runners.items():
+            _wait(device)
+            began = time.perf_counter()
+            run()
+            _wait(device)
+            if number >= 0:
+                times[name].append(time.perf_counter() - began)
+    return times
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Ensembles (thesis, chapter 4): networks trained from different seeds, whose embeddings stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from entourage.backbones import Backbone
+from entourage.embed.fit import TrainedEmbedding, train_embedding
+from entourage.embed.recipe import Recipe
+from entourage.embed.represent import Rows, embed_rows, join_embeddings
+from entourage.embed.training import EmbeddingData
+from entourage.training.bank import PixelBank
+
+
+def train_ensemble(
+    load: Callable[[], Backbone],
+    data: EmbeddingData,
+    recipe: Recipe,
+    members: int,
+    *,
+    run: str | Path | None = None,
+    device: str | torch.device = "auto",
+    progress: bool | None = None,
+) -> list[TrainedEmbedding]:
+    """Train several networks by one recipe, each with the next seed.
+
+    Args:
+        load: gives a fresh backbone for each.
+        data: as for `train_embedding`.
+        recipe: of all; the first network has its seed.
+        members: how many networks.
+        run: a folder with one for each of them.
+        device: where.
+        progress: show a line; None: only on a terminal.
+
+    Raises:
+        ValueError: there are no members.
+    """
+    if members < 1:
+        raise ValueError(f"members is {members}; expected 1 or more")
+    return [
+        train_embedding(
+            load(),
+            data,
+            replace(recipe, seed=recipe.seed + member),
+            run=None if run is None else Path(run) / f"member-{member + 1}",
+            device=device,
+            progress=progress,
+        )
+        for member in range(members)
+    ]
+
+
+def embed_ensemble(
+    members: Sequence[TrainedEmbedding],
+    bank: PixelBank,
+    rows: Rows,
+    *,
+    flip: bool = False,
+    progress: bool | None = False,
+) -> Tensor:
+    """Embeddings of some images by all networks together, shape (k, d_1 + d_2 + ...), rows of length 1.
+
+    Args:
+        members: trained networks; one is an ensemble, too.
+        bank: decoded images.
+        rows: which of them, shape (k,).
+        flip: add the embedding of the mirror image.
+        progress: show a bar for each network; None: only on a terminal.
+    """
+    return join_embeddings(
+        [
+            embed_rows(member.network, bank, rows, member.preprocessing, flip=flip, progress=progress)
+            for member in members
+        ]
+    )

@@ -1,0 +1,135 @@
+"""A recipe carried out: stage after stage, the best weights by classes that were held out, never by a test set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from entourage.backbones import Backbone, Preprocessing
+from entourage.embed.network import EmbeddingNetwork, build_network
+from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.represent import Rows
+from entourage.embed.training import MONITORED, EmbeddingData, EmbeddingTask, Learner, make_loss
+from entourage.training import TrainingOptions, TrainingResult, train
+
+
+@dataclass(frozen=True)
+class TrainedEmbedding:
+    """What came of a recipe.
+
+    Attributes:
+        network: images to embeddings, in evaluation mode.
+        preprocessing: size and normalisation of its input.
+        stages: how each stage ended.
+        best: Recall@1 of the held-out classes with these weights; None where none were held out.
+    """
+
+    network: EmbeddingNetwork
+    preprocessing: Preprocessing
+    stages: tuple[TrainingResult, ...]
+    best: float | None
+
+
+def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Rows, Rows]:
+    """Splits rows by class: what is validated on is of classes that training never sees, as in a test.
+
+    Args:
+        labels: classes of the rows, shape (n,).
+        share: of the classes to hold out, rounded; two at least on either side.
+        seed: another one holds out other classes.
+
+    Returns:
+        Rows to train on and rows to validate on, both ascending.
+
+    Raises:
+        ValueError: there are fewer than four classes, or the share is not between 0 and 1.
+    """
+    given = np.asarray(labels)
+    names = np.unique(given)
+    if not 0 < share < 1:
+        raise ValueError(f"the share of classes to hold out is {share}; expected a number above 0 and below 1")
+    if len(names) < 4:
+        raise ValueError(f"there are {len(names)} classes; expected four or more, two to train on and two to hold out")
+    count = min(max(2, round(share * len(names))), len(names) - 2)
+    held = np.isin(given, np.random.default_rng(seed).permutation(names)[:count])
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def train_embedding(
+    backbone: Backbone,
+    data: EmbeddingData,
+    recipe: Recipe,
+    *,
+    run: str | Path | None = None,
+    device: str | torch.device = "auto",
+    progress: bool | None = None,
+) -> TrainedEmbedding:
+    """Train an embedding on top of a backbone, whose weights are changed.
+
+    Args:
+        backbone: as `load_backbone(name, frozen=False)` gives it.
+        data: images decoded at `recipe.decoded_side`, with a set "validation" among the judged if the best weights
+            shall be kept rather than the last.
+        recipe: how.
+        run: a folder for checkpoints; a stopped training continues from it.
+        device: where.
+        progress: show a line; None: only on a terminal.
+
+    Returns:
+        The network and how it came about.
+    """
+    preprocessing = replace(backbone.preprocessing, size=(recipe.size, recipe.size), crop=recipe.crop)
+    classes = int(data.codes.max()) + 1
+    learner = _learner(backbone, recipe, classes)
+    results: list[TrainingResult] = []
+    best: tuple[float, dict[str, Tensor]] | None = None
+    for number, stage in enumerate(recipe.stages):
+        if stage.from_best and best is not None:
+            learner.load_state_dict(best[1])
+        before = sum(earlier.epochs for earlier in recipe.stages[:number])
+        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before)
+        options = _options(recipe, stage, judged="validation" in data.judged)
+        folder = None if run is None else Path(run) / f"stage-{number + 1}"
+        title = f"Training, stage {number + 1} of {len(recipe.stages)}"
+        results.append(train(task, options, folder, device=device, progress=progress, title=title))
+        learner.load_state_dict(task.outcome().state_dict())
+        reached = results[-1].best
+        if reached is not None and (best is None or reached > best[0]):
+            best = reached, {name: value.detach().clone() for name, value in learner.state_dict().items()}
+    if best is not None:
+        learner.load_state_dict(best[1])
+    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), None if best is None else best[0])
+
+
+def _learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)  # of the classifier's and the proxies' first weights
+        network = build_network(
+            backbone,
+            classes,
+            dimensions=recipe.dimensions,
+            head=recipe.head,
+            scale=recipe.scale,
+            freeze_norm=recipe.freeze_norm,
+        )
+        return Learner(network, make_loss(recipe, classes, network.dimensions))
+
+
+def _options(recipe: Recipe, stage: Stage, *, judged: bool) -> TrainingOptions:
+    chooses = judged and stage.task == "metric"  # the classification only prepares
+    return TrainingOptions(
+        epochs=stage.epochs,
+        optimizer=recipe.optimizer,
+        learning_rate=stage.learning_rate,
+        weight_decay=recipe.weight_decay,
+        schedule=stage.schedule,
+        milestones=stage.milestones,
+        seed=recipe.seed,
+        monitor=MONITORED if chooses else None,
+        restore_best=chooses,
+    )

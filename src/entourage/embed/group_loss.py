@@ -1,0 +1,230 @@
+"""The Group Loss (thesis, chapter 4, Algorithm 1): samples of a batch agree on their labels before they are judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from entourage.embed.anchors import choose_anchors
+from entourage.embed.objectives import agreement_loss, floored, label_loss
+from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
+from entourage.embed.players import LabelledPlayers, Memory, relate
+from entourage.game import log_replicator
+
+
+class LossParts(NamedTuple):
+    """The two parts of the loss, both scalars; `GroupLoss` returns game + cross_entropy_weight cross_entropy."""
+
+    game: Tensor
+    cross_entropy: Tensor
+
+
+class GroupLoss(nn.Module):
+    """Judges embeddings by how well the samples of a batch label each other.
+
+    The classifier's opinions are the players' first strategies, embeddings say who listens to whom, and a few anchors
+    of each class know their label. After some rounds of replicator dynamics (`entourage.game`) the cross-entropy of the
+    strategies is taken, so that samples of one class must become similar for the batch to be labelled well.
+
+    Everything is computed in float32, or float64 where the inputs are; half precision and autocast are lifted. Costs
+    O(n^2 (d + m)) time for n samples, d dimensions and m classes.
+
+    Args:
+        iterations: rounds of the game.
+        temperature: the prior is softmax(logits / temperature).
+        anchors_per_class: samples of each class whose label the game is told; they are left out of the game's loss.
+        anchor_choice: drawn at random by torch's generator, or the first of each class in the batch.
+        similarity: between embeddings: "pearson", "cosine" or "gaussian".
+        negatives: negative similarities are set to 0 ("clamp"), or all of them are lifted ("shift").
+        zero_diagonal: no sample supports itself.
+        objective: "labels", or "agreement" for the divergence between the strategies of one class.
+        cross_entropy_weight: of the plain cross-entropy of the logits, which is added.
+        count_anchors: whether the mean over the batch counts the anchors, whose own loss is 0.
+        floor: added to a probability before its logarithm is taken.
+        label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
+        class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
+        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered.
+
+    Example:
+        >>> import torch
+        >>> from entourage.embed import GroupLoss
+        >>> embeddings = torch.eye(4).repeat_interleave(3, dim=0)
+        >>> labels = torch.arange(4).repeat_interleave(3)
+        >>> loss = GroupLoss(anchors_per_class=1, cross_entropy_weight=0.0)
+        >>> loss(embeddings, torch.zeros(12, 4), labels).item() < 0.5  # a guess would cost log 4 = 1.39
+        True
+    """
+
+    def __init__(
+        self,
+        iterations: int = 1,
+        temperature: float = 24.0,
+        anchors_per_class: int = 2,
+        *,
+        anchor_choice: AnchorChoice = "random",
+        similarity: Similarity = "pearson",
+        negatives: Negatives = "clamp",
+        zero_diagonal: bool = True,
+        objective: Objective = "labels",
+        cross_entropy_weight: float = 1.0,
+        count_anchors: bool = False,
+        floor: float = 0.0,
+        label_smoothing: float = 0.0,
+        class_players: float = 0.0,
+        memory: int = 0,
+    ) -> None:
+        super().__init__()
+        self.options = GroupLossOptions(
+            iterations=iterations,
+            temperature=temperature,
+            anchors_per_class=anchors_per_class,
+            anchor_choice=anchor_choice,
+            similarity=similarity,
+            negatives=negatives,
+            zero_diagonal=zero_diagonal,
+            objective=objective,
+            cross_entropy_weight=cross_entropy_weight,
+            count_anchors=count_anchors,
+            floor=floor,
+            label_smoothing=label_smoothing,
+            class_players=class_players,
+            memory=memory,
+        )
+        self.memory = Memory(memory)
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """The loss as a preset has it ("default", "thesis", "original-cub"...), with any argument changed by name."""
+        return cls(**{**asdict(preset(name)), **changes})
+
+    def forward(
+        self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
+    ) -> Tensor:
+        """The loss of a batch.
+
+        Args:
+            embeddings: shape (n, d).
+            logits: what the classifier says, shape (n, m), before any softmax.
+            labels: shape (n,), integers from 0 to m - 1.
+            class_vectors: the classifier's weight, shape (m, d); needed if, and only if, class vectors play.
+
+        Returns:
+            A scalar, float32 or float64.
+
+        Raises:
+            ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
+                samples than anchors, or a batch of nothing but anchors.
+        """
+        game, cross_entropy = self.parts(embeddings, logits, labels, class_vectors)
+        weight = self.options.cross_entropy_weight
+        return game + weight * cross_entropy if weight else game
+
+    def parts(
+        self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
+    ) -> LossParts:
+        """The same as two parts, for a log that shows them."""
+        options = self.options
+        _check_shapes(embeddings, logits, labels, class_vectors, needs_vectors=options.class_players > 0)
+        at_random = options.anchor_choice == "random"
+        anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
+        _check_values(embeddings, logits, labels, sizes, options.anchors_per_class)
+        labels = labels.long()
+        with torch.autocast(embeddings.device.type, enabled=False):
+            precise = torch.promote_types(torch.promote_types(embeddings.dtype, logits.dtype), torch.float32)
+            players, opinions = embeddings.to(precise), logits.to(precise)
+            vectors = class_vectors if options.class_players > 0 else None
+            log_x = refine(players, opinions, labels, anchors, options, vectors, self.memory.players())
+            game = _judge(log_x, labels, ~anchors, options)
+            cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
+        if self.training and options.memory:
+            self.memory.add(embeddings, labels)
+        return LossParts(game, cross_entropy)
+
+    def extra_repr(self) -> str:
+        """The options that differ from the default, for `print`."""
+        default = asdict(GroupLossOptions())
+        return ", ".join(f"{name}={value!r}" for name, value in asdict(self.options).items() if value != default[name])
+
+
+def refine(
+    embeddings: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    anchors: Tensor,
+    options: GroupLossOptions,
+    class_vectors: Tensor | None = None,
+    earlier: LabelledPlayers | None = None,
+) -> Tensor:
+    """The strategies after the game (thesis, Algorithm 1, steps 2 to 4).
+
+    Args:
+        embeddings: shape (n, d), float32 or float64, as are the logits.
+        logits: shape (n, m).
+        labels: shape (n,), int64.
+        anchors: who is told its label, shape (n,), boolean.
+        options: of the game.
+        class_vectors: the classifier's rows, shape (m, d), if they play.
+        earlier: samples of earlier batches, if they play.
+
+    Returns:
+        Logarithms of the final strategies, shape (n, m); anchors have 0 and minus infinity.
+    """
+    relations = relate(embeddings, logits.shape[1], options, class_vectors, earlier)
+    prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
+    told = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
+    log_x = torch.where(anchors[:, None], told, prior)
+    return log_replicator(relations.w, log_x, field=relations.field, rounds=options.iterations)
+
+
+def _judge(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:
+    log_x = floored(log_x, options.floor)
+    if options.objective == "agreement":
+        return agreement_loss(log_x, labels, free)
+    losses = label_loss(log_x, labels, options.label_smoothing).where(free, 0)  # (n,)
+    return losses.mean() if options.count_anchors else losses.sum() / free.sum()
+
+
+def _check_shapes(
+    embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None, *, needs_vectors: bool
+) -> None:
+    if embeddings.ndim != 2 or len(embeddings) == 0:
+        raise ValueError(f"embeddings have shape {tuple(embeddings.shape)}; expected (samples, dimensions)")
+    n, d = embeddings.shape
+    if logits.ndim != 2 or len(logits) != n:
+        raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row an embedding")
+    if labels.shape != (n,):
+        raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one an embedding")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"labels have type {labels.dtype}; expected integers")
+    if needs_vectors and class_vectors is None:
+        raise ValueError("class_players is above 0 but no class_vectors were given; expected the classifier's weight")
+    if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
+        expected = (logits.shape[1], d)
+        raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
+
+
+def _check_values(embeddings: Tensor, logits: Tensor, labels: Tensor, sizes: Tensor, per_class: int) -> None:
+    """Looks at all values at once: a GPU is waited for once, not once a question."""
+    with torch.no_grad():
+        values = torch.stack([*embeddings.aminmax(), *logits.aminmax()])
+        counts = torch.stack([*labels.long().aminmax(), *sizes.aminmax()])
+        low, high, least, most, first, last, fewest, largest = torch.cat([values.double(), counts]).tolist()
+    m = logits.shape[1]
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise ValueError("embeddings have values that are not finite; expected finite numbers (has training diverged?)")
+    if not math.isfinite(least) or not math.isfinite(most):
+        raise ValueError("logits have values that are not finite; expected finite numbers (has training diverged?)")
+    if first < 0 or last >= m:
+        raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
+    if fewest < per_class:
+        lone = int(labels[sizes.argmin()])
+        raise ValueError(
+            f"class {lone} has {fewest:.0f} samples in the batch; expected at least {per_class}, one for each anchor"
+        )
+    if largest == per_class:
+        raise ValueError(f"all samples are anchors; expected a class with more than anchors_per_class = {per_class}")

@@ -1,0 +1,161 @@
+"""How good embeddings are for retrieval and clustering: exact, in blocks, on CPU or GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.metrics import normalized_mutual_info_score
+from torch import Tensor
+
+from entourage.embed.clustering import k_means
+from entourage.game import directions, smallest, squared_to
+
+BLOCK = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
+
+
+def retrieval_metrics(
+    embeddings: Tensor | ArrayLike,
+    labels: Tensor | ArrayLike,
+    k: Sequence[int] = (1, 2, 4, 8),
+    *,
+    normalize: bool = True,
+    nmi: bool = True,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+) -> dict[str, float]:
+    """Every embedding looks for its like among all others; and all of them are clustered.
+
+    Recall@K is the share of queries with one of their class among the K nearest (thesis, chapter 4, "Evaluation
+    metrics"); R-precision the share of their class among the R nearest, R being how many others it has; MAP@R the mean
+    precision at each of them that is found. NMI compares as many k-means clusters as there are classes with them.
+
+    Nothing is approximated. A query whose class has no other member cannot be answered and is left out of the first
+    three. Costs O(n^2 d) time and O(n d) memory besides a block: well under 2 GB for 60,000 embeddings of 512 numbers.
+
+    Args:
+        embeddings: shape (n, d).
+        labels: shape (n,); anything that can be compared.
+        k: the K of Recall@K.
+        normalize: compare directions, as all of the field does; otherwise Euclidean distances between raw embeddings.
+        nmi: whether to cluster, which costs O(n m d) time a round for m classes.
+        seed: of k-means.
+        device: where to compute; where the embeddings are when None.
+
+    Returns:
+        "recall@1" for each K, "r_precision", "map@r" and, if asked for, "nmi"; all from 0 to 1.
+
+    Raises:
+        ValueError: on shapes that do not fit, values that are not finite, fewer than two classes, no class of two, or
+            a K that is not from 1 to n - 1.
+    """
+    points = _points(embeddings, device)  # (n, d)
+    codes = _codes(labels, len(points)).to(points.device)  # (n,)
+    others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
+    _check(points, codes, others, k)
+    if normalize:
+        points = directions(points)
+    with _full_precision(points.device):
+        metrics = _retrieval(points, codes, others, sorted(set(k)))
+        if nmi:
+            clusters = k_means(points, int(codes.max()) + 1, seed=seed)
+            metrics["nmi"] = float(normalized_mutual_info_score(codes.cpu().numpy(), clusters.cpu().numpy()))
+    return metrics
+
+
+def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> dict[str, float]:
+    """All metrics of retrieval; `others` is R of each query, shape (n,)."""
+    # From their common middle, so that float32 can tell apart even embeddings that have all but collapsed.
+    points = points - points.mean(dim=0)
+    found = _Tally(k)
+    norms = points.square().sum(dim=1)  # (n,)
+    deepest = max(*k, int(others.max()))
+    for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK // len(points))):
+        ranking = squared_to(points[rows], points, norms)  # (b, n)
+        ranking.scatter_(1, rows[:, None], torch.inf)  # nobody finds himself
+        near = smallest(ranking, deepest)  # (b, deepest), unordered
+        near = near.gather(1, ranking.gather(1, near).argsort(dim=1, stable=True))  # nearest first
+        found.add(codes[near] == codes[rows, None], others[rows])
+    return found.means()
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """Products in all digits of float32, also where a training rounds them to fewer (TF32, autocast)."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@dataclass
+class _Sum:
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, values: Tensor) -> None:
+        self.total += float(values.sum(dtype=torch.float64))
+        self.count += len(values)
+
+
+class _Tally:
+    """Sums over queries."""
+
+    def __init__(self, k: Sequence[int]) -> None:
+        self.k = k
+        self.sums = {name: _Sum() for name in (*(f"recall@{at}" for at in k), "r_precision", "map@r")}
+
+    def add(self, hits: Tensor, others: Tensor) -> None:
+        """Counts a block of queries.
+
+        Args:
+            hits: whether each neighbour is of the query's class, nearest first, shape (b, deepest).
+            others: how many others of its class there are, shape (b,).
+        """
+        answerable = others > 0
+        hits, others = hits[answerable], others[answerable, None]
+        for at in self.k:
+            self.sums[f"recall@{at}"].add(hits[:, :at].any(dim=1))
+        place = torch.arange(1, hits.shape[1] + 1, device=hits.device)  # (deepest,)
+        counted = hits & (place <= others)  # (b, deepest), the first R of each query
+        self.sums["r_precision"].add(counted.sum(dim=1) / others[:, 0])
+        precision = counted.cumsum(dim=1) / place  # (b, deepest)
+        self.sums["map@r"].add((precision * counted).sum(dim=1) / others[:, 0])
+
+    def means(self) -> dict[str, float]:
+        """Over all queries that can be answered."""
+        return {name: one.total / one.count for name, one in self.sums.items()}
+
+
+def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -> Tensor:
+    points = embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(np.asarray(embeddings))
+    if points.ndim != 2:
+        raise ValueError(f"embeddings have shape {tuple(points.shape)}; expected (samples, dimensions)")
+    return points.detach().to(device or points.device, torch.promote_types(points.dtype, torch.float32))
+
+
+def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
+    names = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if names.shape != (n,):
+        raise ValueError(f"labels have shape {names.shape}; expected ({n},), one an embedding")
+    return torch.from_numpy(np.unique(names, return_inverse=True)[1])
+
+
+def _check(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> None:
+    n = len(points)
+    if not bool(points.isfinite().all()):
+        raise ValueError("embeddings have values that are not finite; expected finite numbers")
+    if n == 0 or int(codes.max()) == 0:
+        raise ValueError(f"all {n} labels are the same; expected two or more classes, or every answer would be right")
+    if int(others.max()) == 0:
+        raise ValueError(f"none of {n} labels comes twice; expected a class with two or more members")
+    for at in k:
+        if not 1 <= at <= n - 1:
+            raise ValueError(f"k holds {at}; expected 1 to {n - 1}, the others that {n} embeddings have")

@@ -1,0 +1,80 @@
+"""Options of the Group Loss, and the ways to use it that have a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Similarity = Literal["pearson", "cosine", "gaussian"]
+Negatives = Literal["clamp", "shift"]
+AnchorChoice = Literal["random", "first"]
+Objective = Literal["labels", "agreement"]
+
+
+@dataclass(frozen=True)
+class GroupLossOptions:
+    """What `GroupLoss` is built from; each field is the constructor argument of that name."""
+
+    iterations: int = 1  # rounds of the game
+    temperature: float = 24.0  # the prior is softmax(logits / temperature)
+    anchors_per_class: int = 2  # samples of each class whose label the game is told
+    anchor_choice: AnchorChoice = "random"
+    similarity: Similarity = "pearson"
+    negatives: Negatives = "clamp"  # what becomes of negative similarities
+    zero_diagonal: bool = True  # nobody supports himself
+    objective: Objective = "labels"  # "agreement": the same distribution within a class, whatever it is
+    cross_entropy_weight: float = 1.0  # of the plain cross-entropy of the logits
+    count_anchors: bool = False  # whether the mean over the batch counts anchors, whose own loss is 0
+    floor: float = 0.0  # added to a probability before its logarithm is taken
+    label_smoothing: float = 0.0  # share of the target that goes to all classes evenly
+    class_players: float = 0.0  # how many samples' voices the classifier's row of each class has in the game; 0: none
+    memory: int = 0  # how many earlier batches go on playing, labelled
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("anchor_choice", AnchorChoice),
+            ("similarity", Similarity),
+            ("negatives", Negatives),
+            ("objective", Objective),
+        ):
+            value = getattr(self, name)
+            if value not in get_args(choices):
+                raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature is {self.temperature}; expected a number above 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing is {self.label_smoothing}; expected a share from 0 up to, not with, 1")
+        for name in ("iterations", "anchors_per_class", "cross_entropy_weight", "floor", "class_players", "memory"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+
+
+def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:
+    return GroupLossOptions(
+        temperature=temperature,
+        anchors_per_class=anchors_per_class,
+        anchor_choice="first",  # of a batch that the sampler has shuffled
+        zero_diagonal=False,  # the text and a comment of the code say otherwise
+        count_anchors=True,
+        floor=1e-12,
+    )
+
+
+PRESETS: dict[str, GroupLossOptions] = {
+    "default": GroupLossOptions(),
+    "thesis": GroupLossOptions(
+        iterations=5,  # the text names no number; this is what the code's game does unless told otherwise
+        temperature=1.0,  # nor a temperature
+        cross_entropy_weight=0.0,  # Algorithm 1 has the loss of the game alone
+    ),
+    "original-cub": _original(temperature=24.0, anchors_per_class=2),
+    "original-cars": _original(temperature=79.0, anchors_per_class=3),
+    "original-sop": _original(temperature=54.0, anchors_per_class=2),
+}
+
+
+def preset(name: str) -> GroupLossOptions:
+    """The options of that name; a ValueError lists the names there are."""
+    if name not in PRESETS:
+        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -1,0 +1,122 @@
+"""Who is similar to whom: the samples of a batch, class vectors and earlier batches, as players of one game."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from entourage.embed.options import GroupLossOptions
+from entourage.game import centre, clamp, directions, gaussian, shift
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The payoffs of a batch's game.
+
+    Attributes:
+        w: similarities between the samples of the batch, shape (n, n), non-negative.
+        field: support by labelled players outside the batch, shape (n, m), non-negative; None where there are none.
+    """
+
+    w: Tensor
+    field: Tensor | None
+
+
+@dataclass(frozen=True)
+class LabelledPlayers:
+    """Samples of earlier batches, with their labels: shapes (p, d) and (p,)."""
+
+    embeddings: Tensor
+    labels: Tensor
+
+
+class Memory:
+    """The last batches, as players that keep their place while the network moves on.
+
+    Args:
+        batches: how many to keep.
+    """
+
+    def __init__(self, batches: int) -> None:
+        self._kept: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
+
+    def add(self, embeddings: Tensor, labels: Tensor) -> None:
+        """Keeps a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
+        self._kept.append((embeddings.detach(), labels))
+
+    def players(self) -> LabelledPlayers | None:
+        """All that are kept, oldest first; None before the first batch."""
+        if not self._kept:
+            return None
+        return LabelledPlayers(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that `load_state` needs, by name."""
+        return {
+            f"{batch}.{name}": value
+            for batch, (embeddings, labels) in enumerate(self._kept)
+            for name, value in (("embeddings", embeddings), ("labels", labels))
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        self._kept.clear()
+        for batch in range(len(state) // 2):
+            self._kept.append((state[f"{batch}.embeddings"], state[f"{batch}.labels"]))
+
+
+def relate(
+    embeddings: Tensor,
+    classes: int,
+    options: GroupLossOptions,
+    class_vectors: Tensor | None = None,
+    earlier: LabelledPlayers | None = None,
+) -> Relations:
+    """The similarities that a batch plays with (thesis, chapter 4, eq. 1 and "Dealing with negative similarities").
+
+    Args:
+        embeddings: shape (n, d), float32 or float64.
+        classes: m, the number of labels.
+        options: similarity, negatives, zero_diagonal and class_players are looked at.
+        class_vectors: the classifier's rows, shape (m, d), if they play.
+        earlier: samples of earlier batches, if they play.
+
+    Returns:
+        Similarities and the field of labelled players. Costs O(n (n + m + p) d) time.
+    """
+    n = len(embeddings)
+    faces = _faces(embeddings, options)  # (n, d)
+    blocks = [_similarity(faces, None, options)]  # (n, n)
+    if class_vectors is not None:
+        blocks.append(_similarity(faces, _faces(class_vectors.to(faces), options), options))  # (n, m)
+    if earlier is not None:
+        blocks.append(_similarity(faces, _faces(earlier.embeddings.to(faces), options), options))  # (n, p)
+    w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+    w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
+    field = None
+    if class_vectors is not None:
+        field = options.class_players * w[:, n : n + classes]  # (n, m), each class vector speaks for its own label
+    if earlier is not None:
+        field = w.new_zeros(n, classes) if field is None else field
+        field = field.index_add(1, earlier.labels.to(w.device), w[:, -len(earlier.labels) :])
+    w = w[:, :n]
+    if options.zero_diagonal:
+        w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)
+    return Relations(w, field)
+
+
+def _faces(x: Tensor, options: GroupLossOptions) -> Tensor:
+    """What similarity is taken between, shape (n, d): for a correlation the directions of centred rows."""
+    if options.similarity == "gaussian":
+        return x
+    return directions(centre(x) if options.similarity == "pearson" else x)
+
+
+def _similarity(faces: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:
+    if options.similarity == "gaussian":
+        return gaussian(faces, others=others)
+    return faces @ (faces if others is None else others).T

@@ -1,0 +1,114 @@
+"""How an embedding is trained: the options, and the ways to train that have a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from entourage.embed.heads import HeadKind
+from entourage.embed.options import GroupLossOptions
+from entourage.embed.options import preset as group_preset
+from entourage.training.options import OptimizerName, Schedule
+from entourage.training.views import ViewOptions
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a training run."""
+
+    epochs: int
+    learning_rate: float
+    task: Literal["classification", "metric"] = "metric"  # plain cross-entropy on shuffled batches, or the loss
+    schedule: Schedule = "constant"
+    milestones: tuple[int, ...] = ()  # of the schedule "step", which divides by ten
+    from_best: bool = False  # begin with the best weights so far, not with the last
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an embedding is trained with."""
+
+    loss: str = "group"  # or one of `RIVALS`
+    group: GroupLossOptions = field(default_factory=GroupLossOptions)
+    classes_per_batch: int = 10
+    samples_per_class: int = 6
+    size: int = 128  # side of the network's input
+    crop: float = 1.0  # share of a decoded image's side that the network sees in the end
+    view: ViewOptions = field(default_factory=lambda: ViewOptions(area=(0.3, 1.0), aspect=4 / 3))
+    dimensions: int | None = None  # of an embedding layer; None: the backbone's features as they are
+    head: HeadKind = "linear"
+    scale: float = 20.0  # of a cosine classifier
+    head_rate: float = 10.0  # what starts from nothing may learn faster
+    freeze_norm: bool = False  # statistics of batch normalisation stay those of the pretraining
+    average: float | None = None  # decay of a moving average of the weights, which is then what is kept
+    optimizer: OptimizerName = "adamw"
+    weight_decay: float = 1e-4
+    classification_batch: int = 32
+    stages: tuple[Stage, ...] = (Stage(10, 2e-4, schedule="cosine"),)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise ValueError("stages is empty; expected one stage or more")
+        if not 0 < self.crop <= 1:
+            raise ValueError(f"crop is {self.crop}; expected a share above 0 and up to 1")
+        for name in ("classes_per_batch", "samples_per_class", "size", "classification_batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        if not self.head_rate > 0:
+            raise ValueError(f"head_rate is {self.head_rate}; expected a number above 0")
+
+    @property
+    def decoded_side(self) -> int:
+        """Side of the images that views are taken from."""
+        return round(self.size / self.crop)
+
+
+def _original(name: str, learning_rate: float, weight_decay: float, classes: int, samples: int) -> Recipe:
+    return Recipe(
+        group=group_preset(name),
+        classes_per_batch=classes,
+        samples_per_class=samples,
+        size=227,
+        crop=227 / 256,
+        view=ViewOptions(area=(0.08, 1.0), aspect=4 / 3),  # the text speaks of crops without scaling, and of no mirror
+        head_rate=1.0,
+        optimizer="radam",  # the text says Adam
+        weight_decay=weight_decay,
+        stages=(
+            Stage(10, 3e-4, "classification"),
+            Stage(30, learning_rate),
+            Stage(20, learning_rate / 10, from_best=True),
+            Stage(20, learning_rate / 10, from_best=True),  # not a hundredth: the code divides the first rate again
+        ),
+    )
+
+
+RECIPES: dict[str, Recipe] = {
+    "default": Recipe(),
+    "thesis": Recipe(
+        group=group_preset("thesis"),
+        classes_per_batch=6,  # the text: 30 to 100 samples, best with 9 of each class
+        samples_per_class=9,
+        size=227,
+        crop=227 / 256,
+        view=ViewOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
+        head_rate=1.0,
+        optimizer="adam",
+        weight_decay=0.0,  # searched for between 1e-16 and 0.1; the text says that it makes no difference
+        stages=(
+            Stage(10, 2e-4, "classification"),
+            Stage(60, 2e-4, schedule="step", milestones=(30,)),
+        ),
+    ),
+    "original-cub": _original("original-cub", 1.5637e-4, 6.06e-6, classes=6, samples=9),
+    "original-cars": _original("original-cars", 2e-4, 4.86e-7, classes=5, samples=7),
+    "original-sop": _original("original-sop", 6.0777e-4, 5.27e-12, classes=10, samples=6),
+}
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name; a ValueError lists the names there are."""
+    if name not in RECIPES:
+        raise ValueError(f"recipe {name!r} is unknown; expected one of {', '.join(RECIPES)}")
+    return RECIPES[name]

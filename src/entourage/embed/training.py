@@ -1,0 +1,223 @@
+"""What the training loop is handed: balanced batches, random views, a loss on embeddings and logits, Recall@1."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from entourage.backbones import Preprocessing
+from entourage.embed.group_loss import GroupLoss
+from entourage.embed.metrics import retrieval_metrics
+from entourage.embed.network import Embedded, EmbeddingNetwork
+from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.rivals import CrossEntropy, rival
+from entourage.embed.sampler import BalancedBatchSampler
+from entourage.training import Losses, Task, WeightAverage
+from entourage.training.bank import PixelBank
+from entourage.training.views import random_view
+
+MONITORED = "recall@1"
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingData:
+    """Images to train on, and images to be judged by.
+
+    Attributes:
+        bank: all decoded images, n of them.
+        labels: their classes, shape (n,).
+        training: rows that are trained on.
+        judged: rows of other sets by name, each judged by Recall@1 among themselves. "validation" says which weights
+            are best; the others (a test set, say) are only looked at.
+    """
+
+    bank: PixelBank
+    labels: Rows
+    training: Rows
+    judged: Mapping[str, Rows] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.labels.shape != (len(self.bank),):
+            raise ValueError(f"labels have shape {self.labels.shape}; expected ({len(self.bank)},), one an image")
+        if len(np.unique(self.labels[self.training])) < 2:
+            raise ValueError("the training images are of one class; expected two or more, to be told apart")
+        for name, rows in self.judged.items():  # now, rather than after an epoch
+            classes, sizes = np.unique(self.labels[rows], return_counts=True)
+            if len(classes) < 2 or sizes.max() < 2:
+                expected = "expected two or more, and two images of one of them"
+                raise ValueError(f"the set {name!r} has {len(classes)} classes; {expected}")
+
+    @property
+    def codes(self) -> Rows:
+        """Classes of the training rows, numbered from 0 without gaps, shape (training,)."""
+        return np.unique(self.labels[self.training], return_inverse=True)[1].astype(np.int64)
+
+
+class Batch(NamedTuple):
+    """Images, uint8, shape (b, 3, h, w), and their classes, shape (b,)."""
+
+    images: Tensor
+    codes: Tensor
+
+
+class Learner(nn.Module):
+    """A network with its loss, so that all that is learnt is in one place.
+
+    Args:
+        network: images to embeddings and logits.
+        loss: called as `loss(embeddings, logits, labels, class_vectors)`.
+    """
+
+    def __init__(self, network: EmbeddingNetwork, loss: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        self.loss = loss
+
+    def forward(self, images: Tensor, codes: Tensor, *, classify: bool = False) -> dict[str, Tensor]:
+        """Losses of normalised images, by name: the metric loss, or the plain cross-entropy of the classifier."""
+        seen: Embedded = self.network(images)
+        if classify:
+            return {"loss": CrossEntropy()(*seen, codes)}
+        vectors = self.network.head.weight
+        if not isinstance(self.loss, GroupLoss):
+            return {"loss": self.loss(*seen, codes, vectors)}
+        game, cross_entropy = self.loss.parts(*seen, codes, vectors)
+        total = game + self.loss.options.cross_entropy_weight * cross_entropy
+        return {"loss": total, "game": game.detach(), "cross_entropy": cross_entropy.detach()}
+
+
+def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
+    """The loss that a recipe names."""
+    if recipe.loss == "group":
+        return GroupLoss(**asdict(recipe.group))
+    return rival(recipe.loss, classes, dimensions)
+
+
+class EmbeddingTask(Task[Rows, Batch]):
+    """One stage of a recipe.
+
+    Args:
+        learner: what is trained.
+        preprocessing: size and normalisation of its input.
+        data: the images.
+        recipe: how.
+        stage: which part of it.
+        epochs_before: of earlier stages, so that each epoch of a run has an order of its own.
+    """
+
+    model: Learner
+    # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
+    skips_parameters = True
+
+    def __init__(
+        self,
+        learner: Learner,
+        preprocessing: Preprocessing,
+        data: EmbeddingData,
+        recipe: Recipe,
+        stage: Stage,
+        epochs_before: int = 0,
+    ) -> None:
+        self.model = learner
+        self.preprocessing = preprocessing
+        self.data = data
+        self.recipe = recipe
+        self.stage = stage
+        self.epochs_before = epochs_before
+        self.codes = data.codes
+        self.average = None if recipe.average is None else WeightAverage(learner, recipe.average)
+        self.sampler = BalancedBatchSampler(
+            self.codes,
+            min(recipe.classes_per_batch, int(self.codes.max()) + 1),
+            recipe.samples_per_class,
+            seed=recipe.seed,
+        )
+
+    def plan(self, epoch: int) -> Sequence[Rows]:
+        """Positions among the training rows: a few of each of a few classes, or shuffled for the classification."""
+        epoch += self.epochs_before
+        if self.stage.task == "metric":
+            return self.sampler.plan(epoch)
+        rows = np.random.default_rng([self.recipe.seed, epoch]).permutation(len(self.codes))
+        size = min(self.recipe.classification_batch, len(rows))
+        return list(rows[: len(rows) // size * size].reshape(-1, size))
+
+    def load(self, item: Rows, rng: np.random.Generator) -> Batch:
+        """Take the pixels; views are made on the device."""
+        return Batch(self.data.bank.take(self.data.training[item]), torch.from_numpy(self.codes[item]))
+
+    def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
+        """The loss of random views."""
+        views = random_view(batch.images, self.preprocessing.size, self.recipe.view)
+        losses: Losses = model(
+            self.preprocessing.normalise(views), batch.codes, classify=self.stage.task == "classification"
+        )
+        return losses
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Recall@1 among each of the judged sets; "recall@1" itself is that of the validation set."""
+        network = cast(Learner, model).network
+        found = {}
+        for name, rows in self.data.judged.items():
+            embeddings = embed_rows(network, self.data.bank, rows, self.preprocessing)
+            metrics = retrieval_metrics(embeddings, self.data.labels[rows], (1,), nmi=False)
+            found[MONITORED if name == "validation" else f"{name} {MONITORED}"] = metrics[MONITORED]
+        return found
+
+    def prepare(self, device: torch.device) -> None:
+        """Images that fit go to the GPU."""
+        self.data.bank.move(device)
+        if self.average is not None:
+            self.average.module.to(device)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The backbone, and what starts from nothing: embedding, classifier and proxies."""
+        body = list(self.model.network.body.parameters())
+        known = {id(parameter) for parameter in body}
+        fresh = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
+        return [{"params": body}, {"params": fresh, "lr_scale": self.recipe.head_rate}]
+
+    def after_step(self, step: int) -> None:
+        """The average follows the weights."""
+        if self.average is not None:
+            self.average.update(self.model)
+
+    def outcome(self) -> nn.Module:
+        """The average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """The average, and the batches that a Group Loss remembers."""
+        state = {} if self.average is None else {f"average.{k}": v for k, v in self.average.state().items()}
+        if isinstance(self.model.loss, GroupLoss):
+            state |= {f"memory.{name}": value for name, value in self.model.loss.memory.state().items()}
+        return state
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `extra_state` gave."""
+        parts: dict[str, dict[str, Tensor]] = {"average": {}, "memory": {}}
+        for name, value in state.items():
+            part, _, own_name = name.partition(".")
+            parts[part][own_name] = value
+        if self.average is not None:
+            self.average.load_state(parts["average"])
+        if isinstance(self.model.loss, GroupLoss):
+            self.model.loss.memory.load_state(parts["memory"])
+
+    def describe(self) -> dict[str, Any]:
+        """The recipe, the stage and the data."""
+        rows = hashlib.blake2b(self.data.training.tobytes() + self.data.labels.tobytes(), digest_size=12).hexdigest()
+        return {
+            "recipe": asdict(self.recipe),
+            "stage": asdict(self.stage),
+            "epochs_before": self.epochs_before,
+            "images": list(self.data.bank.values.shape),
+            "rows": rows,
+        }

@@ -1,0 +1,69 @@
+"""The Group Loss in the places where pytorch-metric-learning expects one of its own."""
+
+import pytest
+import torch
+from torch import nn
+
+from entourage.embed import GroupLoss, GroupLossWithHead
+
+LABELS = torch.arange(12) % 3
+
+
+def test_it_is_the_group_loss_with_the_logits_of_the_head() -> None:
+    torch.manual_seed(0)
+    head, embeddings = nn.Linear(8, 3), torch.randn(12, 8)
+    for options in ({"anchor_choice": "first"}, {"anchor_choice": "first", "class_players": 2.0}):
+        loss = GroupLoss(**options)
+        adapted = GroupLossWithHead(head, loss)
+        assert torch.equal(adapted(embeddings, LABELS), loss(embeddings, head(embeddings), LABELS, head.weight))
+        assert torch.equal(adapted.get_logits(embeddings), head(embeddings))
+
+
+def test_its_classifier_is_learnt_with_it() -> None:
+    torch.manual_seed(0)
+    adapted = GroupLossWithHead(nn.Linear(8, 3))
+    adapted(torch.randn(12, 8), LABELS).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in adapted.parameters())
+    assert adapted.loss.options == GroupLoss().options
+
+
+def test_it_joins_other_losses() -> None:
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    torch.manual_seed(0)
+    embeddings = torch.randn(12, 8)
+    adapted = GroupLossWithHead(nn.Linear(8, 3), GroupLoss(anchor_choice="first"))
+    triplet = losses.TripletMarginLoss()
+    both = losses.MultipleLosses([adapted, triplet], weights=[1.0, 0.5])
+    torch.testing.assert_close(
+        both(embeddings, LABELS), adapted(embeddings, LABELS) + 0.5 * triplet(embeddings, LABELS)
+    )
+
+
+def test_a_trainer_of_the_library_trains_with_it() -> None:
+    trainers = pytest.importorskip("pytorch_metric_learning.trainers")
+    torch.manual_seed(0)
+    centres = torch.randn(3, 6)
+    data = [(centres[i % 3] + 0.1 * torch.randn(6), i % 3) for i in range(60)]
+    trunk, adapted = nn.Linear(6, 8), GroupLossWithHead(nn.Linear(8, 3))
+    weights = [*trunk.parameters(), *adapted.parameters()]
+    trainer = trainers.MetricLossOnly(
+        models={"trunk": trunk},
+        optimizers={"trunk_optimizer": torch.optim.Adam(weights, lr=0.02)},
+        batch_size=30,
+        loss_funcs={"metric_loss": adapted},
+        dataset=data,
+        dataloader_num_workers=0,
+        data_device=torch.device("cpu"),
+    )
+    with torch.no_grad():
+        points, labels = torch.stack([x for x, _ in data]), torch.tensor([y for _, y in data])
+        before = adapted(trunk(points), labels)
+        with torch.enable_grad():
+            trainer.train(num_epochs=15)
+        assert adapted(trunk(points), labels) < 0.5 * before
+
+
+@pytest.mark.parametrize("given", [{"indices_tuple": (1, 2, 3)}, {"ref_emb": torch.zeros(2, 8)}])
+def test_pairs_and_references_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"is given; expected None: .*Group Loss"):
+        GroupLossWithHead(nn.Linear(8, 3))(torch.randn(12, 8), LABELS, **given)  # type: ignore[arg-type]

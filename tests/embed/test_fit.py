@@ -1,0 +1,154 @@
+"""A recipe carried out: held-out classes, stages, going back to the best, and starting again where it stopped."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from entourage.training import TrainingOptions, TrainingResult
+from entourage.training.bank import PixelBank
+from entourage.training.views import PLAIN
+
+from entourage.embed import GroupLossOptions, fit, retrieval_metrics
+from entourage.embed.fit import hold_out_classes, train_embedding
+from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.represent import embed_rows
+from entourage.embed.training import EmbeddingData, EmbeddingTask
+
+SIDE = 20  # of the toys' images
+RECIPE = Recipe(
+    size=SIDE,
+    classes_per_batch=6,
+    samples_per_class=4,
+    view=PLAIN,
+    group=GroupLossOptions(temperature=1.0),
+    stages=(Stage(2, 1e-2, "classification"), Stage(4, 1e-2)),
+)
+
+
+def data_of(toys: ModuleType, *, validation: bool = True) -> EmbeddingData:
+    pixels, labels = toys.images(classes=12)
+    training, held = hold_out_classes(labels, 0.5)
+    return EmbeddingData(PixelBank(pixels), labels, training, {"validation": held} if validation else {})
+
+
+def test_held_out_classes_are_never_trained_on() -> None:
+    labels = np.repeat(["owl", "wren", "crow", "tit", "gull"], [3, 9, 4, 4, 5])
+    training, held = hold_out_classes(labels, 0.4, seed=1)
+    assert not set(labels[training]) & set(labels[held])
+    assert len(set(labels[held])) == 2
+    assert sorted([*training, *held]) == list(range(25))
+    chosen = {tuple(sorted(set(labels[hold_out_classes(labels, 0.4, seed)[1]]))) for seed in range(40)}
+    assert len(chosen) == 10  # all pairs of five
+
+
+@pytest.mark.parametrize("share", [0.01, 0.99])
+def test_two_classes_are_left_on_either_side(share: float) -> None:
+    labels = np.arange(6).repeat(2)
+    training, held = hold_out_classes(labels, share)
+    assert min(len(set(labels[training])), len(set(labels[held]))) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "share", "message"),
+    [
+        ([0, 1, 2], 0.5, "there are 3 classes; expected four or more"),
+        ([0, 1, 2, 3], 1.0, r"the share of classes to hold out is 1.0; expected"),
+    ],
+)
+def test_too_few_classes_or_a_wrong_share_are_refused(labels: list[int], share: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hold_out_classes(labels, share)
+
+
+def test_training_helps_classes_that_it_never_saw(toys: ModuleType) -> None:
+    data = data_of(toys)
+    held = data.judged["validation"]
+    untrained = fit.build_network(toys.backbone(), 2).eval()
+    before = embed_rows(untrained, data.bank, held, toys.backbone().preprocessing)
+    trained = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
+    after = embed_rows(trained.network, data.bank, held, trained.preprocessing)
+    first, last = (retrieval_metrics(e, data.labels[held], (1,), nmi=False)["recall@1"] for e in (before, after))
+    assert last > first + 0.1
+    assert last == trained.best == trained.stages[1].best
+    assert [stage.epochs for stage in trained.stages] == [2, 4]
+    assert not trained.network.training
+
+
+def test_a_stopped_training_continues_and_a_finished_one_answers_at_once(toys: ModuleType, tmp_path: Path) -> None:
+    whole = train_embedding(toys.backbone(), data_of(toys), RECIPE, run=tmp_path / "run", device="cpu", progress=False)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"stage-1", "stage-2"}
+    again = train_embedding(toys.backbone(), data_of(toys), RECIPE, run=tmp_path / "run", device="cpu", progress=False)
+    alone = train_embedding(toys.backbone(), data_of(toys), RECIPE, device="cpu", progress=False)
+    for other in (again, alone):
+        assert other.best == whole.best
+        for name, value in whole.network.state_dict().items():
+            assert torch.equal(value, other.network.state_dict()[name]), name
+    assert again.stages == whole.stages
+
+
+class ScriptedTraining:
+    """Stands for the loop: every stage adds 1 to the classifier's bias and reaches what the script says."""
+
+    def __init__(self, script: list[float | None]) -> None:
+        self.script = script
+        self.began: list[float] = []
+        self.options: list[TrainingOptions] = []
+
+    def __call__(self, task: EmbeddingTask, options: TrainingOptions, folder: Any, **_: Any) -> TrainingResult:
+        bias = task.model.network.head.bias
+        self.began.append(float(bias[0].detach()))
+        self.options.append(options)
+        with torch.no_grad():
+            bias += 1
+        return TrainingResult(options.epochs, 1, {}, self.script[len(self.began) - 1], 1, "done", 0.0)
+
+
+def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = (Stage(1, 3e-4, "classification"), Stage(30, 2e-4), *[Stage(20, 2e-5, from_best=True)] * 3)
+    played = ScriptedTraining([None, 0.5, 0.4, 0.7, 0.6])
+    monkeypatch.setattr(fit, "train", played)
+    trained = train_embedding(toys.backbone(), data_of(toys), replace(RECIPE, stages=stages), device="cpu")
+    start = played.began[0]
+    # Stage 3 begins with the weights of stage 2; so does stage 4, as stage 3 was worse; stage 5 with those of stage 4.
+    assert [round(value - start) for value in played.began] == [0, 1, 2, 2, 3]
+    assert trained.best == 0.7
+    assert round(float(trained.network.head.bias[0].detach()) - start) == 3
+    assert [options.learning_rate for options in played.options] == [3e-4, 2e-4, 2e-5, 2e-5, 2e-5]
+    assert [options.monitor for options in played.options] == [None, *["recall@1"] * 4]
+
+
+def test_without_validation_the_last_weights_are_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = ScriptedTraining([None, None])
+    monkeypatch.setattr(fit, "train", played)
+    trained = train_embedding(toys.backbone(), data_of(toys, validation=False), RECIPE, device="cpu")
+    assert trained.best is None
+    assert [options.restore_best for options in played.options] == [False, False]
+    assert round(float(trained.network.head.bias[0].detach()) - played.began[0]) == 2
+
+
+def test_the_seed_decides_the_first_weights(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "train", ScriptedTraining([None] * 6))
+    data = data_of(toys, validation=False)
+    heads = [
+        train_embedding(toys.backbone(), data, replace(RECIPE, seed=seed), device="cpu").network.head.weight
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+
+
+def test_averaged_weights_are_what_is_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def averaged(task: EmbeddingTask, options: TrainingOptions, folder: Any, **_: Any) -> TrainingResult:
+        assert task.average is not None
+        with torch.no_grad():
+            task.average.module.network.head.bias.fill_(7)
+        return TrainingResult(1, 1, {}, None, None, "done", 0.0)
+
+    monkeypatch.setattr(fit, "train", averaged)
+    data = data_of(toys, validation=False)
+    trained = train_embedding(toys.backbone(), data, replace(RECIPE, average=0.9), device="cpu")
+    assert (trained.network.head.bias == 7).all()

@@ -1,0 +1,327 @@
+"""The Group Loss against a plain restatement, closed forms, what it must not notice, and bad input."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset, refine
+
+CLASSES = 6
+LABELS = torch.tensor([4, 0, 2, 0, 4, 2, 4, 0, 2, 4, 2, 0, 2, 0, 4, 4])
+
+
+def batch(n: int = 16, d: int = 12, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Embeddings and logits of a batch in which many correlations are negative."""
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(n, d, generator=generator, dtype=torch.float64) + 0.3
+    logits = 4 * torch.randn(n, CLASSES, generator=generator, dtype=torch.float64)
+    return embeddings.to(dtype).requires_grad_(), logits.to(dtype).requires_grad_()
+
+
+def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptions) -> Tensor:
+    """Algorithm 1 sample by sample, with probabilities instead of their logarithms."""
+    n = len(e)
+    rows = [row - row.mean() if o.similarity == "pearson" else row for row in e]
+    w = torch.stack([torch.stack([a @ b / (a.norm() * b.norm()) for b in rows]) for a in rows])
+    w = w.clamp_min(0) if o.negatives == "clamp" else w - w.min().detach().clamp_max(0)
+    if o.zero_diagonal:
+        w = w * (1 - torch.eye(n, dtype=w.dtype))
+    x = torch.stack(
+        [F.one_hot(y[i], CLASSES).to(e) if anchors[i] else (z[i] / o.temperature).softmax(0) for i in range(n)]
+    )
+    for _ in range(o.iterations):
+        payoff = torch.stack([x[i] * sum(w[i, j] * x[j] for j in range(n)) for i in range(n)])
+        x = payoff / payoff.sum(dim=1, keepdim=True)
+    judged = range(n) if o.count_anchors else [i for i in range(n) if not anchors[i]]
+    game = torch.stack([-(x[i, y[i]] + o.floor).log() for i in judged]).mean()
+    return game + o.cross_entropy_weight * F.cross_entropy(z, y)
+
+
+@pytest.mark.parametrize("changes", [{}, {"similarity": "cosine"}, {"negatives": "shift"}, {"iterations": 3}])
+@pytest.mark.parametrize("name", PRESETS)
+def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes: dict[str, Any]) -> None:
+    options = replace(preset(name), **changes)
+    e, z = batch()
+    torch.manual_seed(1)
+    at_random = options.anchor_choice == "random"
+    anchors, _ = choose_anchors(LABELS, options.anchors_per_class, at_random=at_random)
+    expected = restated(e, z, LABELS, anchors, options)
+    torch.manual_seed(1)
+    found = GroupLoss(**asdict(options))(e, z, LABELS)
+    torch.testing.assert_close(found, expected)
+    slopes = [torch.autograd.grad(loss, (e, z)) for loss in (found, expected)]
+    torch.testing.assert_close(slopes[0], slopes[1])
+    assert slopes[0][0].abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_among_strangers_each_round_doubles_the_logits(rounds: int) -> None:
+    # W = identity: x <- x^2 / sum x^2, and softmax(z)^2 is softmax(2 z) up to a factor.
+    z = batch()[1] / 8  # rounding leaves W with 1e-17 off the diagonal: no probability may be as small
+    noise = torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
+    e = torch.linalg.qr(torch.cat([torch.ones(1, 20), noise]).double().T)[0].T[1:]  # (16, 20), centred, orthogonal
+    loss = GroupLoss.preset("thesis", iterations=rounds, temperature=1, anchors_per_class=0, zero_diagonal=False)
+    torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(2**rounds * z, LABELS))
+
+
+def test_without_rounds_it_is_the_cross_entropy_at_its_temperature() -> None:
+    e, z = batch()
+    loss = GroupLoss.preset("thesis", iterations=0, temperature=3, anchors_per_class=0)
+    torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(z / 3, LABELS))
+
+
+def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
+    # All similarities are 1: a player hears one certain voice for its label and q_h of the other player.
+    e = torch.tensor([[1.0, 2.0, 4.0]]).double().expand(3, 3)
+    z = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]).double()
+    p, q = z[1].softmax(0), z[2].softmax(0)
+    one, two = p * (torch.tensor([1.0, 0.0]) + q), q * (torch.tensor([1.0, 0.0]) + p)
+    expected = -((one[0] / one.sum()).log() + (two[0] / two.sum()).log()) / 2
+    loss = GroupLoss.preset("thesis", iterations=1, anchors_per_class=1, anchor_choice="first")
+    torch.testing.assert_close(loss(e, z, torch.tensor([0, 0, 0])), expected)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
+    e, z = batch()
+    rows = torch.linspace(0.1, 50, 16, dtype=torch.float64)[:, None]
+    loss = GroupLoss.preset(name, anchor_choice="first")
+    torch.testing.assert_close(loss(rows * e - 3 * rows, z, LABELS), loss(e, z, LABELS))
+    shifted = GroupLoss.preset(name, anchor_choice="first", similarity="cosine")
+    assert not torch.allclose(shifted(e + 3, z, LABELS), shifted(e, z, LABELS))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
+    e, z = batch()
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
+    loss = GroupLoss.preset(name, anchors_per_class=0)
+    torch.testing.assert_close(loss(e[order], z[order], LABELS[order]), loss(e, z, LABELS))
+
+
+@pytest.mark.parametrize("objective", ["labels", "agreement"])
+@pytest.mark.parametrize("name", ["thesis", "original-cub"])
+def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
+    options = replace(preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
+    e, z = batch()
+    anchors, _ = choose_anchors(LABELS, options.anchors_per_class, at_random=False)
+    game, _ = GroupLoss(**asdict(options)).parts(e, z, LABELS)
+    to_embeddings, to_logits = torch.autograd.grad(game, (e, z))
+    assert (to_logits[anchors] == 0).all()
+    assert (to_logits[~anchors] != 0).any(dim=1).all()
+    assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still pull on the others
+    log_x = refine(e, z, LABELS, anchors, options)
+    assert torch.equal(log_x[anchors].exp(), F.one_hot(LABELS, CLASSES).double()[anchors])
+
+
+def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
+    e, z = batch()
+    loss = GroupLoss.preset("thesis", objective="agreement", anchor_choice="first")
+    anchors, _ = choose_anchors(LABELS, 2, at_random=False)
+    x = refine(e, z, LABELS, anchors, loss.options).exp()
+    free = [i for i in range(16) if not anchors[i]]
+    pairs = [(i, j) for i in free for j in free if i != j and LABELS[i] == LABELS[j]]
+    expected = sum((x[i] * (x[i] / x[j]).log()).sum() for i, j in pairs) / len(pairs)
+    torch.testing.assert_close(loss(e, z, LABELS), expected)
+
+
+def test_the_two_parts_make_the_whole() -> None:
+    e, z = batch()
+    loss = GroupLoss(cross_entropy_weight=0.3, label_smoothing=0.2, anchor_choice="first")
+    game, cross_entropy = loss.parts(e, z, LABELS)
+    torch.testing.assert_close(loss(e, z, LABELS), game + 0.3 * cross_entropy)
+    torch.testing.assert_close(cross_entropy, F.cross_entropy(z, LABELS, label_smoothing=0.2))
+
+
+def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
+    e, z = batch()
+    options = GroupLossOptions(label_smoothing=0.2, anchors_per_class=0)
+    log_x = refine(e, z, LABELS, torch.zeros(16, dtype=torch.bool), options)
+    expected = F.cross_entropy(log_x, LABELS, label_smoothing=0.2)
+    torch.testing.assert_close(GroupLoss(**asdict(options)).parts(e, z, LABELS).game, expected)
+
+
+def test_class_vectors_play_as_anchors_of_their_class() -> None:
+    # A game with class vectors is the game of a batch to which each is appended, as an anchor, without a loss.
+    e, z = batch()
+    vectors = torch.randn(CLASSES, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
+    loss = GroupLoss.preset("thesis", class_players=1.0, anchors_per_class=0)
+    game = loss(e, z, LABELS, vectors)
+    everybody, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
+    anchors = torch.arange(16 + CLASSES) >= 16
+    log_x = refine(everybody, torch.cat([z, z[:CLASSES]]), labels, anchors, preset("thesis"))
+    expected = F.nll_loss(log_x[:16], LABELS)
+    torch.testing.assert_close(game, expected)
+    for found, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
+        torch.testing.assert_close(found, right)
+
+
+def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
+    e, z = batch()
+    loss = GroupLoss.preset("thesis", memory=1, anchors_per_class=0)
+    alone = loss(e[:8], z[:8], LABELS[:8])
+    remembered = loss(e[8:], z[8:], LABELS[8:])
+    order = torch.cat([torch.arange(8, 16), torch.arange(8)])
+    log_x = refine(e[order], z[order], LABELS[order], torch.arange(16) >= 8, preset("thesis"))
+    torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
+    assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
+    loss.eval()
+    again = loss(e[:8], z[:8], LABELS[:8])
+    assert not torch.allclose(again, alone)
+    torch.testing.assert_close(loss(e[:8], z[:8], LABELS[:8]), again)  # in evaluation nothing is remembered
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype) -> None:
+    e, z = batch(dtype=dtype)
+    loss = GroupLoss.preset(name, anchor_choice="first")
+    found = loss(e, z, LABELS)
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    # The rounding of the inputs is not the loss' to answer for: it is given the same rounded values in float64.
+    expected = loss(e.detach().double(), z.detach().double(), LABELS)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
+    found.backward()
+    assert e.grad is not None
+    assert e.grad.dtype == dtype
+    assert e.grad.isfinite().all()
+
+
+def test_a_precision_for_embeddings_and_another_for_logits() -> None:
+    e, z = batch(dtype=torch.float16)
+    large = 1e6 * z.detach().float()  # beyond float16
+    loss = GroupLoss(anchor_choice="first", temperature=1e6)
+    torch.testing.assert_close(loss(e, large, LABELS), loss(e.float(), large, LABELS))
+    assert loss(e, large.double(), LABELS).dtype == torch.float64
+
+
+def test_autocast_does_not_lower_the_precision() -> None:
+    e, z = batch(dtype=torch.float32)
+    loss = GroupLoss(anchor_choice="first")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (e @ e.T).dtype == torch.bfloat16
+        inside = loss(e, z, LABELS)
+        mixed = loss(e.bfloat16(), z, LABELS)
+    assert torch.equal(inside, loss(e, z, LABELS))
+    assert mixed.dtype == torch.float32
+
+
+@pytest.mark.parametrize("anchors", range(6))
+@pytest.mark.parametrize("name", PRESETS)
+def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
+    e, z = (t.detach().repeat(2, 1)[:18].requires_grad_() for t in batch(dtype=torch.float32))
+    labels = torch.arange(3).repeat(6)  # six of each class
+    value = GroupLoss.preset(name, anchors_per_class=anchors)(e, z, labels)
+    value.backward()
+    assert value.isfinite()
+    assert all(t.grad is not None and t.grad.isfinite().all() for t in (e, z))
+
+
+@pytest.mark.parametrize("objective", ["labels", "agreement"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_batch_of_one_class_or_of_one_sample(name: str, objective: str) -> None:
+    e, z = batch(dtype=torch.float32)
+    for n, anchors in ((16, 2), (2, 1), (1, 0)):
+        loss = GroupLoss.preset(name, objective=objective, anchors_per_class=anchors)
+        value = loss(e[:n], z[:n], torch.full((n,), 3))
+        gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
+        assert value.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+EXTREMES = {
+    "the same": lambda e, z: (torch.ones_like(e) * e[:1], z),
+    "constant rows": lambda e, z: (torch.ones_like(e), z),
+    "zeros": lambda e, z: (torch.zeros_like(e), torch.zeros_like(z)),
+    "opposites": lambda e, z: (e[:1] * torch.tensor([1.0, -1.0]).repeat(8)[:, None], z),
+    "huge": lambda e, z: (1e18 * e, 1e4 * z),
+    "tiny": lambda e, z: (1e-30 * e, 1e-30 * z),
+    "sure and wrong": lambda e, z: (e, 1e3 * F.one_hot((LABELS + 1) % CLASSES, CLASSES).float()),
+    "sure and right": lambda e, z: (e, 1e3 * F.one_hot(LABELS, CLASSES).float()),
+}
+
+
+@pytest.mark.parametrize("objective", ["labels", "agreement"])
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_never_nan(name: str, extreme: str, objective: str) -> None:
+    e, z = (t.detach() for t in batch(dtype=torch.float32))
+    e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
+    for changes in ({}, {"iterations": 10, "temperature": 0.1}, {"label_smoothing": 0.1, "negatives": "shift"}):
+        value = GroupLoss.preset(name, objective=objective, **changes)(e, z, LABELS)
+        gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
+        assert value.isfinite(), changes
+        assert all(gradient.isfinite().all() for gradient in gradients), changes
+
+
+def test_learning_by_the_game_alone_separates_classes() -> None:
+    # The logits are useless and stay so: only the embeddings can lower the loss.
+    torch.manual_seed(0)
+    e, z = torch.randn(16, 8).requires_grad_(), torch.zeros(16, CLASSES)
+    loss = GroupLoss.preset("thesis", iterations=1, anchors_per_class=1)
+    optimiser = torch.optim.Adam([e], lr=0.05)
+    right = []
+    for _ in range(100):
+        nearest = torch.corrcoef(e.detach()).fill_diagonal_(-1).argmax(dim=1)
+        right.append(float((LABELS[nearest] == LABELS).float().mean()))
+        optimiser.zero_grad()
+        loss(e, z, LABELS).backward()
+        optimiser.step()
+    assert right[0] < 0.5
+    assert right[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": LABELS[:-1]}, r"labels have shape \(15,\); expected \(16,\), one an embedding"),
+        ({"labels": LABELS.double()}, "labels have type torch.float64; expected integers"),
+        ({"labels": LABELS + 4}, "labels go from 4 to 8; expected 0 to 5, as the logits have columns"),
+        ({"labels": LABELS - 1}, "labels go from -1 to 3; expected 0 to 5, as the logits have columns"),
+        ({"labels": torch.cat([LABELS[:15], torch.tensor([5])])}, "class 5 has 1 samples in the batch; .* at least 2"),
+        ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\)"),
+        ({"logits": torch.zeros(15, CLASSES)}, r"logits have shape \(15, 6\); expected \(16, classes\)"),
+        ({"embeddings": torch.zeros(16)}, r"embeddings have shape \(16,\); expected \(samples, dimensions\)"),
+        ({"embeddings": torch.full((16, 3), math.nan)}, "embeddings have values that are not finite"),
+        ({"embeddings": torch.tensor([[1.0, -math.inf]] * 16)}, "embeddings have values that are not finite"),
+        ({"logits": torch.full((16, CLASSES), math.inf)}, "logits have values that are not finite"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: str) -> None:
+    e, z = batch()
+    given = {"embeddings": e, "logits": z, "labels": LABELS, **change}
+    with pytest.raises(ValueError, match=message) as caught:
+        GroupLoss()(**given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_of_nothing_but_anchors_is_refused() -> None:
+    e, z = batch()
+    with pytest.raises(ValueError, match="all samples are anchors; expected a class with more than"):
+        GroupLoss(anchors_per_class=2)(e[:4], z[:4], torch.tensor([0, 0, 1, 1]))
+    assert GroupLoss(anchors_per_class=2)(e[:5], z[:5], torch.tensor([0, 0, 1, 1, 1])).isfinite()
+
+
+def test_class_vectors_must_come_and_fit_where_they_play() -> None:
+    e, z = batch()
+    loss = GroupLoss(class_players=1.0)
+    with pytest.raises(ValueError, match="no class_vectors were given; expected the classifier's weight"):
+        loss(e, z, LABELS)
+    with pytest.raises(ValueError, match=r"class_vectors have shape \(6, 5\); expected \(6, 12\), a row a class"):
+        loss(e, z, LABELS, torch.zeros(6, 5))
+    ignored = GroupLoss(anchor_choice="first")
+    assert torch.equal(ignored(e, z, LABELS, torch.ones(6, 12)), ignored(e, z, LABELS))
+
+
+def test_labels_may_be_of_any_integer_type() -> None:
+    e, z = batch()
+    loss = GroupLoss(anchor_choice="first")
+    values = {loss(e, z, LABELS.to(dtype)).item() for dtype in (torch.uint8, torch.int32, torch.int64)}
+    assert len(values) == 1
+    assert np.isfinite(values.pop())

@@ -1,0 +1,165 @@
+"""Retrieval metrics against a query-by-query computation, against pytorch-metric-learning, and at their edges."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
+from torch import Tensor
+
+from entourage.embed import metrics as module
+from entourage.embed import retrieval_metrics
+from entourage.game import squared_to
+
+
+def clusters(n: int = 90, d: int = 6, classes: int = 7, *, spread: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Overlapping clusters of different sizes, float64."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice(classes, size=n, p=np.arange(1, classes + 1) / np.arange(1, classes + 1).sum())
+    centres = rng.normal(size=(classes, d))
+    return torch.from_numpy(centres[labels] + spread * rng.normal(size=(n, d))), torch.from_numpy(labels)
+
+
+def by_hand(embeddings: NDArray[Any], labels: NDArray[Any], k: tuple[int, ...], normalize: bool) -> dict[str, float]:
+    """One query after the other."""
+    if normalize:
+        embeddings = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    sums: dict[str, list[float]] = {}
+    for i in range(len(labels)):
+        distance = np.linalg.norm(embeddings - embeddings[i], axis=1)
+        ranking = [j for j in np.argsort(distance, kind="stable") if j != i]
+        hits = [labels[j] == labels[i] for j in ranking]
+        r = sum(hits)
+        if r == 0:
+            continue
+        for at in k:
+            sums.setdefault(f"recall@{at}", []).append(any(hits[:at]))
+        sums.setdefault("r_precision", []).append(sum(hits[:r]) / r)
+        found = [sum(hits[: p + 1]) / (p + 1) for p in range(r) if hits[p]]
+        sums.setdefault("map@r", []).append(sum(found) / r)
+    return {name: float(np.mean(values)) for name, values in sums.items()}
+
+
+@pytest.mark.parametrize("block", [1, 90 * 7, 2**24], ids=["row by row", "seven rows", "at once"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_they_are_what_a_query_by_query_computation_gives(
+    normalize: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", block)
+    embeddings, labels = clusters()
+    labels[labels == 0] = 6
+    labels[5] = 0  # a class of one: it cannot be asked for
+    found = retrieval_metrics(embeddings, labels, (1, 3, 10), normalize=normalize, nmi=False)
+    expected = by_hand(embeddings.numpy(), labels.numpy(), (1, 3, 10), normalize)
+    assert found == pytest.approx(expected, rel=1e-6)  # each query's precision is a float32
+    assert 0.2 < found["r_precision"] < found["recall@1"] < found["recall@10"] < 1
+
+
+def test_they_are_those_of_pytorch_metric_learning() -> None:
+    accuracy = pytest.importorskip("pytorch_metric_learning.utils.accuracy_calculator")
+    embeddings, labels = clusters()
+    unit = torch.nn.functional.normalize(embeddings).float()
+    theirs = accuracy.AccuracyCalculator(
+        include=("precision_at_1", "r_precision", "mean_average_precision_at_r"), k="max_bin_count"
+    ).get_accuracy(unit, labels)
+    ours = retrieval_metrics(unit, labels, (1,), nmi=False)
+    assert ours["recall@1"] == pytest.approx(theirs["precision_at_1"], rel=1e-6)
+    assert ours["r_precision"] == pytest.approx(theirs["r_precision"], rel=1e-6)
+    assert ours["map@r"] == pytest.approx(theirs["mean_average_precision_at_r"], rel=1e-6)
+
+
+def test_nmi_is_that_of_scikit_learns_clusters() -> None:
+    # Far enough apart that every good k-means finds the same clusters, and two classes share one cluster's place.
+    embeddings, labels = clusters(300, spread=0.02)
+    mixed = torch.where(labels == 6, 5, labels)
+    mixed[::10] = 0
+    unit = torch.nn.functional.normalize(embeddings).numpy()
+    expected = normalized_mutual_info_score(mixed, KMeans(6, n_init=10, random_state=0).fit(unit).labels_)
+    assert retrieval_metrics(embeddings, mixed, (1,))["nmi"] == pytest.approx(expected, abs=0.03)
+    assert retrieval_metrics(embeddings, labels, (1,))["nmi"] == pytest.approx(1)
+
+
+def test_the_best_and_the_worst() -> None:
+    labels = torch.arange(4).repeat_interleave(5)
+    best = retrieval_metrics(torch.eye(4)[labels] + 0.01 * torch.arange(20)[:, None], labels)
+    assert best == pytest.approx(dict.fromkeys(best, 1.0))
+    # Pairs of twins of different classes: the nearest is always wrong.
+    angle = torch.arange(10).repeat_interleave(2) * 0.6
+    worst = retrieval_metrics(torch.stack([angle.cos(), angle.sin()], dim=1), torch.arange(20) % 2, (1,), nmi=False)
+    assert worst["recall@1"] == 0
+
+
+def test_an_almost_collapsed_network_is_still_told_apart() -> None:
+    embeddings, labels = clusters()
+    collapsed = torch.ones(6, dtype=torch.float64) + 1e-5 * (embeddings - embeddings.mean(dim=0))
+    exact = retrieval_metrics(collapsed, labels, nmi=False)
+    assert retrieval_metrics(collapsed.float(), labels, nmi=False) == pytest.approx(exact, abs=0.05)
+
+
+def test_a_training_that_rounds_its_products_does_not_blur_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def product(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return squared_to(queries, points, norms)
+
+    monkeypatch.setattr(module, "squared_to", product)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        embeddings, labels = clusters()
+        expected = retrieval_metrics(embeddings.float(), labels, nmi=False)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert retrieval_metrics(embeddings.float(), labels, nmi=False) == expected
+        assert seen == ["highest"] * 2
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_lower_precision_is_lifted(dtype: torch.dtype) -> None:
+    embeddings, labels = clusters()
+    rounded = embeddings.to(dtype)
+    expected = retrieval_metrics(rounded.double(), labels, nmi=False)
+    assert retrieval_metrics(rounded, labels, nmi=False) == pytest.approx(expected, abs=0.02)
+
+
+def test_arrays_names_and_parameters_do_as_well() -> None:
+    embeddings, labels = clusters()
+    names = np.array(["owl", "wren", "crow", "tit", "gull", "kite", "rook"])[labels]
+    expected = retrieval_metrics(embeddings, labels)
+    assert retrieval_metrics(embeddings.numpy(), names) == pytest.approx(expected)
+    assert retrieval_metrics(torch.nn.Parameter(embeddings), labels, device="cpu") == expected
+
+
+def test_the_seed_decides_the_clusters() -> None:
+    embeddings, labels = clusters(spread=2.0)
+    values = [retrieval_metrics(embeddings, labels, (1,), seed=seed)["nmi"] for seed in (0, 0, 1, 2, 3)]
+    assert values[0] == values[1]
+    assert len(set(values)) > 2
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "labels", "k", "message"),
+    [
+        (torch.zeros(5), [0, 0, 1, 1, 1], (1,), r"embeddings have shape \(5,\); expected \(samples, dimensions\)"),
+        (torch.zeros(5, 2), [0, 0, 1, 1], (1,), r"labels have shape \(4,\); expected \(5,\), one an embedding"),
+        (torch.full((4, 2), math.nan), [0, 0, 1, 1], (1,), "embeddings have values that are not finite"),
+        (torch.ones(4, 2), [3, 3, 3, 3], (1,), "all 4 labels are the same; expected two or more classes"),
+        (torch.ones(0, 2), [], (1,), "all 0 labels are the same"),
+        (torch.ones(4, 2), [0, 1, 2, 3], (1,), "none of 4 labels comes twice; expected a class with two"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (1, 4), "k holds 4; expected 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (0,), "k holds 0; expected 1 to 3"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    embeddings: Tensor, labels: list[int], k: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        retrieval_metrics(embeddings, labels, k)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,81 @@
+"""The presets say what they are said to say."""
+
+from dataclasses import FrozenInstanceError, asdict, fields
+from inspect import signature
+from typing import Any
+
+import pytest
+
+from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset
+
+ORIGINAL = {"anchor_choice": "first", "zero_diagonal": False, "count_anchors": True, "floor": 1e-12, "iterations": 1}
+
+
+def test_the_default_preset_is_the_default_constructor() -> None:
+    arguments = signature(GroupLoss).parameters
+    assert asdict(preset("default")) == {f.name: arguments[f.name].default for f in fields(GroupLossOptions)}
+    assert GroupLoss().options == preset("default")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("thesis", {"zero_diagonal": True, "cross_entropy_weight": 0.0, "similarity": "pearson", "negatives": "clamp"}),
+        ("thesis", {"anchor_choice": "random", "count_anchors": False, "floor": 0.0}),
+        ("original-cub", {**ORIGINAL, "temperature": 24, "anchors_per_class": 2, "cross_entropy_weight": 1.0}),
+        ("original-cars", {**ORIGINAL, "temperature": 79, "anchors_per_class": 3, "cross_entropy_weight": 1.0}),
+        ("original-sop", {**ORIGINAL, "temperature": 54, "anchors_per_class": 2, "cross_entropy_weight": 1.0}),
+    ],
+)
+def test_presets_say_what_the_text_or_the_code_said(name: str, said: dict[str, Any]) -> None:
+    options = asdict(preset(name))
+    assert {field: options[field] for field in said} == said
+    assert GroupLoss.preset(name).options == preset(name)
+
+
+@pytest.mark.parametrize("name", ["thesis", "original-cub", "original-cars", "original-sop"])
+def test_what_was_thought_of_later_is_off_in_them(name: str) -> None:
+    options = preset(name)
+    assert (options.label_smoothing, options.class_players, options.memory, options.objective) == (0, 0, 0, "labels")
+
+
+def test_every_preset_is_listed() -> None:
+    assert list(PRESETS) == ["default", "thesis", "original-cub", "original-cars", "original-sop"]
+
+
+def test_a_preset_can_be_changed_by_name() -> None:
+    assert GroupLoss.preset("thesis", iterations=1).options.iterations == 1
+    assert "iterations=7" in repr(GroupLoss(iterations=7))
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="preset 'best' is unknown; expected one of default, thesis, original-cub, "):
+        preset("best")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("similarity", "euclid", "expected one of pearson, cosine, gaussian"),
+        ("negatives", "error", "expected one of clamp, shift"),
+        ("anchor_choice", "last", "expected one of random, first"),
+        ("objective", "nothing", "expected one of labels, agreement"),
+        ("temperature", 0.0, "expected a number above 0"),
+        ("temperature", float("nan"), "expected a number above 0"),
+        ("iterations", -1, "expected 0 or more"),
+        ("anchors_per_class", -1, "expected 0 or more"),
+        ("cross_entropy_weight", -0.1, "expected 0 or more"),
+        ("class_players", -1.0, "expected 0 or more"),
+        ("memory", -1, "expected 0 or more"),
+        ("floor", float("nan"), "expected 0 or more"),
+        ("label_smoothing", 1.0, "expected a share"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(field: str, value: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{field} is .*; {expected}"):
+        GroupLoss(**{field: value})
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        preset("default").floor = 1.0  # type: ignore[misc]

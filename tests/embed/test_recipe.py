@@ -1,0 +1,60 @@
+"""Recipes say what the text and the code said."""
+
+from typing import Any
+
+import pytest
+
+from entourage.embed import PRESETS, preset
+from entourage.embed.recipe import RECIPES, Recipe, Stage, recipe
+
+
+def test_every_preset_of_the_loss_has_its_recipe() -> None:
+    assert list(RECIPES) == list(PRESETS)
+    assert all(RECIPES[name].group == preset(name) for name in PRESETS)
+    assert recipe("default") == Recipe()
+
+
+def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
+    said = recipe("thesis")
+    assert said.optimizer == "adam"
+    assert said.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
+    assert (said.size, said.decoded_side) == (227, 256)
+    assert 30 <= said.classes_per_batch * said.samples_per_class <= 100
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "rate", "decay"),
+    [
+        ("original-cub", (6, 9), 1.5637e-4, 6.06e-6),
+        ("original-cars", (5, 7), 2e-4, 4.86e-7),
+        ("original-sop", (10, 6), 6.0777e-4, 5.27e-12),
+    ],
+)
+def test_the_code_went_back_to_its_best_twice(name: str, batch: tuple[int, int], rate: float, decay: float) -> None:
+    did = recipe(name)
+    assert (did.classes_per_batch, did.samples_per_class) == batch
+    assert (did.optimizer, did.weight_decay, did.head_rate, did.head) == ("radam", decay, 1.0, "linear")
+    assert [stage.learning_rate for stage in did.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
+    assert [stage.from_best for stage in did.stages] == [False, False, True, True]
+    assert [stage.epochs for stage in did.stages] == [10, 30, 20, 20]
+    assert did.decoded_side == 256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stages": ()}, "stages is empty; expected one stage or more"),
+        ({"crop": 0.0}, r"crop is 0.0; expected a share above 0 and up to 1"),
+        ({"classes_per_batch": 0}, "classes_per_batch is 0; expected 1 or more"),
+        ({"samples_per_class": 0}, "samples_per_class is 0; expected 1 or more"),
+        ({"head_rate": 0.0}, r"head_rate is 0.0; expected a number above 0"),
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe(**change)
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="recipe 'soup' is unknown; expected one of default, thesis, original-cub, "):
+        recipe("soup")

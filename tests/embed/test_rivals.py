@@ -1,0 +1,124 @@
+"""Every rival has the interface of the Group Loss, learns, and is what its name says."""
+
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.embed import RIVALS, GroupLoss, rival
+
+LABELS = torch.arange(4).repeat_interleave(5)
+pytestmark = pytest.mark.filterwarnings("ignore:.*")  # the library uses some of torch's old names
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    torch.manual_seed(0)
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    return torch.randn(20, 8).requires_grad_(), torch.randn(20, 4).requires_grad_()
+
+
+def gap(e: Tensor) -> float:
+    """Mean cosine within classes less that between them."""
+    cosine = F.normalize(e.detach()) @ F.normalize(e.detach()).T
+    same = LABELS[:, None] == LABELS[None, :]
+    return float(cosine[same & ~torch.eye(20, dtype=torch.bool)].mean() - cosine[~same].mean())
+
+
+def test_all_of_the_chapter_are_there() -> None:
+    named = {"triplet", "lifted-structure", "n-pairs", "angular", "proxy-nca", "proxy-anchor", "multi-similarity"}
+    assert named | {"soft-triple", "normalised-softmax", "cross-entropy"} == set(RIVALS)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(name: str) -> None:
+    e, z = batch()
+    loss = rival(name, 4, 8)
+    value = loss(e, z, LABELS)
+    assert value.ndim == GroupLoss()(e, z, LABELS).ndim == 0
+    value.backward()
+    judged = z if name == "cross-entropy" else e
+    assert judged.grad is not None
+    assert judged.grad.isfinite().all()
+    assert judged.grad.abs().sum() > 0
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in loss.parameters())
+    assert torch.equal(value, loss(e, z, LABELS, torch.zeros(4, 8)))
+
+
+@pytest.mark.parametrize("name", [name for name in RIVALS if name != "cross-entropy"])
+def test_each_brings_a_class_together(name: str) -> None:
+    e, z = batch()
+    loss = rival(name, 4, 8)
+    before = gap(e)
+    optimiser = torch.optim.Adam([{"params": [e]}, {"params": list(loss.parameters()), "lr": 0.1}], lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss(e, z, LABELS).backward()
+        optimiser.step()
+    assert gap(e) > before + 0.05  # ten centres a class leave it much room
+
+
+@pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
+def test_what_they_learn_stays_in_float32(name: str) -> None:
+    e, z = batch()
+    loss = rival(name, 4, 8)
+    expected = loss(e.bfloat16().float(), z, LABELS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(loss(e.bfloat16(), z, LABELS), expected)
+    assert all(p.dtype == torch.float32 and p.numel() >= 32 for p in loss.parameters())
+
+
+def test_the_proxy_anchor_is_the_papers_formula() -> None:
+    e, z = batch()
+    loss = rival("proxy-anchor", 6, 8)  # two classes have no sample in the batch
+    (proxies,) = loss.parameters()
+    cosine = F.normalize(e) @ F.normalize(proxies).T  # (20, 6)
+    own = F.one_hot(LABELS, 6).bool()
+    pull = (torch.where(own, (-32 * (cosine - 0.1)).exp(), 0)).sum(dim=0)[:4]
+    push = (torch.where(own, 0, (32 * (cosine + 0.1)).exp())).sum(dim=0)
+    torch.testing.assert_close(loss(e, z, LABELS), (1 + pull).log().sum() / 4 + (1 + push).log().sum() / 6)
+
+
+def test_the_triplet_loss_sees_semi_hard_triplets_alone() -> None:
+    e, z = batch()
+    far = torch.cdist(F.normalize(e), F.normalize(e)).tolist()
+    triplets = [
+        (far[a][p], far[a][n])
+        for a in range(20)
+        for p in range(20)
+        for n in range(20)
+        if a != p and LABELS[a] == LABELS[p] != LABELS[n]
+    ]
+    losses = [near - other + 0.2 for near, other in triplets if near < other < near + 0.2]
+    assert 0 < len(losses) < len(triplets)
+    assert rival("triplet", 4, 8)(e, z, LABELS).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+
+
+def test_the_multi_similarity_loss_sees_mined_pairs_alone() -> None:
+    e, z = batch()
+    loss = rival("multi-similarity", 4, 8)
+    assert not torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS))
+    assert torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS, loss.miner(e, LABELS)))
+
+
+def test_cross_entropy_is_torchs() -> None:
+    e, z = batch()
+    assert torch.equal(rival("cross-entropy", 4, 8)(e, z, LABELS), F.cross_entropy(z, LABELS))
+    assert rival("cross-entropy", 4, 8)(e, z.bfloat16(), LABELS).dtype == torch.float32
+
+
+def test_an_unknown_rival_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="rival 'arcface' is unknown; expected one of cross-entropy, triplet, "):
+        rival("arcface", 4, 8)
+
+
+def test_a_missing_library_is_explained_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)  # makes the import fail
+    with pytest.raises(ValueError, match="'triplet' comes from pytorch-metric-learning, which is missing: pip install"):
+        rival("triplet", 4, 8)
+    assert rival("cross-entropy", 4, 8)

@@ -1,0 +1,101 @@
+"""Batches of P distinct classes with K samples each, evenly, reproducibly, and shared out between processes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+from entourage.embed import BalancedBatchSampler
+
+SIZES = [12, 7, 3, 20, 1, 9, 10]
+LABELS = np.repeat(np.arange(7), SIZES)[np.random.default_rng(0).permutation(62)]
+
+
+@pytest.mark.parametrize(("p", "k"), [(1, 1), (2, 5), (3, 4), (7, 3), (7, 30)])
+def test_every_batch_has_distinct_classes_and_as_many_samples_of_each(p: int, k: int) -> None:
+    sampler = BalancedBatchSampler(LABELS, p, k)
+    for batch in (*sampler, *sampler):
+        assert list(Counter(LABELS[batch]).values()) == [k] * p
+
+
+def test_samples_are_different_unless_the_class_is_small_and_then_repeat_evenly() -> None:
+    for batch in BalancedBatchSampler(LABELS, 7, 5, batches=20):
+        for label, size in enumerate(SIZES):
+            often = Counter(i for i in batch if LABELS[i] == label)
+            assert len(often) == min(size, 5)
+            assert max(often.values()) - min(often.values()) <= 1
+
+
+def test_classes_take_turns() -> None:
+    seen = Counter(LABELS[i] for batch in BalancedBatchSampler(LABELS, 3, 2, batches=35) for i in batch)
+    assert [seen[label] for label in range(7)] == [30] * 7  # 35 x 3 places, 15 for each class, two samples each
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_the_samples_of_a_class_take_turns(k: int) -> None:
+    drawn = np.concatenate(list(BalancedBatchSampler(LABELS, 7, k, batches=40)))
+    for label, size in enumerate(SIZES):
+        often = Counter(drawn[LABELS[drawn] == label])
+        assert len(often) == size
+        assert max(often.values()) - min(often.values()) <= 1
+
+
+def test_all_samples_come_in_random_order() -> None:
+    # The first batch of many seeds has every sample of the largest class about as often: 600 x 2 / 20 = 60 times.
+    first = [next(iter(BalancedBatchSampler(LABELS, 7, 2, seed=seed))) for seed in range(600)]
+    often = Counter(i for batch in first for i in batch if LABELS[i] == 3)
+    assert len(often) == 20
+    assert min(often.values()) > 15  # six standard deviations below 60
+    assert len({tuple(LABELS[batch][::2]) for batch in first}) > 500  # classes are shuffled too: 5,040 orders
+
+
+def test_the_seed_and_the_epoch_decide() -> None:
+    one, two, other = (BalancedBatchSampler(LABELS, 3, 4, seed=seed) for seed in (5, 5, 6))
+    epochs = [list(one) for _ in range(3)]
+    assert epochs == [list(two) for _ in range(3)]
+    assert epochs[0] != epochs[1]
+    assert epochs[0] != list(other)
+    two.set_epoch(1)
+    assert list(two) == epochs[1]
+    assert [batch.tolist() for batch in two.plan(2)] == epochs[2]
+
+
+@pytest.mark.parametrize("batches", [None, 9, 2])
+def test_processes_share_the_batches_of_an_epoch(batches: int | None) -> None:
+    shares = [BalancedBatchSampler(LABELS, 2, 3, batches=batches, replicas=3, rank=rank) for rank in range(3)]
+    parts = [list(share) for share in shares]
+    length = {None: 3, 9: 3, 2: 1}[batches]
+    assert [len(share) for share in shares] == [len(part) for part in parts] == [length] * 3
+    alone = list(BalancedBatchSampler(LABELS, 2, 3, batches=3 * length))
+    assert [batch for turn in zip(*parts, strict=True) for batch in turn] == alone
+
+
+def test_an_epoch_is_as_long_as_the_data() -> None:
+    assert len(BalancedBatchSampler(LABELS, 3, 4)) == 62 // 12
+    assert len(BalancedBatchSampler(LABELS, 7, 100)) == 1
+
+
+def test_a_data_loader_takes_it_and_names_are_labels_too() -> None:
+    names = np.array(["owl", "wren", "crow"])[LABELS % 3]
+    loader = DataLoader(names.tolist(), batch_sampler=BalancedBatchSampler(names, 2, 3))  # type: ignore[arg-type]
+    for batch in loader:
+        assert sorted(Counter(batch).values()) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"classes_per_batch": 8}, "classes_per_batch is 8; expected 1 to 7, the classes there are"),
+        ({"classes_per_batch": 0}, "classes_per_batch is 0; expected 1 to 7"),
+        ({"samples_per_class": 0}, "samples_per_class is 0; expected 1 or more"),
+        ({"labels": []}, r"labels have shape \(0,\); expected \(samples,\)"),
+        ({"labels": LABELS[:, None]}, r"labels have shape \(62, 1\); expected \(samples,\)"),
+        ({"batches": 0}, "batches is 0; expected 1 or more, or None"),
+        ({"replicas": 2, "rank": 2}, "rank is 2; expected 0 to 1, as there are 2 replicas"),
+        ({"replicas": 0}, "replicas is 0; expected 1 or more"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BalancedBatchSampler(**{"labels": LABELS, "classes_per_batch": 2, "samples_per_class": 2, **arguments})  # type: ignore[arg-type]
