@@ -6,13 +6,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from entourage.training.bank import PixelBank
 
 from entourage.embed.ensemble import embed_ensemble, train_ensemble
 from entourage.embed.fit import train_embedding
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows, join_embeddings
 from entourage.embed.training import EmbeddingData
+from entourage.training.bank import PixelBank
 
 RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage(1, 1e-2),), seed=5)
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from entourage.training import TrainingOptions, TrainingResult
-from entourage.training.bank import PixelBank
-from entourage.training.views import PLAIN
 
 from entourage.embed import GroupLossOptions, fit, retrieval_metrics
 from entourage.embed.fit import hold_out_classes, train_embedding
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
 from entourage.embed.training import EmbeddingData, EmbeddingTask
+from entourage.training import TrainingOptions, TrainingResult
+from entourage.training.bank import PixelBank
+from entourage.training.views import PLAIN
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(

@@ -5,11 +5,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from entourage.training.bank import PixelBank
 
 from entourage.embed import represent
 from entourage.embed.network import build_network
 from entourage.embed.represent import embed_rows, join_embeddings, middle
+from entourage.training.bank import PixelBank
 
 
 @pytest.mark.parametrize("batch", [4, 1000])

@@ -7,15 +7,15 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from entourage.training import TrainingOptions, train
-from entourage.training.bank import PixelBank
-from entourage.training.views import PLAIN
 
 from entourage.embed import RIVALS, GroupLoss, GroupLossOptions, retrieval_metrics
 from entourage.embed.network import build_network
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
 from entourage.embed.training import EmbeddingData, EmbeddingTask, Learner, make_loss
+from entourage.training import TrainingOptions, train
+from entourage.training.bank import PixelBank
+from entourage.training.views import PLAIN
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(size=SIDE, classes_per_batch=3, samples_per_class=4, head_rate=5.0, view=PLAIN, seed=2)
