@@ -50,6 +50,14 @@ FOLDERS = {
 EXPECTED = {"cifar10": 6, "caltech101": 1, "cub200": 2, "cars196": 2, "sop": 2, "coil100": 1}
 
 
+@pytest.mark.parametrize("name", [name for name in DATASET_NAMES if name != "cars196"])  # laid out as plain folders
+def test_a_folder_in_an_official_layout_needs_no_name(tmp_path: Path, save_grey: SaveGrey, name: str) -> None:
+    lay_out(name, tmp_path / "any name", save_grey)
+    images = read_image_set(tmp_path / "any name")
+    assert images.name == name
+    assert len(images) == EXPECTED[name]
+
+
 @pytest.mark.parametrize("name", DATASET_NAMES)
 def test_official_layouts_are_found(tmp_path: Path, save_grey: SaveGrey, name: str) -> None:
     lay_out(name, tmp_path / FOLDERS[name], save_grey)

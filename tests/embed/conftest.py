@@ -1,9 +1,19 @@
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from PIL import Image
+
+from entourage.backbones import Backbone
+from entourage.embed import pipeline, run_folder
+from entourage.embed.options import GroupLossOptions
+from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.recipe import Recipe, Stage
+from entourage.training.views import PLAIN
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
@@ -17,3 +27,59 @@ def toys() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def image_folder(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight classes of eight images, CLASS/IMAGE, and one file that is no image."""
+    folder = tmp_path_factory.mktemp("data") / "toys"
+    pixels, labels = toys.images(classes=8, each=8)
+    for number, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        path = folder / f"class {label}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    (folder / "class 0" / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def recipe(toys: ModuleType) -> Recipe:
+    """A few epochs on toys."""
+    return Recipe(
+        size=toys.SIDE,
+        classes_per_batch=4,
+        samples_per_class=4,
+        view=PLAIN,
+        group=GroupLossOptions(temperature=1.0),
+        stages=(Stage(1, 1e-2, "classification"), Stage(3, 1e-2)),
+    )
+
+
+@contextmanager
+def toy_backbones(toys: ModuleType) -> Iterator[None]:
+    """Wherever a backbone is loaded by name, the toy comes: with its own weights, or with others to be replaced."""
+
+    def load(name: str, device: str = "cpu", *, frozen: bool = True, pretrained: bool = True) -> Backbone:
+        backbone: Backbone = toys.backbone(0 if pretrained else 1)
+        return backbone
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (pipeline, run_folder):
+            patch.setattr(module, "load_backbone", load)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _toy_backbones(toys: ModuleType) -> Iterator[None]:
+    with toy_backbones(toys):
+        yield
+
+
+@pytest.fixture(scope="session")
+def trained(toys: ModuleType, image_folder: Path, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with two members on the toy images."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    job = TrainJob(str(image_folder), out, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
+    with toy_backbones(toys):
+        train_run(job)
+    return out

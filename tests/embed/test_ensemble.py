@@ -7,10 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed.ensemble import embed_ensemble, train_ensemble
+from entourage.data import decode_pixels
+from entourage.embed import ensemble
+from entourage.embed.ensemble import embed_ensemble, embed_images, train_ensemble
 from entourage.embed.fit import train_embedding
+from entourage.embed.read import read_images
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows, join_embeddings
+from entourage.embed.run_folder import load_members, read_config
 from entourage.embed.training import EmbeddingData
 from entourage.training.bank import PixelBank
 
@@ -35,3 +39,20 @@ def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
     pixels, labels = toys.images()
     with pytest.raises(ValueError, match="members is 0; expected 1 or more"):
         train_ensemble(toys.backbone, EmbeddingData(PixelBank(pixels), labels, np.arange(96)), RECIPE, 0)
+
+
+def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
+    trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ensemble, "CHUNK", 7)
+    members = load_members(trained, read_config(trained), "cpu")
+    images = read_images(image_folder)
+    found = embed_images(members, images, 20, progress=False)
+    pixels = decode_pixels(images, (20, 20), progress=False)
+    assert found.kept.tolist() == pixels.kept.tolist()
+    assert found.skipped == pixels.failures
+    torch.testing.assert_close(found.embeddings, embed_ensemble(members, PixelBank(pixels.values), np.arange(64)))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match="none of its 1 images can be read: not an image"):
+        embed_images(members, read_images(tmp_path), 20, progress=False)

@@ -1,11 +1,21 @@
 """Recipes say what the text and the code said."""
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from entourage.embed import PRESETS, preset
-from entourage.embed.recipe import RECIPES, Recipe, Stage, recipe
+from entourage.embed.recipe import (
+    RECIPES,
+    Recipe,
+    Stage,
+    recipe,
+    recipe_from,
+    with_epochs,
+    with_learning_rate,
+)
 
 
 def test_every_preset_of_the_loss_has_its_recipe() -> None:
@@ -58,3 +68,44 @@ def test_recipes_that_make_no_sense_are_refused(change: dict[str, Any], message:
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="recipe 'soup' is unknown; expected one of default, thesis, original-cub, "):
         recipe("soup")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_survives_json(name: str) -> None:
+    assert recipe_from(json.loads(json.dumps(asdict(recipe(name))))) == recipe(name)
+
+
+def test_a_recipe_of_another_version_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the recipe is not of this version: .*'colour'"):
+        recipe_from({**asdict(Recipe()), "colour": "blue"})
+    with pytest.raises(ValueError, match="the recipe is not of this version: 'view'"):
+        recipe_from({})
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("default", 3), ("thesis", 7), ("original-cub", 4), ("original-cub", 41)])
+def test_epochs_are_shared_out_as_before(name: str, epochs: int) -> None:
+    before, after = recipe(name), with_epochs(recipe(name), epochs)
+    counts = [stage.epochs for stage in after.stages]
+    assert sum(counts) == epochs
+    assert min(counts) >= 1
+    total = sum(stage.epochs for stage in before.stages)
+    for stage, count in zip(before.stages, counts, strict=True):
+        assert abs(count - epochs * stage.epochs / total) < 2
+    assert with_epochs(before, total).stages[-1].milestones == before.stages[-1].milestones
+
+
+def test_fewer_epochs_than_stages_are_refused() -> None:
+    with pytest.raises(ValueError, match="epochs is 3; expected 4 or more"):
+        with_epochs(recipe("original-cub"), 3)
+
+
+def test_the_learning_rate_is_that_of_the_loss() -> None:
+    after = with_learning_rate(recipe("original-cars"), 1e-3)
+    assert [stage.learning_rate for stage in after.stages] == pytest.approx([1.5e-3, 1e-3, 1e-4, 1e-4])
+    with pytest.raises(ValueError, match="learning_rate is 0; expected a number above 0"):
+        with_learning_rate(Recipe(), 0)
+
+
+def test_an_unknown_loss_is_refused() -> None:
+    with pytest.raises(ValueError, match="loss is 'hope'; expected group or one of cross-entropy, triplet"):
+        Recipe(loss="hope")

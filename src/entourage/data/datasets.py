@@ -111,6 +111,8 @@ def find_dataset(name: str, root: str | Path | None = None) -> ImageSet:
 def read_image_set(path: str | Path) -> ImageSet:
     """Read any image set: a pack (`.npz`), or a folder CLASS/IMAGE with or without train/ and test/ above it.
 
+    A folder in the official layout of one of `DATASET_NAMES` is read as `find_dataset` reads it.
+
     Args:
         path: the pack or the folder.
 
@@ -120,7 +122,12 @@ def read_image_set(path: str | Path) -> ImageSet:
     path = Path(path)
     if path.is_file() and path.suffix.lower() != ".npz":
         raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a pack (.npz) or a folder of images")
-    return read_pack(path) if path.suffix.lower() == ".npz" and not path.is_dir() else read_image_folder(path)
+    if path.suffix.lower() == ".npz" and not path.is_dir():
+        return read_pack(path)
+    for name, known in _KNOWN.items():
+        if any((path / marker).exists() for marker, _ in known.layouts):
+            return find_dataset(name, path)
+    return read_image_folder(path)
 
 
 def _read_first(name: str, known: _Known, root: Path) -> ImageSet:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from entourage.backbones import Backbone
+from entourage.data import ImageSet, decode_pixels, progress_bar
 from entourage.embed.fit import TrainedEmbedding, train_embedding
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import Rows, embed_rows, join_embeddings
 from entourage.embed.training import EmbeddingData
 from entourage.training.bank import PixelBank
+
+CHUNK = 2048  # images decoded at a time
 
 
 def train_ensemble(
@@ -54,6 +58,55 @@ def train_ensemble(
         )
         for member in range(members)
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedImages:
+    """Embeddings of the images of a set that could be read.
+
+    Attributes:
+        embeddings: rows of length 1, shape (k, d), on the networks' device.
+        kept: the place in the set of each, shape (k,), ascending.
+        skipped: name and reason of each image that could not be read.
+    """
+
+    embeddings: Tensor
+    kept: Rows
+    skipped: list[tuple[str, str]]
+
+
+def embed_images(
+    members: Sequence[TrainedEmbedding],
+    images: ImageSet,
+    side: int,
+    *,
+    flip: bool = False,
+    progress: bool | None = None,
+) -> EmbeddedImages:
+    """Embed images of any number: some are decoded, embedded and forgotten before the next ones are.
+
+    Args:
+        members: trained networks; one is an ensemble, too.
+        images: n of them.
+        side: that images are decoded to, `Recipe.decoded_side`.
+        flip: add the embedding of the mirror image.
+        progress: show a bar; None: only on a terminal.
+
+    Raises:
+        ValueError: none of the images can be read.
+    """
+    parts, kept, skipped = [], [], []
+    with progress_bar("Embedding images", len(images), progress) as advance:
+        for start in range(0, len(images), CHUNK):
+            places = np.arange(start, min(start + CHUNK, len(images)))
+            pixels = decode_pixels(images.subset(places), (side, side), progress=False)
+            parts.append(embed_ensemble(members, PixelBank(pixels.values), np.arange(len(pixels.kept)), flip=flip))
+            kept.append(places[pixels.kept])
+            skipped += pixels.failures
+            advance(len(places))
+    if not sum(map(len, kept)):
+        raise ValueError(f"{images.name}: none of its {len(images)} images can be read: {skipped[0][1]}")
+    return EmbeddedImages(torch.cat(parts), np.concatenate(kept), skipped)
 
 
 def embed_ensemble(

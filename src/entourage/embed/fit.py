@@ -60,6 +60,11 @@ def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Ro
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
+def network_preprocessing(backbone: Backbone, recipe: Recipe) -> Preprocessing:
+    """The backbone's own, at the size that the recipe trains it for."""
+    return replace(backbone.preprocessing, size=(recipe.size, recipe.size), crop=recipe.crop)
+
+
 def train_embedding(
     backbone: Backbone,
     data: EmbeddingData,
@@ -83,7 +88,7 @@ def train_embedding(
     Returns:
         The network and how it came about.
     """
-    preprocessing = replace(backbone.preprocessing, size=(recipe.size, recipe.size), crop=recipe.crop)
+    preprocessing = network_preprocessing(backbone, recipe)
     classes = int(data.codes.max()) + 1
     learner = _learner(backbone, recipe, classes)
     results: list[TrainingResult] = []

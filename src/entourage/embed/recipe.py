@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from entourage.embed.heads import HeadKind
 from entourage.embed.options import GroupLossOptions
 from entourage.embed.options import preset as group_preset
+from entourage.embed.rivals import RIVALS
 from entourage.training.options import OptimizerName, Schedule
 from entourage.training.views import ViewOptions
 
@@ -48,6 +51,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.loss not in ("group", *RIVALS):
+            raise ValueError(f"loss is {self.loss!r}; expected group or one of {', '.join(RIVALS)}")
         if not self.stages:
             raise ValueError("stages is empty; expected one stage or more")
         if not 0 < self.crop <= 1:
@@ -105,6 +110,56 @@ RECIPES: dict[str, Recipe] = {
     "original-cars": _original("original-cars", 2e-4, 4.86e-7, classes=5, samples=7),
     "original-sop": _original("original-sop", 6.0777e-4, 5.27e-12, classes=10, samples=6),
 }
+
+
+def recipe_from(values: Mapping[str, Any]) -> Recipe:
+    """The recipe whose `dataclasses.asdict` went through JSON.
+
+    Raises:
+        ValueError: a value is unknown or out of range.
+    """
+    try:
+        view = {**values["view"], "area": tuple(values["view"]["area"])}
+        stages = [Stage(**{**stage, "milestones": tuple(stage["milestones"])}) for stage in values["stages"]]
+        parts = {"group": GroupLossOptions(**values["group"]), "view": ViewOptions(**view), "stages": tuple(stages)}
+        return Recipe(**{**values, **parts})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the recipe is not of this version: {error}") from error
+
+
+def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
+    """The recipe with as many epochs in all, shared out over its stages as before; each has at least one.
+
+    Raises:
+        ValueError: there are fewer epochs than stages.
+    """
+    if epochs < len(recipe.stages):
+        raise ValueError(f"epochs is {epochs}; expected {len(recipe.stages)} or more, one for each stage of the recipe")
+    total = sum(stage.epochs for stage in recipe.stages)
+    spare = epochs - len(recipe.stages)
+    ends = [round(spare * sum(s.epochs for s in recipe.stages[: n + 1]) / total) for n in range(len(recipe.stages))]
+    counts = [1 + end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    return replace(
+        recipe,
+        stages=tuple(
+            replace(
+                stage,
+                epochs=count,
+                milestones=tuple(sorted({max(1, round(at * count / stage.epochs)) for at in stage.milestones})),
+            )
+            for stage, count in zip(recipe.stages, counts, strict=True)
+        ),
+    )
+
+
+def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:
+    """The recipe with this learning rate in its first stage of the loss, and the others scaled alike."""
+    if not 0 < rate < math.inf:
+        raise ValueError(f"learning_rate is {rate}; expected a number above 0")
+    first = next((stage for stage in recipe.stages if stage.task == "metric"), recipe.stages[0])
+    factor = rate / first.learning_rate
+    stages = [replace(stage, learning_rate=stage.learning_rate * factor) for stage in recipe.stages]
+    return replace(recipe, stages=tuple(stages))
 
 
 def recipe(name: str) -> Recipe:

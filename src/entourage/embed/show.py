@@ -19,7 +19,7 @@ from entourage.report import house_style, thumbnail_address, to_svg
 
 Picture = Callable[[int], Image.Image]
 
-INK, RIGHT, WRONG = "#22303c", "#2e9e5b", "#d1493f"
+INK, RIGHT, WRONG, UNKNOWN = "#22303c", "#2e9e5b", "#d1493f", "#b8c4ce"
 SIDE, FRAME, GAP = 96, 4, 10  # of a thumbnail in the retrieval picture, in pixels
 MAP_SIDE = 960  # of the map
 # Neighbouring classes differ; with more classes than colours they repeat.
@@ -35,7 +35,7 @@ def retrieval_picture(
         picture: gives an item's image.
         queries: positions of the items that were looked up.
         neighbours: positions of the items they found, shape (queries, k), nearest first.
-        labels: the class of each item.
+        labels: the class of each item; None for a query whose class is unknown: what it finds has a grey frame.
 
     Returns:
         An `<svg>` element.
@@ -46,9 +46,9 @@ def retrieval_picture(
     step = SIDE + 2 * FRAME + GAP
     marks: list[str] = []
     for row, query in enumerate(queries):
-        marks += _framed(picture(query), 0, row * step, INK, f"query: {labels[query]}")
+        marks += _framed(picture(query), 0, row * step, INK, f"query: {labels[query] or 'of unknown class'}")
         for column, item in enumerate(found[row].tolist(), start=1):
-            colour = RIGHT if labels[item] == labels[query] else WRONG
+            colour = UNKNOWN if labels[query] is None else RIGHT if labels[item] == labels[query] else WRONG
             left = column * step + GAP  # a little apart from the query
             marks += _framed(picture(item), left, row * step, colour, str(labels[item]))
     width, height = (found.shape[1] + 1) * step + GAP, len(found) * step

@@ -1,0 +1,126 @@
+"""`entourage embed`: embeddings for retrieval and clustering, trained, measured and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+SKIPPED_SOME = 1  # exit code when all went well but for images that could not be read
+
+RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
+Data = Annotated[
+    str, typer.Argument(help="A folder of images, a pack (.npz), or a data set by name: cub200, cars196, sop, ...")
+]
+Run = Annotated[Path, typer.Argument(help="The folder of a trained run.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Nmi = Annotated[bool, typer.Option(help="Also cluster the embeddings and compare clusters with classes.")]
+
+embed = typer.Typer(help="Embeddings: train, measure and search them.", no_args_is_help=True)
+
+
+@embed.command()
+def train(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The run's folder: networks, index, report.html, summary.json.")],
+    recipe: Annotated[RecipeName, typer.Option(help="How to train.")] = "default",
+    loss: Annotated[str | None, typer.Option(help="Another loss: cross-entropy, proxy-anchor, triplet, ...")] = None,
+    backbone: Annotated[str, typer.Option(help="Network to start from: efficientnet-lite0..2 or timm:NAME.")] = (
+        "efficientnet-lite1"
+    ),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Instead of the recipe's.")] = None,
+    size: Annotated[int | None, typer.Option(min=32, help="Side of the images the network sees.")] = None,
+    members: Annotated[int, typer.Option(min=1, help="Networks whose embeddings stand side by side.")] = 1,
+    hold_out: Annotated[float, typer.Option(min=0, max=0.9, help="Share of classes that choose the weights.")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    nmi: Nmi = True,
+    device: Device = "auto",
+) -> None:
+    """Train embeddings; stopped and called again, it continues."""
+    from entourage.embed.pipeline import TrainJob, train_run
+    from entourage.embed.recipe import recipe as named
+    from entourage.embed.recipe import with_epochs, with_learning_rate
+    from entourage.embed.sections import aligned, metrics_table
+
+    chosen = replace(named(recipe), seed=seed)
+    if loss is not None:
+        chosen = replace(chosen, loss=loss)
+    if epochs is not None:
+        chosen = with_epochs(chosen, epochs)
+    if learning_rate is not None:
+        chosen = with_learning_rate(chosen, learning_rate)
+    if size is not None:
+        chosen = replace(chosen, size=size)
+    summary = train_run(
+        TrainJob(
+            data=data,
+            out=out,
+            recipe=chosen,
+            backbone=backbone,
+            members=members,
+            hold_out=hold_out,
+            nmi=nmi,
+            device=device,
+        )
+    )
+    typer.echo(aligned(metrics_table(summary["metrics"])))
+    typer.echo(f"Trained on {summary['images']['training']} images: {out / 'report.html'}")
+    _finish((one["item"], one["reason"]) for one in summary["skipped"])
+
+
+@embed.command(name="eval")
+def evaluate(
+    run: Run,
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html and metrics.json; RUN/eval if none.")] = None,
+    part: Annotated[
+        Literal["auto", "all", "training", "test"], typer.Option(help="auto: the test part, or all if there is none.")
+    ] = "auto",
+    flip: Annotated[bool, typer.Option(help="Add the embeddings of mirror images.")] = False,
+    nmi: Nmi = True,
+    device: Device = "auto",
+) -> None:
+    """Measure a trained run on a set of images."""
+    from entourage.embed.evaluate import EvalJob, evaluate_run
+    from entourage.embed.sections import aligned, metrics_table
+
+    folder = run / "eval" if out is None else out
+    summary = evaluate_run(EvalJob(run, data, folder, part, flip, nmi, device))
+    typer.echo(aligned(metrics_table({summary["data"]: summary["metrics"]})))
+    typer.echo(f"{summary['images']} images of {summary['classes']} classes: {folder / 'report.html'}")
+    _finish((one["item"], one["reason"]) for one in summary["skipped"])
+
+
+@embed.command()
+def search(
+    run: Run,
+    data: Data,
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Image files, or items of the data.")],
+    count: Annotated[int, typer.Option(min=1, help="How many images to find for each query.")] = 8,
+    out: Annotated[Path | None, typer.Option(help="HTML file for a picture of what was found.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Find the images that are most like a query."""
+    from entourage.embed.search import SearchJob, search_run
+
+    answer = search_run(SearchJob(run, data, queries, count, out, device))
+    for query, hits in answer.hits.items():
+        typer.echo(query)
+        for place, hit in enumerate(hits, start=1):
+            typer.echo(f"{place:4}  {hit.cosine:.3f}  {hit.label}  {hit.item}")
+    if out is not None:
+        typer.echo(f"The picture is in {out}")
+    _finish(answer.skipped)
+
+
+def _finish(skipped: Iterable[tuple[str, str]]) -> None:
+    """Report what could not be read; the exit code says so."""
+    some = list(skipped)
+    for item, reason in some:
+        typer.echo(f"entourage: skipped {item}: {reason}", err=True)
+    if some:
+        raise typer.Exit(SKIPPED_SOME)

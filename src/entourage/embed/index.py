@@ -1,0 +1,100 @@
+"""The embeddings of a set of images, kept beside the networks that made them, so that a search answers at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from entourage.data import ImageSet
+from entourage.embed.ensemble import EmbeddedImages
+from entourage.embed.run_folder import RunConfig
+from entourage.training.weights import read_weights, write_weights
+
+INDEX = "index.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Embedded images.
+
+    Attributes:
+        embeddings: rows of length 1, shape (n, d), float32, on the CPU.
+        items: their names, n of them.
+        classes: the name of each one's class.
+        skipped: name and reason of each image that could not be read.
+    """
+
+    embeddings: Tensor
+    items: list[str]
+    classes: list[str]
+    skipped: list[tuple[str, str]]
+
+    def nearest(self, queries: Tensor, count: int, own: Sequence[int | None]) -> tuple[Tensor, Tensor]:
+        """What is most similar to each query.
+
+        Args:
+            queries: rows of length 1, shape (q, d).
+            count: how many to find; fewer are found where there are fewer.
+            own: the place of each query among the images, which it does not find, or None.
+
+        Returns:
+            Places and cosines, both shape (q, count), most similar first. Costs O(q n d) time.
+        """
+        cosines = queries @ self.embeddings.T  # (q, n)
+        for row, place in enumerate(own):
+            if place is not None:
+                cosines[row, place] = -torch.inf
+        found = cosines.topk(min(count, len(self.items) - any(place is not None for place in own)), dim=1)
+        return found.indices, found.values
+
+
+def find_index(folder: Path, config: RunConfig, images: ImageSet, embed: Callable[[], EmbeddedImages]) -> Index:
+    """The index in a run's folder, made anew if the images or the networks are others than it was made from.
+
+    Args:
+        folder: of the run.
+        config: of the run.
+        images: all that can be found.
+        embed: embeds them; called only if it must be.
+    """
+    digest = _digest(config, images)
+    index = _read(folder / INDEX, digest)
+    return write_index(folder, config, images, embed()) if index is None else index
+
+
+def write_index(folder: Path, config: RunConfig, images: ImageSet, embedded: EmbeddedImages) -> Index:
+    """Keep embedded images in a run's folder."""
+    places = embedded.kept.tolist()
+    index = Index(
+        embedded.embeddings.cpu(),
+        [images.items[place] for place in places],
+        [images.class_names[images.labels[place]] for place in places],
+        embedded.skipped,
+    )
+    notes = {"images": _digest(config, images), "items": index.items, "classes": index.classes}
+    write_weights(folder / INDEX, {"embeddings": index.embeddings}, {**notes, "skipped": index.skipped})
+    return index
+
+
+def _read(path: Path, digest: str) -> Index | None:
+    """The index, or None if it is missing, of other images, or no index."""
+    try:
+        tensors, notes = read_weights(path)
+        if notes["images"] != digest:
+            return None
+        skipped = [(name, reason) for name, reason in notes["skipped"]]
+        return Index(tensors["embeddings"], notes["items"], notes["classes"], skipped)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(config: RunConfig, images: ImageSet) -> str:
+    names = [images.class_names[label] for label in images.labels.tolist()]
+    told = json.dumps([config.weights, images.source.digest(), images.items, names])
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,174 @@
+"""The whole way of `embed train`: read, train, represent, measure, show."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from entourage import __version__
+from entourage.backbones import load_backbone
+from entourage.data import ImageSet, Pixels, atomic_path, decode_pixels, resolve_device, status
+from entourage.embed.course import read_course
+from entourage.embed.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
+from entourage.embed.fit import TrainedEmbedding, network_preprocessing
+from entourage.embed.index import write_index
+from entourage.embed.network import build_network
+from entourage.embed.read import Parts, read_images, split_parts, whole_classes
+from entourage.embed.recipe import Recipe
+from entourage.embed.represent import Rows
+from entourage.embed.run_folder import save_run
+from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
+from entourage.embed.training import EmbeddingData
+from entourage.report import write_page
+from entourage.training.bank import PixelBank
+
+IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
+CURVE = 6000  # images that a curve of the training is measured on, at most
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """What is to be trained and how.
+
+    Attributes:
+        data: a folder of images, a pack, or the name of a data set.
+        out: the run's folder.
+        recipe: how to train.
+        backbone: the network to start from.
+        members: how many networks stand side by side.
+        hold_out: share of the training classes by which the best weights are chosen.
+        nmi: whether to measure clusters, too.
+        device: where to compute.
+        progress: show bars; None: only on a terminal.
+    """
+
+    data: str
+    out: Path
+    recipe: Recipe = field(default_factory=Recipe)
+    backbone: str = "efficientnet-lite1"
+    members: int = 1
+    hold_out: float = 0.1
+    nmi: bool = True
+    device: str = "auto"
+    progress: bool | None = None
+
+
+def train_run(job: TrainJob) -> dict[str, Any]:
+    """Train, and write networks, index, report and `summary.json` into the run's folder.
+
+    A call that was stopped continues when it is made again.
+
+    Returns:
+        The summary, as in `summary.json`.
+
+    Raises:
+        ValueError: on anything in the input that is not as it should be.
+    """
+    began = time.perf_counter()
+    resolve_device(job.device)
+    if job.out.exists() and not job.out.is_dir():
+        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    every = read_images(job.data)
+    split_parts(every, job.hold_out, job.recipe.seed)  # a set that cannot be trained on is refused before it is decoded
+    pixels = _decode(job, every)
+    images = every.subset(pixels.kept)
+    parts = split_parts(images, job.hold_out, job.recipe.seed)
+    data = _data(images, pixels, parts)
+    shown, rows = _shown(images, parts)
+    measured = {f"{shown}, before the training": _before(job, images, data, rows)}
+    members = train_ensemble(
+        lambda: load_backbone(job.backbone, job.device, frozen=False),
+        data,
+        job.recipe,
+        job.members,
+        run=job.out / "training",
+        device=job.device,
+        progress=job.progress,
+    )
+    config = save_run(job.out, members, job.recipe, job.backbone, int(data.codes.max()) + 1, images.name)
+    every_row = np.arange(len(images))
+    embedded = Embedded(images, embed_ensemble(members, data.bank, every_row, progress=job.progress))
+    write_index(job.out, config, every, EmbeddedImages(embedded.embeddings, pixels.kept, pixels.failures))
+    with status("Writing the report", job.progress):
+        measured |= _after(job, embedded, parts)
+        curves = read_course(job.out / "training" / "member-1")
+        sections = embedding_sections(embedded.part(rows), measured, curves, pixels.failures, seed=job.recipe.seed)
+    summary = _summary(job, images, parts, measured, pixels, time.perf_counter() - began)
+    write_page(job.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
+    with atomic_path(job.out / "summary.json") as temporary:
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _decode(job: TrainJob, images: ImageSet) -> Pixels:
+    """All images in one size, the whole of each: squashed, as in the thesis."""
+    side = job.recipe.decoded_side
+    large = len(images) * side * side * 3 > IN_MEMORY
+    file = job.out / "training" / "pixels.npy" if large else None
+    return decode_pixels(images, (side, side), progress=job.progress, cache_file=file)
+
+
+def _data(images: ImageSet, pixels: Pixels, parts: Parts) -> EmbeddingData:
+    judged = {name: rows for name, rows in parts.named().items() if name != "training"}
+    judged = {name: rows for name, rows in judged.items() if measurable(images.labels[rows])}
+    limit = min([CURVE, *(len(rows) for rows in judged.values())])
+    sample = whole_classes(images.labels, parts.training, limit)
+    if measurable(images.labels[sample]):
+        judged["training"] = sample
+    return EmbeddingData(PixelBank(pixels.values), images.labels, parts.training, judged)
+
+
+def _before(job: TrainJob, images: ImageSet, data: EmbeddingData, rows: Rows) -> dict[str, float]:
+    """Metrics of the backbone as it comes, so that the report can tell what the training was good for."""
+    backbone = load_backbone(job.backbone, job.device, frozen=False)
+    network = build_network(backbone, 1).to(resolve_device(job.device)).eval()
+    untrained = TrainedEmbedding(network, network_preprocessing(backbone, job.recipe), (), None)
+    return measure(Embedded(images.subset(rows), embed_ensemble([untrained], data.bank, rows)), nmi=job.nmi)
+
+
+def _after(job: TrainJob, embedded: Embedded, parts: Parts) -> dict[str, dict[str, float]]:
+    """Metrics of each part that can be measured, after the training."""
+    return {
+        name: measure(embedded.part(rows), nmi=job.nmi)
+        for name, rows in parts.named().items()
+        if measurable(embedded.images.labels[rows])
+    }
+
+
+def _shown(images: ImageSet, parts: Parts) -> tuple[str, Rows]:
+    """The images that the report shows: of classes the networks have never seen, where there are any."""
+    found = [(name, rows) for name, rows in parts.named().items() if measurable(images.labels[rows])]
+    return found[-1] if found else ("training", parts.training)
+
+
+def _summary(
+    job: TrainJob,
+    images: ImageSet,
+    parts: Parts,
+    measured: dict[str, dict[str, float]],
+    pixels: Pixels,
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "entourage": __version__,
+        "data": images.name,
+        "backbone": job.backbone,
+        "recipe": asdict(job.recipe),
+        "members": job.members,
+        "images": {name: len(rows) for name, rows in parts.named().items()},
+        "classes": {name: len(np.unique(images.labels[rows])) for name, rows in parts.named().items()},
+        "metrics": measured,
+        "skipped": [{"item": name, "reason": reason} for name, reason in pixels.failures],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _subtitle(summary: dict[str, Any]) -> str:
+    networks = "One network" if summary["members"] == 1 else f"{summary['members']} networks side by side"
+    counts = f"{summary['images']['training']} images of {summary['classes']['training']} classes"
+    return f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes."

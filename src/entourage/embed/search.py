@@ -1,0 +1,151 @@
+"""The way of `embed search`: which images of a set are most like a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, decode_pixels, read_image
+from entourage.embed.ensemble import embed_ensemble, embed_images
+from entourage.embed.index import Index, find_index
+from entourage.embed.read import read_images
+from entourage.embed.run_folder import RunConfig, load_members, read_config
+from entourage.embed.show import retrieval_picture
+from entourage.report import Block, Section, write_page
+from entourage.training.bank import PixelBank
+
+
+@dataclass(frozen=True)
+class SearchJob:
+    """What is looked for, and where.
+
+    Attributes:
+        run: the folder of a trained run.
+        data: what is searched: a folder of images, a pack, or the name of a data set.
+        queries: image files, or items of the data.
+        count: how many images to find for each.
+        page: an HTML file for the picture, or None.
+        device: where to compute.
+        progress: show bars; None: only on a terminal.
+    """
+
+    run: Path
+    data: str
+    queries: Sequence[str]
+    count: int = 8
+    page: Path | None = None
+    device: str = "auto"
+    progress: bool | None = None
+
+
+class Hit(NamedTuple):
+    """An image that was found."""
+
+    item: str
+    label: str
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search found.
+
+    Attributes:
+        hits: for each query the most similar images, most similar first.
+        skipped: name and reason of each image of the data that could not be read.
+    """
+
+    hits: dict[str, list[Hit]]
+    skipped: list[tuple[str, str]]
+
+
+class _Query(NamedTuple):
+    """A query: its place in the index, or else its file."""
+
+    name: str
+    place: int | None
+    file: Path | None
+
+
+def search_run(job: SearchJob) -> Answer:
+    """Find what is most like each query, at once if the run has an index of the same images, otherwise making it.
+
+    Raises:
+        ValueError: there is no run or no such data, or a query is neither an item nor an image.
+    """
+    config = read_config(job.run)
+    images = read_images(job.data)
+    side = config.recipe.decoded_side
+    index = find_index(
+        job.run,
+        config,
+        images,
+        lambda: embed_images(load_members(job.run, config, job.device), images, side, progress=job.progress),
+    )
+    matcher = ItemMatcher(index.items)
+    queries = [_resolve(name, index, matcher, job.data) for name in job.queries]
+    vectors = _vectors(job, config, index, queries)  # (q, d)
+    places, cosines = index.nearest(vectors, job.count, [query.place for query in queries])
+    hits = {
+        query.name: [Hit(index.items[i], index.classes[i], c) for i, c in zip(row, row_cosines, strict=True)]
+        for query, row, row_cosines in zip(queries, places.tolist(), cosines.tolist(), strict=True)
+    }
+    if job.page is not None:
+        _write_page(job.page, images, index, queries, places)
+    return Answer(hits, index.skipped)
+
+
+def _resolve(name: str, index: Index, matcher: ItemMatcher, data: str) -> _Query:
+    found = matcher.find(_below(name, data))
+    if len(found) == 1:
+        return _Query(name, index.items.index(found[0]), None)
+    if Path(name).is_file():
+        return _Query(name, None, Path(name))
+    if found:
+        raise ValueError(f"query {name!r} may mean {found[0]!r} or {found[1]!r} of {data}; expected more of its path")
+    raise ValueError(f"query {name!r} is no item of {data} that could be read, nor an image file")
+
+
+def _below(name: str, data: str) -> str:
+    """The path of a file below the folder of the data, where it lies there; otherwise the name as it is."""
+    file, folder = Path(name).resolve(), Path(data).resolve()
+    return file.relative_to(folder).as_posix() if file.is_file() and file.is_relative_to(folder) else name
+
+
+def _vectors(job: SearchJob, config: RunConfig, index: Index, queries: Sequence[_Query]) -> Tensor:
+    """Embeddings of the queries, shape (q, d); networks are loaded only for those that the index does not hold."""
+    vectors = index.embeddings.new_empty(len(queries), index.embeddings.shape[1])
+    rows = [row for row, query in enumerate(queries) if query.place is None]
+    for row, query in enumerate(queries):
+        if query.place is not None:
+            vectors[row] = index.embeddings[query.place]
+    if rows:
+        side = config.recipe.decoded_side
+        files = [query.file for query in queries if query.file is not None]
+        pixels = decode_pixels(files, (side, side), progress=False)
+        if pixels.failures:
+            raise UnreadableImageError(*pixels.failures[0])
+        members = load_members(job.run, config, job.device)
+        vectors[rows] = embed_ensemble(members, PixelBank(pixels.values), np.arange(len(files))).cpu()
+    return vectors
+
+
+def _write_page(path: Path, images: ImageSet, index: Index, queries: Sequence[_Query], places: Tensor) -> None:
+    at = {item: place for place, item in enumerate(images.items)}
+    n = len(index.items)  # queries from outside follow after all items
+
+    def picture(number: int) -> Image.Image:
+        file = queries[number - n].file if number >= n else None
+        return images.image(at[index.items[number]]) if file is None else read_image(file)
+
+    numbers = [n + row if query.place is None else query.place for row, query in enumerate(queries)]
+    figure = retrieval_picture(picture, numbers, places.numpy(), [*index.classes, *(None for _ in queries)])
+    lead = "The query on the left, then the most similar images, most similar first."
+    names = ", ".join(query.name for query in queries)
+    write_page(path, f"Search in {images.name}", names, [Section("What was found", lead, wide=[Block(figure=figure)])])

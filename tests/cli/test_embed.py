@@ -1,0 +1,114 @@
+"""The command line of `embed`, on a few small images and with the smallest network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from entourage.cli.main import app
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["embed", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "images"
+    generator = np.random.default_rng(0)
+    for name, colour in (
+        ("red", (220, 30, 30)),
+        ("blue", (30, 30, 220)),
+        ("green", (30, 200, 30)),
+        ("grey", (90,) * 3),
+    ):
+        (folder / name).mkdir(parents=True)
+        for n in range(4):
+            pixels = generator.integers(-25, 25, (32, 32, 3)) + np.array(colour)
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / name / f"{name}{n}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(images: Path) -> Path:
+    out = images.parent / "run"
+    options = [
+        "--backbone",
+        "efficientnet-lite0",
+        "--size",
+        32,
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+        "--learning-rate",
+        1e-5,
+    ]
+    result = call("train", images, "--out", out, *options, "--no-nmi", "--seed", 3)
+    assert result.exit_code == 0, result.output
+    assert f"Trained on 8 images: {out / 'report.html'}" in result.output
+    assert "validation, before the training" in result.output
+    return out
+
+
+def test_options_reach_the_run(run: Path) -> None:
+    recipe = json.loads((run / "config.json").read_text())["recipe"]
+    assert (recipe["size"], recipe["seed"], recipe["loss"]) == (32, 3, "group")
+    assert [(stage["epochs"], stage["learning_rate"]) for stage in recipe["stages"]] == [(1, 1e-5)]
+    assert "nmi" not in json.loads((run / "summary.json").read_text())["metrics"]["training"]
+
+
+def test_a_run_is_measured(run: Path, images: Path) -> None:
+    result = call("eval", run, images, "--device", "cpu", "--no-nmi")
+    assert result.exit_code == 0, result.output
+    assert f"16 images of 4 classes: {run / 'eval' / 'report.html'}" in result.output
+    assert "recall@1" in result.output
+
+
+def test_a_query_finds_its_like(run: Path, images: Path, tmp_path: Path) -> None:
+    result = call("search", run, images, "red0.png", "--count", 2, "--out", tmp_path / "found.html", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    query, first, second, where = result.output.splitlines()
+    assert query == "red0.png"
+    assert first.split()[2:] in [["red", f"red/red{n}.png"] for n in (1, 2, 3)]
+    assert float(first.split()[1]) >= float(second.split()[1])
+    assert where == f"The picture is in {tmp_path / 'found.html'}"
+
+
+def test_a_broken_image_is_skipped_and_the_exit_code_says_so(run: Path, images: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for name in ("red", "blue"):
+        shutil.copytree(images / name, data / name)
+    (data / "red" / "broken.png").write_bytes(b"no image")
+    for arguments in (("eval", run, data, "--out", tmp_path / "out"), ("search", run, data, "red0.png")):
+        result = call(*arguments, "--device", "cpu")
+        assert result.exit_code == 1, result.output
+        assert "entourage: skipped red/broken.png: not an image" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "nowhere", "--out", "out"), "nowhere does not exist; expected a folder of images"),
+        (("train", "one", "--out", "out"), "the training images are of 1 class"),
+        (("train", "one", "--out", "out", "--loss", "hope"), "loss is 'hope'; expected"),
+        (("eval", "no run", "one"), "no run holds no config.json; expected a folder that"),
+        (("search", "no run", "one", "a.png"), "no run holds no config.json; expected a folder that"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(images / "red", "one/red")
+    result = call(*arguments)
+    assert isinstance(result.exception, ValueError)  # `main` makes it one line and exit code 2
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+    assert not Path("out").exists()

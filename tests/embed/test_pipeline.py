@@ -1,0 +1,76 @@
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from entourage.data import decode_pixels
+from entourage.embed.index import INDEX
+from entourage.embed.metrics import retrieval_metrics
+from entourage.embed.network import build_network
+from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.read import read_images, split_parts
+from entourage.embed.recipe import Recipe
+from entourage.embed.represent import embed_rows
+from entourage.training.bank import PixelBank
+from entourage.training.weights import read_weights
+
+
+def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) -> None:
+    assert {path.name for path in trained.iterdir()} == {
+        *("config.json", "summary.json", "report.html", "index.safetensors", "training"),
+        *("weights-1.safetensors", "weights-2.safetensors"),
+    }
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["images"] == {"training": 48, "validation": 16}
+    assert summary["classes"] == {"training": 6, "validation": 2}
+    assert [one["item"] for one in summary["skipped"]] == ["class 0/broken.png"]
+    assert list(summary["metrics"]) == ["validation, before the training", "training", "validation"]
+    report = (trained / "report.html").read_text()
+    for heading in ("Metrics", "The training", "What queries find", "A map", "Skipped"):
+        assert f"<h2>{heading}</h2>" in report
+
+
+def test_the_report_compares_with_the_backbone_as_it_comes(
+    trained: Path, image_folder: Path, toys: ModuleType, recipe: Recipe
+) -> None:
+    images = read_images(image_folder)
+    pixels = decode_pixels(images, (toys.SIDE, toys.SIDE), progress=False)
+    images = images.subset(pixels.kept)
+    rows = split_parts(images, 0.25).validation
+    network = build_network(toys.backbone(), 2).eval()
+    embeddings = embed_rows(network, PixelBank(pixels.values), rows, toys.backbone().preprocessing)
+    untrained = retrieval_metrics(embeddings, images.labels[rows])
+    index = read_weights(trained / INDEX)[0]["embeddings"][rows]
+    expected = {
+        "validation, before the training": untrained,
+        "validation": retrieval_metrics(index, images.labels[rows]),
+    }
+    metrics = json.loads((trained / "summary.json").read_text())["metrics"]
+    for name, values in expected.items():
+        assert metrics[name] == pytest.approx(values, abs=1e-6), name
+
+
+def test_a_finished_run_answers_again_and_another_recipe_is_refused(
+    trained: Path, image_folder: Path, recipe: Recipe
+) -> None:
+    job = TrainJob(str(image_folder), trained, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
+    summary = json.loads((trained / "summary.json").read_text())
+    assert train_run(job)["metrics"] == summary["metrics"]
+    with pytest.raises(ValueError, match="holds a run with"):
+        train_run(replace(job, recipe=replace(recipe, weight_decay=0.5)))
+
+
+def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:
+    shutil.copytree(image_folder / "class 1", tmp_path / "one" / "only")
+    with pytest.raises(ValueError, match=r"are of 1 class \(only\); expected two or more"):
+        train_run(TrainJob(str(tmp_path / "one"), tmp_path / "out", recipe, device="cpu"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path, image_folder: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(ValueError, match="out: is a file; expected a folder"):
+        train_run(TrainJob(str(image_folder), tmp_path / "out"))

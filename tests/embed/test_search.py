@@ -1,0 +1,81 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entourage.embed import search
+from entourage.embed.index import INDEX
+from entourage.embed.search import SearchJob, search_run
+from entourage.embed.show import RIGHT, UNKNOWN, WRONG
+from entourage.training.weights import read_weights
+
+
+def job(trained: Path, data: Path, *queries: str, page: Path | None = None) -> SearchJob:
+    return SearchJob(trained, str(data), queries, count=3, page=page, device="cpu", progress=False)
+
+
+def test_an_item_finds_its_nearest_without_a_network(
+    trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "load_members", None)  # the index is enough
+    names = ["class 3/24.png", "24.png", str(image_folder / "class 3" / "24.png")]  # three ways to say the same
+    answer = search_run(job(trained, image_folder, *names))
+    tensors, notes = read_weights(trained / INDEX)
+    cosines = (tensors["embeddings"] @ tensors["embeddings"][24]).numpy()
+    best = [place for place in np.argsort(-cosines) if place != 24][:3]
+    for name in names:
+        assert [hit.item for hit in answer.hits[name]] == [notes["items"][place] for place in best]
+        assert [hit.cosine for hit in answer.hits[name]] == pytest.approx(cosines[best].tolist(), abs=1e-6)
+        assert [hit.label for hit in answer.hits[name]] == [notes["classes"][place] for place in best]
+    assert answer.skipped[0][0] == "class 0/broken.png"
+
+
+def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
+    own = str(tmp_path / "mine.png")
+    answer = search_run(job(trained, image_folder, own, "1.png", page=tmp_path / "found.html"))
+    assert answer.hits[own][0].item == "class 3/24.png"
+    assert answer.hits[own][0].cosine == pytest.approx(1, abs=1e-5)
+    page = (tmp_path / "found.html").read_text()
+    assert page.count(UNKNOWN) == 3  # nobody knows the class of a file
+    assert page.count(RIGHT) + page.count(WRONG) == 3
+
+
+def test_images_that_came_after_the_training_are_found(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    run, data = tmp_path / "run", tmp_path / "data"
+    shutil.copytree(trained, run)
+    shutil.copytree(image_folder, data)
+    shutil.copy(data / "class 3" / "24.png", data / "class 4" / "new.png")
+    answer = search_run(job(run, data, "24.png"))
+    assert answer.hits["24.png"][0].item == "class 4/new.png"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("nothing.png", "query 'nothing.png' is no item of .*, nor an image file"),
+        ("broken.png", "query 'broken.png' is no item of .* that could be read"),
+    ],
+)
+def test_wrong_queries_are_one_line(trained: Path, image_folder: Path, query: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        search_run(job(trained, image_folder, query))
+
+
+def test_a_query_that_may_mean_two_items_is_refused(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    run, data = tmp_path / "run", tmp_path / "data"
+    shutil.copytree(trained, run)
+    for name in ("ant", "bee"):
+        shutil.copytree(image_folder / "class 3", data / name)
+    with pytest.raises(ValueError, match=r"'24.png' may mean 'ant/24.png' or 'bee/24.png' of .*; expected more"):
+        search_run(job(run, data, "24.png"))
+
+
+def test_a_query_that_is_no_image_is_refused(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.png").write_text("no image")
+    with pytest.raises(ValueError, match=r"text.png"):
+        search_run(job(trained, image_folder, str(tmp_path / "text.png")))
+    Image.new("RGB", (5, 5)).save(tmp_path / "fine.png")
+    assert len(search_run(job(trained, image_folder, str(tmp_path / "fine.png"))).hits) == 1
