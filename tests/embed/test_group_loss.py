@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset, refine
+from entourage.embed.objectives import proxy_loss
 
 CLASSES = 6
 LABELS = torch.tensor([4, 0, 2, 0, 4, 2, 4, 0, 2, 4, 2, 0, 2, 0, 4, 4])
@@ -111,7 +112,7 @@ def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
     options = replace(preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
     e, z = batch()
     anchors, _ = choose_anchors(LABELS, options.anchors_per_class, at_random=False)
-    game, _ = GroupLoss(**asdict(options)).parts(e, z, LABELS)
+    game, *_ = GroupLoss(**asdict(options)).parts(e, z, LABELS)
     to_embeddings, to_logits = torch.autograd.grad(game, (e, z))
     assert (to_logits[anchors] == 0).all()
     assert (to_logits[~anchors] != 0).any(dim=1).all()
@@ -131,11 +132,13 @@ def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     torch.testing.assert_close(loss(e, z, LABELS), expected)
 
 
-def test_the_two_parts_make_the_whole() -> None:
+def test_the_parts_make_the_whole() -> None:
     e, z = batch()
-    loss = GroupLoss(cross_entropy_weight=0.3, label_smoothing=0.2, anchor_choice="first")
-    game, cross_entropy = loss.parts(e, z, LABELS)
-    torch.testing.assert_close(loss(e, z, LABELS), game + 0.3 * cross_entropy)
+    loss = GroupLoss(cross_entropy_weight=0.3, proxy_weight=0.2, label_smoothing=0.2, anchor_choice="first")
+    game, cross_entropy, proxy = loss.parts(e, z, LABELS)
+    torch.testing.assert_close(loss(e, z, LABELS), game + 0.3 * cross_entropy + 0.2 * proxy)
+    torch.testing.assert_close(proxy, proxy_loss(z, LABELS))
+    assert GroupLoss().parts(e, z, LABELS).proxy == 0
     torch.testing.assert_close(cross_entropy, F.cross_entropy(z, LABELS, label_smoothing=0.2))
 
 

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor
 
-from entourage.embed.objectives import agreement_loss, floored, label_loss
+from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
 
@@ -56,3 +57,20 @@ def test_the_floor_is_added_before_the_logarithm(log_x: Tensor) -> None:
     lost = torch.tensor([-math.inf, -500.0, 0.0], requires_grad=True)
     (slope,) = torch.autograd.grad(floored(lost, 1e-12).sum(), lost)
     torch.testing.assert_close(slope, torch.tensor([0.0, 0.0, 1.0]))
+
+
+def test_on_scaled_cosines_the_proxy_loss_is_proxy_anchor() -> None:
+    torch.manual_seed(0)
+    embeddings = torch.randn(6, 7, dtype=torch.float64, requires_grad=True)
+    peer = ProxyAnchorLoss(num_classes=5, embedding_size=7, margin=0.1, alpha=32).double()
+    cosines = F.normalize(embeddings, dim=1) @ F.normalize(peer.proxies, dim=1).T  # (6, 5)
+    found, expected = proxy_loss(32 * cosines, LABELS), peer(embeddings, LABELS)
+    torch.testing.assert_close(found, expected)
+    slopes = [torch.autograd.grad(loss, (embeddings, peer.proxies), retain_graph=True) for loss in (found, expected)]
+    torch.testing.assert_close(slopes[0], slopes[1])
+
+
+def test_logits_beyond_the_margin_cost_next_to_nothing() -> None:
+    logits = (60 * F.one_hot(LABELS, 3) - 30).double()
+    assert proxy_loss(logits, LABELS) < 1e-10
+    assert proxy_loss(-logits, LABELS) > 60

@@ -71,7 +71,7 @@ def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> N
     batch = task.load(task.plan(0)[0], np.random.default_rng(0))
     network = task.model.network.eval()
     seen = network(task.preprocessing.normalise(batch.images))
-    game, cross_entropy = task.model.loss.parts(*seen, batch.codes, network.head.weight)
+    game, cross_entropy, _ = task.model.loss.parts(*seen, batch.codes, network.head.weight)
     losses = task.loss(task.model, batch, 0)
     # Views are sampled at the images' own pixels: all but equal.
     torch.testing.assert_close(losses["loss"], game + cross_entropy, rtol=1e-3, atol=1e-3)

@@ -11,17 +11,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.embed.anchors import choose_anchors
-from entourage.embed.objectives import agreement_loss, floored, label_loss
+from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
 from entourage.embed.players import LabelledPlayers, Memory, relate
 from entourage.game import log_replicator
 
 
 class LossParts(NamedTuple):
-    """The two parts of the loss, both scalars; `GroupLoss` returns game + cross_entropy_weight cross_entropy."""
+    """The parts of the loss, all scalars; `GroupLoss` adds them up with their weights.
+
+    Attributes:
+        game: how well the samples label each other.
+        cross_entropy: of the logits.
+        proxy: of the logits class by class; 0 where its weight is.
+    """
 
     game: Tensor
     cross_entropy: Tensor
+    proxy: Tensor
 
 
 class GroupLoss(nn.Module):
@@ -44,6 +51,8 @@ class GroupLoss(nn.Module):
         zero_diagonal: no sample supports itself.
         objective: "labels", or "agreement" for the divergence between the strategies of one class.
         cross_entropy_weight: of the plain cross-entropy of the logits, which is added.
+        proxy_weight: of the Proxy-Anchor loss of the logits (`objectives.proxy_loss`), which is added; it wants logits
+            that are cosines times 32.
         count_anchors: whether the mean over the batch counts the anchors, whose own loss is 0.
         floor: added to a probability before its logarithm is taken.
         label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
@@ -72,6 +81,7 @@ class GroupLoss(nn.Module):
         zero_diagonal: bool = True,
         objective: Objective = "labels",
         cross_entropy_weight: float = 1.0,
+        proxy_weight: float = 0.0,
         count_anchors: bool = False,
         floor: float = 0.0,
         label_smoothing: float = 0.0,
@@ -89,6 +99,7 @@ class GroupLoss(nn.Module):
             zero_diagonal=zero_diagonal,
             objective=objective,
             cross_entropy_weight=cross_entropy_weight,
+            proxy_weight=proxy_weight,
             count_anchors=count_anchors,
             floor=floor,
             label_smoothing=label_smoothing,
@@ -120,14 +131,20 @@ class GroupLoss(nn.Module):
             ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
                 samples than anchors, or a batch of nothing but anchors.
         """
-        game, cross_entropy = self.parts(embeddings, logits, labels, class_vectors)
-        weight = self.options.cross_entropy_weight
-        return game + weight * cross_entropy if weight else game
+        return self.total(self.parts(embeddings, logits, labels, class_vectors))
+
+    def total(self, parts: LossParts) -> Tensor:
+        """The sum of the parts with their weights."""
+        total = parts.game
+        weights = (self.options.cross_entropy_weight, self.options.proxy_weight)
+        for weight, part in zip(weights, (parts.cross_entropy, parts.proxy), strict=True):
+            total = total + weight * part if weight else total  # not 0 times infinity
+        return total
 
     def parts(
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> LossParts:
-        """The same as two parts, for a log that shows them."""
+        """The same in parts, for a log that shows them."""
         options = self.options
         _check_shapes(embeddings, logits, labels, class_vectors, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
@@ -141,9 +158,10 @@ class GroupLoss(nn.Module):
             log_x = refine(players, opinions, labels, anchors, options, vectors, self.memory.players())
             game = _judge(log_x, labels, ~anchors, options)
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
+            proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
         if self.training and options.memory:
             self.memory.add(embeddings, labels)
-        return LossParts(game, cross_entropy)
+        return LossParts(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:
         """The options that differ from the default, for `print`."""

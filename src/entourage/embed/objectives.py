@@ -1,4 +1,4 @@
-"""What the game's outcome is judged by: the labels, or agreement within each class."""
+"""What the game's outcome and the classifier are judged by: labels, agreement within a class, or class by class."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 
 import torch
 from torch import Tensor
+
+PROXY_MARGIN = 3.2  # the paper's margin of 0.1 between cosines times its scale of 32
 
 
 def label_loss(log_x: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -40,6 +42,28 @@ def agreement_loss(log_x: Tensor, labels: Tensor, takes_part: Tensor) -> Tensor:
     pairs = (labels[:, None] == labels[None, :]) & takes_part[:, None] & takes_part[None, :]  # (n, n)
     pairs = pairs & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     return (divergence * pairs).sum() / pairs.sum().clamp_min(1)
+
+
+def proxy_loss(logits: Tensor, labels: Tensor, margin: float = PROXY_MARGIN) -> Tensor:
+    """Proxy-Anchor (Kim et al., 2020) in terms of logits: class by class instead of sample by sample.
+
+    Each class pulls its samples, the worst most of all, until their logits are above the margin, and pushes all others
+    until theirs are below minus the margin. On cosines times a scale, with the scale times its margin, it is the
+    original loss whose proxies are the classifier's rows.
+
+    Args:
+        logits: shape (n, m).
+        labels: shape (n,), int64.
+        margin: how far logits shall be from 0.
+
+    Returns:
+        A scalar. Costs O(n m) time.
+    """
+    own = torch.zeros_like(logits, dtype=torch.bool).scatter(1, labels[:, None], True)  # (n, m)
+    nothing = logits.new_zeros(1, logits.shape[1])  # the 1 of log(1 + sum exp)
+    pull = torch.cat([nothing, (margin - logits).masked_fill(~own, -math.inf)]).logsumexp(dim=0)  # (m,)
+    push = torch.cat([nothing, (margin + logits).masked_fill(own, -math.inf)]).logsumexp(dim=0)  # (m,)
+    return pull.sum() / own.any(dim=0).sum() + push.mean()
 
 
 def floored(log_x: Tensor, floor: float) -> Tensor:

@@ -24,6 +24,7 @@ class GroupLossOptions:
     zero_diagonal: bool = True  # nobody supports himself
     objective: Objective = "labels"  # "agreement": the same distribution within a class, whatever it is
     cross_entropy_weight: float = 1.0  # of the plain cross-entropy of the logits
+    proxy_weight: float = 0.0  # of the Proxy-Anchor loss of the logits, for cosine classifiers with a scale of 32
     count_anchors: bool = False  # whether the mean over the batch counts anchors, whose own loss is 0
     floor: float = 0.0  # added to a probability before its logarithm is taken
     label_smoothing: float = 0.0  # share of the target that goes to all classes evenly
@@ -44,7 +45,8 @@ class GroupLossOptions:
             raise ValueError(f"temperature is {self.temperature}; expected a number above 0")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing is {self.label_smoothing}; expected a share from 0 up to, not with, 1")
-        for name in ("iterations", "anchors_per_class", "cross_entropy_weight", "floor", "class_players", "memory"):
+        weights = ("cross_entropy_weight", "proxy_weight", "floor", "class_players", "memory")
+        for name in ("iterations", "anchors_per_class", *weights):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 

@@ -88,9 +88,8 @@ class Learner(nn.Module):
         vectors = self.network.head.weight
         if not isinstance(self.loss, GroupLoss):
             return {"loss": self.loss(*seen, codes, vectors)}
-        game, cross_entropy = self.loss.parts(*seen, codes, vectors)
-        total = game + self.loss.options.cross_entropy_weight * cross_entropy
-        return {"loss": total, "game": game.detach(), "cross_entropy": cross_entropy.detach()}
+        parts = self.loss.parts(*seen, codes, vectors)
+        return {"loss": self.loss.total(parts), **{name: part.detach() for name, part in parts._asdict().items()}}
 
 
 def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
