@@ -29,26 +29,29 @@ class Ledger:
 
     Args:
         path: the file; made with the first cell.
-        settings: what all cells depend on. A file that was made with others is refused.
+        settings: what all cells depend on. A file that was made with others is refused; None takes any, to read it.
 
     Raises:
         ValueError: the file was made with other settings, or is no ledger.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any] | None = None) -> None:
         self.path = path
-        self.settings = json.loads(json.dumps(settings))
+        self.settings: dict[str, Any] = {} if settings is None else json.loads(json.dumps(settings))
         self.cells: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            try:
-                stored = json.loads(path.read_text(encoding="utf-8"))
-                then, self.cells = stored["settings"], stored["cells"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path} holds no results of an experiment; expected to add to them") from error
-            for name in sorted({*then, *self.settings}):
-                if then.get(name) != self.settings.get(name):
-                    told = f"{name} {then.get(name)!r}, now {self.settings.get(name)!r}"
-                    raise ValueError(f"{path} was made with {told}; use the same, or move the file away")
+        if not path.exists():
+            return
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            then, self.cells = stored["settings"], stored["cells"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} holds no results of an experiment; expected to add to them") from error
+        if settings is None:
+            self.settings = then
+        for name in sorted({*then, *self.settings}):
+            if then.get(name) != self.settings.get(name):
+                told = f"{name} {then.get(name)!r}, now {self.settings.get(name)!r}"
+                raise ValueError(f"{path} was made with {told}; use the same, or move the file away")
 
     def __contains__(self, key: str) -> bool:
         return key in self.cells

@@ -20,6 +20,7 @@ from entourage.training.views import PLAIN
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(
+    average=None,
     size=SIDE,
     classes_per_batch=6,
     samples_per_class=4,

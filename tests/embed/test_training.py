@@ -18,7 +18,7 @@ from entourage.training.bank import PixelBank
 from entourage.training.views import PLAIN
 
 SIDE = 20  # of the toys' images
-RECIPE = Recipe(size=SIDE, classes_per_batch=3, samples_per_class=4, head_rate=5.0, view=PLAIN, seed=2)
+RECIPE = Recipe(size=SIDE, classes_per_batch=3, samples_per_class=4, head_rate=5.0, view=PLAIN, average=None, seed=2)
 METRIC = Stage(1, 1e-3)
 
 

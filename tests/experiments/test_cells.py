@@ -95,6 +95,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         ValueError, match=r"toy.json was made with epochs 5, now 6; use the same, or move the file away"
     ):
         run_experiment(work.experiment(epochs=6, sets=("cub", "cars")), tmp_path)
+    assert sorted(Ledger(tmp_path / "toy.json").cells) == ["a", "b", "c"]  # to read it, any will do
     (tmp_path / "toy.json").write_text("[]")
     with pytest.raises(ValueError, match="holds no results of an experiment"):
         Ledger(tmp_path / "toy.json", {})

@@ -33,8 +33,8 @@ class Recipe:
 
     loss: str = "group"  # or one of `RIVALS`
     group: GroupLossOptions = field(default_factory=GroupLossOptions)
-    classes_per_batch: int = 10
-    samples_per_class: int = 6
+    classes_per_batch: int = 12
+    samples_per_class: int = 8
     size: int = 128  # side of the network's input
     crop: float = 1.0  # share of a decoded image's side that the network sees in the end
     view: ViewOptions = field(default_factory=lambda: ViewOptions(area=(0.3, 1.0), aspect=4 / 3))
@@ -43,11 +43,11 @@ class Recipe:
     scale: float = 20.0  # of a cosine classifier
     head_rate: float = 10.0  # what starts from nothing may learn faster
     freeze_norm: bool = False  # statistics of batch normalisation stay those of the pretraining
-    average: float | None = None  # decay of a moving average of the weights, which is then what is kept
+    average: float | None = 0.99  # decay of a moving average of the weights, which is then what is kept; None: none
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 1e-4
     classification_batch: int = 32
-    stages: tuple[Stage, ...] = (Stage(10, 2e-4, schedule="cosine"),)
+    stages: tuple[Stage, ...] = (Stage(10, 2.5e-4),)  # with an average, a constant rate may be stopped anywhere
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -78,6 +78,7 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         crop=227 / 256,
         view=ViewOptions(area=(0.08, 1.0), aspect=4 / 3),  # the text speaks of crops without scaling, and of no mirror
         head_rate=1.0,
+        average=None,
         optimizer="radam",  # the text says Adam
         weight_decay=weight_decay,
         stages=(
@@ -99,6 +100,7 @@ RECIPES: dict[str, Recipe] = {
         crop=227 / 256,
         view=ViewOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
         head_rate=1.0,
+        average=None,
         optimizer="adam",
         weight_decay=0.0,  # searched for between 1e-16 and 0.1; the text says that it makes no difference
         stages=(

@@ -1,0 +1,92 @@
+"""Ensembles by concatenation, 1, 2 and 5 networks (thesis, chapter 4, "Loss with ensembles").
+
+    python -m experiments.embed_ensembles --minutes 4
+
+Networks differ by their seed alone. Those of an ensemble are drawn without overlap from all that were trained, so the
+spread over ensembles of one and of two is told, too. Embeddings of the test images wait in a folder of their own until
+they are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from entourage.data import resolve_device
+from entourage.embed.represent import join_embeddings
+from entourage.training.weights import read_weights, write_weights
+from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.embed_losses import METRICS, OURS, chosen, contestant
+from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+
+SIZES = (1, 2, 5)
+WORK = Path("build/experiments")
+
+
+def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment:
+    """A cell for each network, and one for each ensemble.
+
+    Args:
+        bench: carries it out.
+        losses: of `experiments.embed_losses`: its learning rate and epochs are used, where it has them.
+        work: a folder for embeddings.
+    """
+    setting = bench.setting
+    epochs = setting.recipe.stages[0].epochs
+    cells = []
+    for dataset in setting.datasets:
+        for seed in range(max(SIZES)):
+            train = partial(_member, bench, losses, work, dataset, seed)
+            cells.append(Cell(f"{dataset}/network {seed}", train, seconds(dataset, epochs)))
+        for size in SIZES:
+            for number in range(max(SIZES) // size):
+                members = range(size * number, size * (number + 1))
+                measure = partial(_ensemble, bench, work, dataset, members)
+                cells.append(Cell(f"{dataset}/{size} networks/{number}", measure, 2.0))
+    note = (
+        f"The default Group Loss; {setting.backbone} at {setting.recipe.size} px. Test classes, per cent, mean ±"
+        " standard deviation over ensembles that share no network."
+    )
+    tables = partial(_tables, setting.datasets)
+    return Experiment("embed_ensembles", "Ensembles of embeddings", cells, tables, setting.described(), note)
+
+
+def _member(bench: Bench, losses: Ledger, work: Path, dataset: str, seed: int, ledger: Ledger) -> dict[str, float]:
+    stage = bench.setting.recipe.stages[0]
+    rate, epochs = chosen(losses, dataset, OURS) or (stage.learning_rate, stage.epochs)
+    recipe = with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
+    embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
+    write_weights(work / f"{dataset}-{seed}.safetensors", {"embeddings": embeddings}, {"seed": seed})
+    return {"rate": rate, "epochs": epochs}
+
+
+def _ensemble(bench: Bench, work: Path, dataset: str, members: range, ledger: Ledger) -> dict[str, float]:
+    parts = [read_weights(work / f"{dataset}-{seed}.safetensors")[0]["embeddings"] for seed in members]
+    return bench.measure(dataset, join_embeddings(parts).to(resolve_device(bench.setting.device)))
+
+
+def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
+    for dataset in datasets:
+        rows = [("networks", *METRICS)]
+        for size in SIZES:
+            keys = [f"{dataset}/{size} networks/{number}" for number in range(max(SIZES) // size)]
+            found = [values for values in map(ledger.values, keys) if values is not None]
+            if found:
+                rows.append((str(size), *(mean_and_spread([run[m] for run in found], scale=100) for m in METRICS)))
+        if len(rows) > 1:
+            yield Table(dataset, rows)
+
+
+def run() -> None:
+    """Runs the experiment."""
+    parser = arguments(__doc__)
+    add_options(parser, epochs=8, seeds=1)
+    parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings of single networks")
+    options = parser.parse_args()
+    bench = Bench(setting_of(options))
+    main(ensembles_experiment(bench, Ledger(options.out / "embed_losses.json"), options.work), options)
+
+
+if __name__ == "__main__":
+    run()

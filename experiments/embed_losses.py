@@ -1,0 +1,139 @@
+"""All losses on equal terms: one network, one budget, zero-shot retrieval on CUB-200-2011 and Cars-196.
+
+    python -m experiments.embed_losses --plan
+    python -m experiments.embed_losses --minutes 15
+    python -m experiments.embed_losses --search       # which variant of the Group Loss shall be the default
+
+For each loss the learning rate and the epoch are those with the best Recall@1 on half of the training classes, which
+were held out; it is then trained on all training classes from several seeds and tested on classes it never saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from entourage.embed import preset
+from entourage.embed.recipe import Recipe, recipe
+from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.embed_trials import Bench, Setting, add_options, seconds, setting_of, with_training
+from experiments.embed_variants import SEARCHED, search_experiment
+
+RATES = (1.5e-4, 4e-4)
+OURS = "group loss, default"
+# What matters most is measured first.
+FIRST = (OURS, "proxy-anchor", "soft-triple", "group loss, original", "cross-entropy", "normalised-softmax", "triplet")
+THEN = ("multi-similarity", "proxy-nca", "group loss, thesis", "lifted-structure", "n-pairs", "angular")
+METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "nmi")
+ORIGINAL = {"cub200": "original-cub", "cars196": "original-cars"}
+
+
+def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
+    """The common recipe with that loss."""
+    base = setting.recipe
+    if name == OURS:
+        ours = recipe("default")
+        return replace(base, group=ours.group, head=ours.head, scale=ours.scale, head_rate=ours.head_rate)
+    if name == "group loss, original":
+        return replace(base, group=preset(ORIGINAL.get(dataset, "original-cub")))
+    if name == "group loss, thesis":
+        return replace(base, group=preset("thesis"))
+    return replace(base, loss=name)
+
+
+def chosen(ledger: Ledger, dataset: str, name: str) -> tuple[float, int] | None:
+    """Learning rate and epochs with the best Recall@1 on held-out classes; None if no trial was a success."""
+    found = [(ledger.values(_choice(dataset, name, rate)), rate) for rate in RATES]
+    trials = [(values["recall@1"], rate, values["epoch"]) for values, rate in found if values is not None]
+    if not trials:
+        return None
+    _, rate, epoch = max(trials)
+    return rate, int(epoch)
+
+
+def losses_experiment(bench: Bench) -> Experiment:
+    """The cells of all losses, those that matter most first."""
+    setting = bench.setting
+    cells = [Cell(f"{dataset}/untrained", partial(_untrained, bench, dataset), 3.0) for dataset in setting.datasets]
+    epochs = setting.recipe.stages[0].epochs
+    for names in (FIRST, THEN):
+        for dataset in setting.datasets:
+            for name in names:
+                for rate in RATES:
+                    work = partial(_choose, bench, dataset, name, rate)
+                    cells.append(Cell(_choice(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
+                for seed in range(setting.seeds):
+                    work = partial(_test, bench, dataset, name, seed)
+                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs)))
+    classes, samples = bench.shape
+    note = (
+        f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
+        f" up to {epochs} epochs. Learning rate ({', '.join(f'{rate:g}' for rate in RATES)}) and epoch of each loss are"
+        " those with the best Recall@1 on the half of the training classes that was held out; the test classes are"
+        f" looked at once. Per cent, mean ± standard deviation over {setting.seeds} seeds."
+    )
+    return Experiment(
+        "embed_losses",
+        "Losses for embeddings on equal terms",
+        cells,
+        partial(_tables, setting),
+        {**setting.described(), "rates": RATES},
+        note,
+    )
+
+
+def _choice(dataset: str, name: str, rate: float) -> str:
+    return f"{dataset}/{name}/rate {rate:g}"
+
+
+def _untrained(bench: Bench, dataset: str, ledger: Ledger) -> dict[str, float]:
+    return bench.untrained(dataset)
+
+
+def _choose(bench: Bench, dataset: str, name: str, rate: float, ledger: Ledger) -> dict[str, float]:
+    epochs = bench.setting.recipe.stages[0].epochs
+    return bench.choose(dataset, with_training(contestant(bench.setting, dataset, name), rate=rate, epochs=epochs))
+
+
+def _test(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> dict[str, Any]:
+    best = chosen(ledger, dataset, name)
+    if best is None:
+        raise ValueError(f"{name} diverges on {dataset} at all learning rates")
+    rate, epochs = best
+    named = with_training(contestant(bench.setting, dataset, name), rate=rate, epochs=epochs, seed=seed)
+    return {"rate": rate, "epochs": epochs, **bench.test(dataset, named)}
+
+
+def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
+    for dataset in setting.datasets:
+        rows = [("loss", "learning rate", "epochs", *METRICS)]
+        untrained = ledger.values(f"{dataset}/untrained")
+        if untrained is not None:
+            rows.append(("none: the features as they are", "", "", *(f"{100 * untrained[m]:.1f}" for m in METRICS)))
+        scored = []
+        for name in (*FIRST, *THEN):
+            runs = [ledger.values(f"{dataset}/{name}/seed {seed}") for seed in range(setting.seeds)]
+            found = [run for run in runs if run is not None]
+            if found:
+                cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in METRICS]
+                mean = sum(run["recall@1"] for run in found) / len(found)
+                scored.append((mean, (name, f"{found[0]['rate']:g}", str(found[0]["epochs"]), *cells)))
+        yield Table(dataset, [*rows, *(row for _, row in sorted(scored, reverse=True))])
+
+
+def run() -> None:
+    """Runs the comparison, or the search for the default."""
+    parser = arguments(__doc__)
+    add_options(parser, epochs=8, seeds=3)
+    parser.add_argument("--search", action="store_true", help="try variants of the Group Loss on held-out classes")
+    options = parser.parse_args()
+    if options.search:
+        options.epochs = min(options.epochs, SEARCHED)
+    bench = Bench(setting_of(options))
+    main(search_experiment(bench) if options.search else losses_experiment(bench), options)
+
+
+if __name__ == "__main__":
+    run()

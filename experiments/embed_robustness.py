@@ -1,0 +1,185 @@
+"""How sensitive the Group Loss is to its options: the figures of the thesis' chapter 4.
+
+    python -m experiments.embed_robustness --minutes 6
+
+The loss is that of the original code, and each table changes one thing of it. Cells of the first seed come first, so
+that a short run has every table, and a longer one tells the spread.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from entourage.embed import preset
+from entourage.embed.course import read_course
+from entourage.embed.fit import train_embedding
+from entourage.embed.read import whole_classes
+from entourage.embed.recipe import Recipe
+from entourage.embed.training import EmbeddingData
+from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.embed_losses import ORIGINAL
+from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+
+ANCHORS, SAMPLES = range(5), range(5, 11)
+CLASSES = (3, 6, 12, 24)
+COURSES = {"group loss": {}, "group loss, no weight decay": {"weight_decay": 0.0}, "proxy-nca": {"loss": "proxy-nca"}}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One thing that is changed.
+
+    Attributes:
+        title: of its table.
+        values: what it is set to, by name.
+        change: the recipe with it.
+        datasets: where it is tried; None for all.
+    """
+
+    title: str
+    values: tuple[Any, ...]
+    change: Callable[[Recipe, Any], Recipe]
+    datasets: tuple[str, ...] | None = None
+
+
+def _group(name: str) -> Callable[[Recipe, Any], Recipe]:
+    return lambda recipe, value: replace(recipe, group=replace(recipe.group, **{name: value}))
+
+
+SWEEPS = (
+    Sweep("negative similarities", ("clamp", "shift"), _group("negatives")),
+    Sweep("weight decay", (0.0, 1e-4), lambda recipe, value: replace(recipe, weight_decay=value)),
+    Sweep("rounds of the game", (0, 1, 2, 5), _group("iterations"), ("cub200",)),
+    Sweep("temperature", (1.0, 6.0, 24.0, 80.0), _group("temperature"), ("cub200",)),
+    Sweep(
+        "classes of a batch, 8 images of each",
+        CLASSES,
+        lambda recipe, value: replace(recipe, classes_per_batch=value),
+        ("cub200",),
+    ),
+    Sweep("cross-entropy added", (0.0, 1.0), _group("cross_entropy_weight"), ("cub200",)),
+)
+
+
+def robustness_experiment(bench: Bench) -> Experiment:
+    """All sweeps, the grid of anchors against samples, and the courses of trainings."""
+    setting = bench.setting
+    epochs = setting.recipe.stages[0].epochs
+    cells = []
+    for seed in range(setting.seeds):
+        for sweep in SWEEPS:
+            for dataset in _datasets(sweep, setting.datasets):
+                for value in sweep.values:
+                    work = partial(_sweep, bench, dataset, sweep, value, seed)
+                    cells.append(Cell(f"{dataset}/{sweep.title}/{value}/seed {seed}", work, seconds(dataset, epochs)))
+        if seed == 0:
+            dataset = setting.datasets[-1]
+            for name in COURSES:
+                work = partial(_course, bench, dataset, name)
+                cells.append(Cell(f"{dataset}/course/{name}", work, 1.5 * seconds(dataset, 2 * epochs)))
+        for samples in SAMPLES:
+            for anchors in ANCHORS:
+                dataset = setting.datasets[0]
+                work = partial(_grid, bench, dataset, anchors, samples, seed)
+                cells.append(
+                    Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, seconds(dataset, epochs))
+                )
+    rate = setting.recipe.stages[0].learning_rate
+    note = (
+        f"The loss of the original code; {setting.backbone} at {setting.recipe.size} px, {epochs} epochs at a learning"
+        f" rate of {rate:g}. Recall@1 on the test classes, per cent, mean ± standard deviation where there are several"
+        " seeds."
+    )
+    tables = partial(_tables, bench)
+    return Experiment("embed_robustness", "How sensitive the Group Loss is", cells, tables, setting.described(), note)
+
+
+def base(bench: Bench, dataset: str, seed: int) -> Recipe:
+    """The recipe that sweeps change."""
+    stage = bench.setting.recipe.stages[0]
+    loss = replace(bench.setting.recipe, group=preset(ORIGINAL.get(dataset, "original-cub")))
+    return with_training(loss, rate=stage.learning_rate, epochs=stage.epochs, seed=seed)
+
+
+def _datasets(sweep: Sweep, datasets: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in datasets if sweep.datasets is None or name in sweep.datasets)
+
+
+def _sweep(bench: Bench, dataset: str, sweep: Sweep, value: Any, seed: int, ledger: Ledger) -> dict[str, float]:
+    return bench.test(dataset, sweep.change(base(bench, dataset, seed), value))
+
+
+def _grid(bench: Bench, dataset: str, anchors: int, samples: int, seed: int, ledger: Ledger) -> dict[str, float]:
+    """Anchors against samples of a class, in batches of the same size."""
+    recipe = base(bench, dataset, seed)
+    classes = max(2, round(recipe.classes_per_batch * recipe.samples_per_class / samples))
+    group = replace(recipe.group, anchors_per_class=anchors)
+    return bench.test(dataset, replace(recipe, group=group, samples_per_class=samples, classes_per_batch=classes))
+
+
+def _course(bench: Bench, dataset: str, name: str, ledger: Ledger) -> dict[str, list[float]]:
+    """Recall@1 of training and test images after each of twice as many epochs: how much is learnt by heart."""
+    recipe, halves = base(bench, dataset, 0), bench.halves(dataset)
+    stage = recipe.stages[0]
+    recipe = replace(with_training(recipe, rate=stage.learning_rate, epochs=2 * stage.epochs), **COURSES[name])
+    sample = whole_classes(halves.labels, halves.training, min(len(halves.training), len(halves.test)))
+    data = EmbeddingData(halves.bank, halves.labels, halves.training, {"training": sample, "test": halves.test})
+    with tempfile.TemporaryDirectory() as folder:
+        train_embedding(bench.load(), data, recipe, run=folder, device=bench.setting.device, progress=False)
+        return read_course(folder)
+
+
+def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
+    setting = bench.setting
+    for sweep in SWEEPS:
+        datasets = _datasets(sweep, setting.datasets)
+        rows = [
+            (str(value), *(_recall(bench, ledger, f"{d}/{sweep.title}/{value}") for d in datasets))
+            for value in sweep.values
+        ]
+        if any(any(row[1:]) for row in rows):
+            yield Table(sweep.title.capitalize(), [(sweep.title, *datasets), *rows])
+    dataset = setting.datasets[0]
+    grid = [
+        (str(samples), *(_recall(bench, ledger, f"{dataset}/anchors {anchors} of {samples}") for anchors in ANCHORS))
+        for samples in SAMPLES
+    ]
+    if any(any(row[1:]) for row in grid):
+        header = ("samples of a class", *(f"{anchors} anchors" for anchors in ANCHORS))
+        yield Table(f"Anchors against samples of a class, {dataset}", [header, *grid])
+    yield from _courses(setting.datasets[-1], ledger)
+
+
+def _courses(dataset: str, ledger: Ledger) -> Iterable[Table]:
+    rows = []
+    for name in COURSES:
+        curves = ledger.values(f"{dataset}/course/{name}")
+        if curves is not None:
+            test, training = curves["test"], curves["training"]
+            best = max(range(len(test)), key=test.__getitem__)
+            figures = (test[best], test[-1], training[-1], training[-1] - test[-1])
+            rows.append((name, str(best + 1), *(f"{100 * figure:.1f}" for figure in figures)))
+    if rows:
+        header = ("loss", "best epoch", "test at best", "test at last", "training at last", "gap at last")
+        yield Table(f"Training against test, {dataset}", [header, *rows], "The whole curves are in the JSON file.")
+
+
+def _recall(bench: Bench, ledger: Ledger, key: str) -> str:
+    runs = [ledger.values(f"{key}/seed {seed}") for seed in range(bench.setting.seeds)]
+    return mean_and_spread([run["recall@1"] for run in runs if run is not None], scale=100)
+
+
+def run() -> None:
+    """Runs the experiment."""
+    parser = arguments(__doc__)
+    add_options(parser, epochs=5, seeds=1)
+    options = parser.parse_args()
+    main(robustness_experiment(Bench(setting_of(options))), options)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,185 @@
+"""What the experiments on embeddings share: the data, one training for all losses, and trials that measure it.
+
+Every loss gets the same network, images, views, batches, optimiser and number of epochs. The learning rate is constant
+and a moving average of the weights is what is measured, so that each epoch is as good a place to stop as another, and
+the epoch can be chosen without training anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from entourage.backbones import Backbone, load_backbone
+from entourage.data import decode_pixels, find_dataset, resolve_device
+from entourage.embed import retrieval_metrics
+from entourage.embed.fit import TrainedEmbedding, hold_out_classes, network_preprocessing, train_embedding
+from entourage.embed.network import build_network
+from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.training import EmbeddingData
+from entourage.training.bank import PixelBank
+
+BASE = Recipe()
+HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search among as in a test
+IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
+# For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
+TRAINED, LOOKED_AT, BEGIN, MEASURE = 6000.0, 20000.0, 1.5, 1.5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an experiment is carried out with.
+
+    Attributes:
+        datasets: names of data sets with a zero-shot split.
+        backbone: the network to start from.
+        recipe: of every loss, but for what makes it that loss.
+        seeds: how many trainings a figure is the mean of.
+        classes: only so many classes of either half; None for all.
+        device: where to compute.
+    """
+
+    datasets: tuple[str, ...] = ("cub200", "cars196")
+    backbone: str = "efficientnet-lite1"
+    recipe: Recipe = BASE
+    seeds: int = 3
+    classes: int | None = None
+    device: str = "auto"
+
+    def described(self) -> dict[str, Any]:
+        """All that results depend on, for the ledger."""
+        return {"backbone": self.backbone, "classes": self.classes, "recipe": asdict(self.recipe)}
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A data set in memory: rows of classes to train on, and rows of other classes to test on."""
+
+    bank: PixelBank
+    labels: Rows
+    training: Rows
+    test: Rows
+
+
+@dataclass
+class Bench:
+    """Carries trials out; data sets are read and decoded when they are first needed."""
+
+    setting: Setting
+    _read: dict[str, Halves] = field(default_factory=dict)
+
+    def halves(self, dataset: str) -> Halves:
+        """The images of a data set, decoded once."""
+        if dataset not in self._read:
+            images = find_dataset(dataset)
+            if self.setting.classes is not None:
+                images = images.subset(_first_classes(images.labels, images.split, self.setting.classes))
+            side = self.setting.recipe.decoded_side
+            pixels = decode_pixels(images, (side, side), progress=False)
+            labels, split = images.labels[pixels.kept], images.split[pixels.kept]
+            bank = PixelBank(pixels.values)
+            self._read[dataset] = Halves(bank, labels, np.flatnonzero(split == 0), np.flatnonzero(split == 1))
+        return self._read[dataset]
+
+    def choose(self, dataset: str, recipe: Recipe) -> dict[str, float]:
+        """Train on a part of the training classes and look at the others after each epoch.
+
+        Returns:
+            The best Recall@1 and the epoch that had it.
+        """
+        halves = self.halves(dataset)
+        kept, held = hold_out_classes(halves.labels[halves.training], HELD_OUT, recipe.seed)
+        parts = {"validation": halves.training[held]}
+        trained = self._train(EmbeddingData(halves.bank, halves.labels, halves.training[kept], parts), recipe)
+        result = trained.stages[-1]
+        if result.best is None or result.best_step is None:
+            raise ValueError("the recall of the held-out classes is not a number")
+        return {"recall@1": result.best, "epoch": round(result.best_step * result.epochs / result.steps)}
+
+    def train(self, dataset: str, recipe: Recipe) -> TrainedEmbedding:
+        """Train on all training classes, to the last epoch."""
+        halves = self.halves(dataset)
+        return self._train(EmbeddingData(halves.bank, halves.labels, halves.training), recipe)
+
+    def embed_test(self, dataset: str, trained: TrainedEmbedding) -> torch.Tensor:
+        """Embeddings of the test images, shape (n, d)."""
+        halves = self.halves(dataset)
+        return embed_rows(trained.network, halves.bank, halves.test, trained.preprocessing)
+
+    def measure(self, dataset: str, embeddings: torch.Tensor) -> dict[str, float]:
+        """All metrics of embeddings of the test images."""
+        halves = self.halves(dataset)
+        return retrieval_metrics(embeddings, halves.labels[halves.test])
+
+    def test(self, dataset: str, recipe: Recipe) -> dict[str, float]:
+        """Train on all training classes and measure on the test classes, once."""
+        return self.measure(dataset, self.embed_test(dataset, self.train(dataset, recipe)))
+
+    def untrained(self, dataset: str) -> dict[str, float]:
+        """The metrics of the backbone's features as they are."""
+        halves, device = self.halves(dataset), resolve_device(self.setting.device)
+        halves.bank.move(device)
+        backbone = self.load()
+        preprocessing = network_preprocessing(backbone, self.setting.recipe)
+        network = build_network(backbone, 1).to(device).eval()
+        return self.measure(dataset, embed_rows(network, halves.bank, halves.test, preprocessing))
+
+    def load(self) -> Backbone:
+        """A fresh backbone."""
+        return load_backbone(self.setting.backbone, self.setting.device, frozen=False)
+
+    def _train(self, data: EmbeddingData, recipe: Recipe) -> TrainedEmbedding:
+        return train_embedding(self.load(), data, recipe, device=self.setting.device, progress=False)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether trials are carried out on one."""
+        return resolve_device(self.setting.device).type == "cuda"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Classes of a batch, and samples of each."""
+        return self.setting.recipe.classes_per_batch, self.setting.recipe.samples_per_class
+
+
+def with_training(recipe: Recipe, *, rate: float, epochs: int, seed: int = 0) -> Recipe:
+    """The recipe at a constant learning rate."""
+    return replace(recipe, stages=(Stage(epochs, rate),), seed=seed)
+
+
+def seconds(dataset: str, epochs: int, *, choosing: bool = False) -> float:
+    """How long a trial takes, as planned."""
+    training, test = IMAGES.get(dataset, (1000, 1000))
+    if choosing:
+        held = HELD_OUT * training
+        return BEGIN + epochs * ((training - held) / TRAINED + held / LOOKED_AT)
+    return BEGIN + epochs * training / TRAINED + test / LOOKED_AT + MEASURE
+
+
+def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int) -> None:
+    """Options of all experiments on embeddings."""
+    parser.add_argument("--datasets", nargs="+", default=["cub200", "cars196"])
+    parser.add_argument("--epochs", type=int, default=epochs, help="the longest training")
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal: few classes, the smallest network, one epoch")
+
+
+def setting_of(options: argparse.Namespace) -> Setting:
+    """What the options ask for."""
+    recipe = with_training(BASE, rate=BASE.stages[0].learning_rate, epochs=options.epochs)
+    setting = Setting(tuple(options.datasets), recipe=recipe, seeds=options.seeds, device=options.device)
+    if not options.tiny:
+        return setting
+    small = replace(recipe, size=64, classes_per_batch=4, samples_per_class=5, stages=(Stage(1, 2e-4),))
+    return replace(setting, backbone="efficientnet-lite0", recipe=small, seeds=min(2, options.seeds), classes=4)
+
+
+def _first_classes(labels: Rows, split: Rows, count: int) -> Rows:
+    """Rows of the first so many classes of either half."""
+    chosen = [np.unique(labels[split == part])[:count] for part in (0, 1)]
+    return np.flatnonzero(np.isin(labels, np.concatenate(chosen)))

@@ -1,0 +1,134 @@
+"""Variants of the Group Loss, one of which shall be the default: tried on training classes that were held out.
+
+The first round tries them all with one seed; the second tries the best few again, with other seeds and therefore other
+held-out classes. The strongest rivals run along, so that a lead is seen before any test class is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from entourage.embed.recipe import Recipe
+from experiments.cells import Cell, Experiment, Ledger, Table, mean_and_spread
+from experiments.embed_trials import Bench, seconds, with_training
+
+RATE = 2.5e-4
+SEARCHED = 6  # epochs
+RIVALS = ("proxy-anchor", "soft-triple")
+FINALISTS, FINAL_SEEDS = 4, (1, 2)
+
+
+def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[str, Any]:
+    """Options of the loss that differ from its default, and of the recipe around it."""
+    return {"group": group or {}, **changes}
+
+
+_COSINE = {"head": "cosine", "scale": 20.0}
+_SHARP = {"head": "cosine", "scale": 32.0}
+_PROXY = {"cross_entropy_weight": 0.0, "proxy_weight": 1.0}
+VARIANTS: dict[str, Mapping[str, Any]] = {
+    "linear": _variant(),
+    "cosine": _variant(**_COSINE),
+    "cosine, temperature 4": _variant({"temperature": 4.0}, **_COSINE),
+    "cosine, smoothing 0.1": _variant({"label_smoothing": 0.1}, **_COSINE),
+    "cosine, class players": _variant({"class_players": 1.0}, **_COSINE),
+    "cosine, loud class players": _variant({"class_players": 4.0}, **_COSINE),
+    "cosine, memory": _variant({"memory": 5}, **_COSINE),
+    "cosine, more classes": _variant(**_COSINE, classes_per_batch=24, samples_per_class=4),
+    "proxy": _variant(_PROXY, **_SHARP),
+    "proxy, temperature 4": _variant({**_PROXY, "temperature": 4.0}, **_SHARP),
+    "proxy and cross-entropy": _variant({**_PROXY, "cross_entropy_weight": 1.0}, **_SHARP),
+    "proxy, a third": _variant({**_PROXY, "proxy_weight": 0.33}, **_SHARP),
+    "proxy, class players": _variant({**_PROXY, "class_players": 1.0}, **_SHARP),
+    "proxy, class players, memory": _variant({**_PROXY, "class_players": 1.0, "memory": 5}, **_SHARP),
+    "proxy, more classes": _variant(_PROXY, **_SHARP, classes_per_batch=24, samples_per_class=4),
+    "proxy, faster head": _variant(_PROXY, **_SHARP, head_rate=30.0),
+}
+
+
+def variant(base: Recipe, name: str) -> Recipe:
+    """A variant by its name, or a rival, in the recipe that all have."""
+    if name in RIVALS:
+        return replace(base, loss=name)
+    changes = dict(VARIANTS[name])
+    group = replace(base.group, **changes.pop("group"))
+    if base.classes_per_batch < 12:  # a rehearsal has few classes
+        changes.pop("classes_per_batch", None)
+        changes.pop("samples_per_class", None)
+    return replace(base, group=group, **changes)
+
+
+def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
+    """Variants of the first round, best first, by the mean over data sets; those without all figures are left out."""
+    scored = []
+    for name in VARIANTS:
+        found = [ledger.values(f"{dataset}/{name}/seed 0") for dataset in datasets]
+        if all(values is not None for values in found):
+            scored.append((fmean(values["recall@1"] for values in found if values is not None), name))
+    return sorted(scored, reverse=True)
+
+
+def search_experiment(bench: Bench) -> Experiment:
+    """All variants once, then the best of them again."""
+    setting = bench.setting
+    epochs = setting.recipe.stages[0].epochs
+    cells = []
+    for name in (*RIVALS, *VARIANTS):
+        for dataset in setting.datasets:
+            work = partial(_try, bench, dataset, name, 0)
+            cells.append(Cell(f"{dataset}/{name}/seed 0", work, seconds(dataset, epochs, choosing=True)))
+    for seed in FINAL_SEEDS:
+        for place in range(-len(RIVALS), FINALISTS):
+            for dataset in setting.datasets:
+                work = partial(_try_again, bench, dataset, place, seed)
+                name = RIVALS[place] if place < 0 else f"place {place + 1}"
+                cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs, choosing=True)))
+    note = (
+        f"Recall@1 on held-out halves of the training classes, best of {epochs} epochs at a learning rate of {RATE:g},"
+        f" per cent. The best {FINALISTS} are tried again with other seeds and other held-out classes."
+    )
+    described = {**setting.described(), "variants": {name: dict(changes) for name, changes in VARIANTS.items()}}
+    return Experiment(
+        "embed_search",
+        "Variants of the Group Loss",
+        cells,
+        partial(_tables, bench),
+        {**described, "group": asdict(setting.recipe.group), "rate": RATE},
+        note,
+    )
+
+
+def _try(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> dict[str, Any]:
+    epochs = bench.setting.recipe.stages[0].epochs
+    recipe = with_training(variant(bench.setting.recipe, name), rate=RATE, epochs=epochs, seed=seed)
+    return {"name": name, **bench.choose(dataset, recipe)}
+
+
+def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger) -> dict[str, Any]:
+    if place < 0:
+        return _try(bench, dataset, RIVALS[place], seed, ledger)
+    ranked = ranking(ledger, bench.setting.datasets)
+    if place >= len(ranked):
+        raise ValueError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")
+    return _try(bench, dataset, ranked[place][1], seed, ledger)
+
+
+def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
+    datasets = bench.setting.datasets
+    found: dict[str, dict[str, list[float]]] = {}
+    for key in ledger.cells:
+        values = ledger.values(key)
+        if values is not None:
+            by_set = found.setdefault(values["name"], {})
+            by_set.setdefault(key.split("/")[0], []).append(values["recall@1"])
+    rows = []
+    for name, by_set in found.items():
+        cells = [mean_and_spread(by_set.get(dataset, []), scale=100) for dataset in datasets]
+        if all(cells):
+            rows.append((fmean(fmean(values) for values in by_set.values()), (name, *cells)))
+    ranked = [(name, f"{100 * mean:.1f}", *cells) for mean, (name, *cells) in sorted(rows, reverse=True)]
+    yield Table("Held-out training classes", [("variant", "mean", *datasets), *ranked])
