@@ -91,7 +91,9 @@ def _recipe(bench: Bench, dataset: str, name: str, epochs: int, seed: int) -> Re
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
     for dataset in bench.setting.datasets:
-        rows = [("loss", "seconds an epoch", "peak memory, GB", "epochs to 95 %", "Recall@1 at the last")]
+        rows: list[tuple[str, ...]] = [
+            ("loss", "seconds an epoch", "peak memory, GB", "epochs to 95 %", "Recall@1 at the last")
+        ]
         for name in LOSSES:
             keys = [f"{dataset}/{name}/time {seed}" for seed in range(bench.setting.seeds)]
             timed = [values for values in map(ledger.values, keys) if values is not None]

@@ -68,7 +68,7 @@ def _ensemble(bench: Bench, work: Path, dataset: str, members: range, ledger: Le
 
 def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
     for dataset in datasets:
-        rows = [("networks", *METRICS)]
+        rows: list[tuple[str, ...]] = [("networks", *METRICS)]
         for size in SIZES:
             keys = [f"{dataset}/{size} networks/{number}" for number in range(max(SIZES) // size)]
             found = [values for values in map(ledger.values, keys) if values is not None]

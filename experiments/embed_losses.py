@@ -108,7 +108,7 @@ def _test(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> d
 
 def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
     for dataset in setting.datasets:
-        rows = [("loss", "learning rate", "epochs", *METRICS)]
+        rows: list[tuple[str, ...]] = [("loss", "learning rate", "epochs", *METRICS)]
         untrained = ledger.values(f"{dataset}/untrained")
         if untrained is not None:
             rows.append(("none: the features as they are", "", "", *(f"{100 * untrained[m]:.1f}" for m in METRICS)))

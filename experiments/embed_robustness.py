@@ -26,7 +26,11 @@ from experiments.embed_trials import Bench, add_options, seconds, setting_of, wi
 
 ANCHORS, SAMPLES = range(5), range(5, 11)
 CLASSES = (3, 6, 12, 24)
-COURSES = {"group loss": {}, "group loss, no weight decay": {"weight_decay": 0.0}, "proxy-nca": {"loss": "proxy-nca"}}
+COURSES: dict[str, dict[str, Any]] = {
+    "group loss": {},
+    "group loss, no weight decay": {"weight_decay": 0.0},
+    "proxy-nca": {"loss": "proxy-nca"},
+}
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ def robustness_experiment(bench: Bench) -> Experiment:
         if seed == 0:
             dataset = setting.datasets[-1]
             for name in COURSES:
-                work = partial(_course, bench, dataset, name)
-                cells.append(Cell(f"{dataset}/course/{name}", work, 1.5 * seconds(dataset, 2 * epochs)))
+                course = partial(_course, bench, dataset, name)
+                cells.append(Cell(f"{dataset}/course/{name}", course, 1.5 * seconds(dataset, 2 * epochs)))
         for samples in SAMPLES:
             for anchors in ANCHORS:
                 dataset = setting.datasets[0]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.data import decode_pixels, find_dataset, resolve_device
@@ -179,7 +180,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
     return replace(setting, backbone="efficientnet-lite0", recipe=small, seeds=min(2, options.seeds), classes=4)
 
 
-def _first_classes(labels: Rows, split: Rows, count: int) -> Rows:
+def _first_classes(labels: Rows, split: NDArray[np.uint8], count: int) -> Rows:
     """Rows of the first so many classes of either half."""
     chosen = [np.unique(labels[split == part])[:count] for part in (0, 1)]
     return np.flatnonzero(np.isin(labels, np.concatenate(chosen)))

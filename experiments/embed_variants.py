@@ -27,8 +27,8 @@ def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[
     return {"group": group or {}, **changes}
 
 
-_COSINE = {"head": "cosine", "scale": 20.0}
-_SHARP = {"head": "cosine", "scale": 32.0}
+_COSINE: dict[str, Any] = {"head": "cosine", "scale": 20.0}
+_SHARP: dict[str, Any] = {"head": "cosine", "scale": 32.0}
 _PROXY = {"cross_entropy_weight": 0.0, "proxy_weight": 1.0}
 VARIANTS: dict[str, Mapping[str, Any]] = {
     "linear": _variant(),
