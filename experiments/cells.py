@@ -22,6 +22,7 @@ from entourage.data import atomic_path
 
 RESULTS = Path(__file__).parent.parent / "results"
 FAILED = "failed"
+_PLACES = ("--minutes", "--out", "--work")  # options that change no result
 
 
 class Ledger:
@@ -228,9 +229,9 @@ def command_line() -> str:
     told = iter(sys.argv[1:])
     kept = []
     for word in told:
-        if word in ("--minutes", "--out"):
+        if word in _PLACES:
             next(told, None)
-        elif not word.startswith(("--minutes=", "--out=")):
+        elif not word.startswith(tuple(f"{place}=" for place in _PLACES)):
             kept.append(word)
     return " ".join(["python", "-m", f"experiments.{Path(sys.argv[0]).stem}", *kept])
 

@@ -136,14 +136,20 @@ def _moved(pixels: NDArray[np.uint8], position: int) -> NDArray[np.uint8]:
 
 
 def _picture(digits: Digits, vectors: Tensor) -> str:
-    """One query of each unseen digit with neighbours of evenly spread ranks."""
+    """A typical query of each unseen digit with neighbours of evenly spread ranks."""
     truth = digits.labels[digits.unseen]
-    queries = [int(np.flatnonzero(truth == digit)[0]) for digit in np.unique(truth)]
+    queries = [_typical(pixel_vectors(digits), np.flatnonzero(truth == digit)) for digit in np.unique(truth)]
     cosines = vectors[queries] @ vectors.T  # (queries, n)
     cosines[range(len(queries)), queries] = -torch.inf
     ranks = np.linspace(0, np.bincount(truth)[truth[queries]].min() - 2, SHOWN).round().astype(int)
     found = cosines.argsort(dim=1, descending=True).numpy()[:, ranks]
     return retrieval_picture(lambda place: _image(digits, place), queries, found, truth)
+
+
+def _typical(vectors: Tensor, members: Rows) -> int:
+    """The member that is nearest to the mean of all."""
+    some = vectors[members]
+    return int(members[int((some @ some.mean(dim=0)).argmax())])
 
 
 def _map(digits: Digits, vectors: Tensor) -> str:

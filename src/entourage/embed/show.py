@@ -11,6 +11,7 @@ from html import escape
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 from sklearn.manifold import TSNE
@@ -106,6 +107,7 @@ def training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Reca
             axes.plot(
                 np.arange(1, len(values) + 1), values, color=colour, linewidth=1.8, label=name.replace("$", r"\$")
             )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
         axes.set_ylabel(label)
         axes.legend(frameon=False, fontsize=8)
