@@ -51,12 +51,14 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
     embeddings = torch.randn(SAMPLES, DIMENSIONS, device=device, requires_grad=True)
     logits = torch.randn(SAMPLES, CLASSES, device=device, requires_grad=True)
     labels = torch.arange(SAMPLES // PER_CLASS, device=device).repeat_interleave(PER_CLASS)
-    head = make_head("linear", DIMENSIONS, CLASSES).to(device)
+    heads = {kind: make_head(kind, DIMENSIONS, CLASSES).to(device) for kind in ("linear", "cosine")}
 
     def alone(loss: nn.Module) -> Callable[[], None]:
         return lambda: _pass(loss(embeddings, logits, labels), embeddings, logits, *loss.parameters())
 
-    def with_head(loss: nn.Module) -> Callable[[], None]:
+    def with_head(loss: nn.Module, kind: str = "linear") -> Callable[[], None]:
+        head = heads[kind]
+
         def once() -> None:
             _pass(loss(embeddings, head(embeddings), labels, head.weight), embeddings, *head.parameters())
 
@@ -67,6 +69,7 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
         "group loss, default with classifier": with_head(GroupLoss()),
         "  and class vectors": with_head(GroupLoss(class_players=1.0)),
         "  and class vectors, five batches": with_head(GroupLoss(class_players=1.0, memory=5)),
+        "  cosine, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0, cross_entropy_weight=0.0), "cosine"),
         **{name: alone(rival(name, CLASSES, DIMENSIONS).to(device)) for name in RIVALS},
     }
 

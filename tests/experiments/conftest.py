@@ -1,0 +1,58 @@
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from experiments.embed_trials import Bench, Setting
+
+from entourage.data import ImageSet
+from entourage.data.sources import RawImages
+from entourage.embed.options import GroupLossOptions
+from entourage.embed.recipe import Recipe, Stage
+from entourage.training.views import PLAIN
+from experiments import embed_trials
+
+torch.set_num_threads(1)  # tests run in parallel; their arrays are small
+
+
+def _toys() -> ModuleType:
+    path = Path(__file__).parent.parent / "embed" / "toys.py"
+    spec = importlib.util.spec_from_file_location("embed_toys", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A toy network on toy images: eight classes to train on and eight to test on, of every data set."""
+    toys = _toys()
+    pixels, labels = toys.images(classes=16, each=8)
+    values = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+    source = RawImages(values, np.arange(len(labels)))
+    split = (labels >= 8).astype(np.uint8)
+    names = [str(label) for label in range(16)]
+    images = ImageSet("toys", source, labels, names, split, [str(n) for n in range(len(labels))])
+    monkeypatch.setattr(embed_trials, "find_dataset", lambda name: images)
+    monkeypatch.setattr(embed_trials, "load_backbone", lambda *_, **__: toys.backbone())
+    recipe = Recipe(
+        group=GroupLossOptions(temperature=1.0),
+        classes_per_batch=4,
+        samples_per_class=5,
+        size=toys.SIDE,
+        view=PLAIN,
+        average=0.5,
+        stages=(Stage(2, 1e-2),),
+    )
+    return Bench(Setting(("cub200", "cars196"), "toy", recipe, seeds=2, device="cpu"))
+
+
+@pytest.fixture
+def one_set(bench: Bench) -> Bench:
+    """The same with one data set and one seed."""
+    return Bench(replace(bench.setting, datasets=("cub200",), seeds=1))

@@ -1,0 +1,84 @@
+"""Learning rates and epochs are chosen by held-out classes, for every loss in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiments.cells import Ledger, run_experiment
+from experiments.embed_losses import FIRST, OURS, RATES, THEN, chosen, contestant, losses_experiment
+from experiments.embed_trials import Bench
+
+from entourage.embed import RIVALS, preset
+from entourage.embed.recipe import Recipe
+from experiments import embed_losses
+
+
+class Scripted(Bench):
+    """Answers from a script; remembers what was asked."""
+
+    asked: list[tuple[str, str, float, int, int]]
+
+    def _answer(self, kind: str, recipe: Recipe) -> float:
+        stage = recipe.stages[0]
+        self.asked.append((kind, recipe.loss, stage.learning_rate, stage.epochs, recipe.seed))
+        return stage.learning_rate + 0.001 * recipe.seed
+
+    def choose(self, dataset: str, recipe: Recipe) -> dict[str, float]:
+        if recipe.loss == "triplet":
+            raise ValueError("the loss is not finite")
+        return {"recall@1": self._answer("choose", recipe), "epoch": 1}
+
+    def test(self, dataset: str, recipe: Recipe) -> dict[str, float]:
+        value = self._answer("test", recipe)
+        return dict.fromkeys(("recall@1", "recall@2", "recall@4", "recall@8", "nmi"), value)
+
+    def untrained(self, dataset: str) -> dict[str, float]:
+        return dict.fromkeys(("recall@1", "recall@2", "recall@4", "recall@8", "nmi"), 0.1)
+
+
+@pytest.fixture
+def scripted(bench: Bench) -> Scripted:
+    one = Scripted(bench.setting)
+    one.asked = []
+    return one
+
+
+def test_every_loss_takes_part_once() -> None:
+    ours = {"group loss, default", "group loss, original", "group loss, thesis"}
+    assert sorted((*FIRST, *THEN)) == sorted({*RIVALS, *ours})
+
+
+def test_the_best_trial_decides(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "x.json", {})
+    assert chosen(ledger, "cub200", "triplet") is None
+    for rate, recall, epoch in zip(RATES, (0.4, 0.3), (3, 8), strict=True):
+        ledger.add(f"cub200/triplet/rate {rate:g}", {"recall@1": recall, "epoch": epoch}, 1.0)
+    assert chosen(ledger, "cub200", "triplet") == (RATES[0], 3)
+
+
+def test_contestants_differ_by_their_loss_alone(bench: Bench) -> None:
+    base = bench.setting.recipe
+    assert contestant(bench.setting, "cub200", "proxy-anchor") == replace(base, loss="proxy-anchor")
+    for dataset, name in (("cub200", "original-cub"), ("cars196", "original-cars")):
+        assert contestant(bench.setting, dataset, "group loss, original") == replace(base, group=preset(name))
+    assert contestant(bench.setting, "cub200", OURS).group == preset("default")
+
+
+def test_the_whole_way_from_choice_to_table(
+    scripted: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed_losses, "FIRST", ("triplet", "proxy-anchor"))
+    monkeypatch.setattr(embed_losses, "THEN", ("cross-entropy",))
+    ledger = run_experiment(losses_experiment(scripted), tmp_path, say=False)
+    best = max(RATES)
+    tested: list[Any] = [one[1:] for one in scripted.asked if one[0] == "test"]
+    expected = [(loss, best, 1, seed) for loss in ("proxy-anchor", "cross-entropy") for seed in (0, 1)]
+    assert sorted(tested) == sorted(2 * expected)  # on two data sets
+    assert ledger.cells["cub200/triplet/seed 0"]["values"]["failed"].startswith("triplet diverges on cub200")
+    page = (tmp_path / "embed_losses.md").read_text()
+    assert "| proxy-anchor | 0.0004 | 1 | 0.1 ± 0.1 |" in page
+    assert "| none: the features as they are |  |  | 10.0 |" in page
+    assert "| triplet" not in page

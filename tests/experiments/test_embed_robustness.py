@@ -1,0 +1,35 @@
+"""Robustness, the whole way on toys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiments.cells import run_experiment
+from experiments.embed_robustness import robustness_experiment
+from experiments.embed_trials import Bench, Setting
+
+from experiments import embed_robustness
+
+
+def test_robustness_has_a_table_for_each_figure(
+    one_set: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed_robustness, "SAMPLES", range(5, 7))
+    monkeypatch.setattr(embed_robustness, "ANCHORS", (0, 2))
+    monkeypatch.setattr(embed_robustness, "SWEEPS", embed_robustness.SWEEPS[:3])
+    experiment = robustness_experiment(one_set)
+    ledger = run_experiment(experiment, tmp_path, say=False)
+    assert not [cell for cell in ledger.cells.values() if "failed" in cell["values"]]
+    page = (tmp_path / "embed_robustness.md").read_text()
+    for title in ("Negative similarities", "Weight decay", "Rounds of the game", "Anchors against", "Training against"):
+        assert f"### {title}" in page
+    course = ledger.values("cub200/course/proxy-nca")
+    assert course is not None
+    assert {name: len(values) for name, values in course.items()} == {"training": 4, "test": 4}
+
+
+def test_every_sweep_changes_the_recipe() -> None:
+    base = Setting().recipe
+    for sweep in embed_robustness.SWEEPS:
+        assert len({sweep.change(base, value) for value in sweep.values}) == len(sweep.values)

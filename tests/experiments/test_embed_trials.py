@@ -1,0 +1,77 @@
+"""Trials choose on held-out training classes and look at test classes only to measure."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from experiments.embed_trials import Bench, seconds, setting_of, with_training
+
+from entourage.embed import retrieval_metrics
+from entourage.embed.training import EmbeddingData
+from experiments import embed_trials
+
+
+def test_halves_are_read_once_and_hold_other_classes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = bench.halves("cub200")
+    monkeypatch.setattr(embed_trials, "find_dataset", None)
+    assert bench.halves("cub200") is halves
+    assert set(halves.labels[halves.training]) == set(range(8))
+    assert set(halves.labels[halves.test]) == set(range(8, 16))
+
+
+def test_a_rehearsal_takes_the_first_classes_of_either_half(bench: Bench) -> None:
+    small = Bench(replace(bench.setting, classes=3)).halves("cub200")
+    assert set(small.labels[small.training]) == {0, 1, 2}
+    assert set(small.labels[small.test]) == {8, 9, 10}
+
+
+def test_choosing_never_sees_a_test_class(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[EmbeddingData] = []
+    train = embed_trials.train_embedding
+
+    def spy(backbone: object, data: EmbeddingData, *arguments: object, **options: object) -> object:
+        seen.append(data)
+        return train(backbone, data, *arguments, **options)
+
+    monkeypatch.setattr(embed_trials, "train_embedding", spy)
+    found = bench.choose("cub200", bench.setting.recipe)
+    held = seen[0].judged["validation"]
+    assert set(found) == {"recall@1", "epoch"}
+    assert found["epoch"] in (1, 2)
+    assert len(set(seen[0].labels[held])) == 4
+    assert set(seen[0].labels[np.concatenate([held, seen[0].training])]) == set(range(8))
+    assert not set(seen[0].labels[held]) & set(seen[0].labels[seen[0].training])
+    bench.test("cub200", bench.setting.recipe)
+    assert set(seen[1].labels[seen[1].training]) == set(range(8))
+    assert seen[1].judged == {}
+
+
+def test_a_test_measures_what_was_trained(bench: Bench) -> None:
+    recipe = bench.setting.recipe
+    embeddings = bench.embed_test("cub200", bench.train("cub200", recipe))
+    halves = bench.halves("cub200")
+    expected = retrieval_metrics(embeddings, halves.labels[halves.test])
+    assert bench.test("cub200", recipe) == pytest.approx(expected)
+    assert bench.test("cub200", replace(recipe, seed=1)) != pytest.approx(expected)
+    assert bench.untrained("cub200") != pytest.approx(expected)
+    assert torch.isfinite(embeddings).all()
+
+
+def test_plans_follow_the_number_of_images_and_epochs() -> None:
+    assert seconds("cars196", 8) > seconds("cub200", 8) > seconds("cub200", 4)
+    assert seconds("cub200", 8, choosing=True) < seconds("cub200", 8)  # half of the classes
+
+
+def test_options_make_a_setting() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    embed_trials.add_options(parser, epochs=7, seeds=3)
+    setting = setting_of(parser.parse_args(["--datasets", "cub200"]))
+    assert (setting.datasets, setting.seeds, setting.recipe.stages[0].epochs) == (("cub200",), 3, 7)
+    tiny = setting_of(parser.parse_args(["--tiny"]))
+    assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[0].epochs) == ("efficientnet-lite0", 64, 1)
+    assert with_training(setting.recipe, rate=0.1, epochs=2, seed=5).seed == 5

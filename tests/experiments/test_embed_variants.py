@@ -1,0 +1,56 @@
+"""The default is searched for among variants, on held-out classes, and the best are tried again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiments.cells import Ledger, run_experiment
+from experiments.embed_trials import BASE, Bench
+from experiments.embed_variants import RIVALS, VARIANTS, ranking, search_experiment, variant
+
+from entourage.embed.recipe import Recipe
+from experiments import embed_variants
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, *RIVALS])
+def test_all_variants_are_recipes(name: str) -> None:
+    made = variant(BASE, name)
+    assert made != BASE or name == "linear"
+    assert made.classes_per_batch * made.samples_per_class == 96  # one budget for all
+    if made.group.proxy_weight:
+        assert (made.head, made.scale) == ("cosine", 32.0)
+
+
+def test_all_variants_differ() -> None:
+    assert len({variant(BASE, name) for name in VARIANTS}) == len(VARIANTS)
+
+
+def test_the_best_are_ranked_by_the_mean_over_data_sets(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "x.json", {})
+    for name, cub, cars in (("linear", 0.4, 0.5), ("cosine", 0.5, 0.6), ("proxy", 0.9, None)):
+        ledger.add(f"cub200/{name}/seed 0", {"recall@1": cub}, 1.0)
+        if cars is not None:
+            ledger.add(f"cars196/{name}/seed 0", {"recall@1": cars}, 1.0)
+    assert [name for _, name in ranking(ledger, ("cub200", "cars196"))] == ["cosine", "linear"]
+
+
+def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: VARIANTS[name] for name in ("linear", "cosine", "proxy")}
+    monkeypatch.setattr(embed_variants, "VARIANTS", few)
+    monkeypatch.setattr(embed_variants, "FINALISTS", 2)
+    asked: list[tuple[str, float, int]] = []
+
+    def choose(dataset: str, recipe: Recipe) -> dict[str, float]:
+        asked.append((recipe.head, recipe.group.proxy_weight, recipe.seed))
+        return {"recall@1": recipe.scale + recipe.group.proxy_weight, "epoch": 1}
+
+    monkeypatch.setattr(bench, "choose", choose)
+    ledger = run_experiment(search_experiment(bench), tmp_path, say=False)
+    again = {one for one in asked if one[2] > 0 and one[1]}
+    assert again == {("cosine", 1.0, 1), ("cosine", 1.0, 2)}  # "proxy" is first
+    first = ledger.values("cub200/place 1/seed 2")
+    assert first is not None
+    assert first["name"] == "proxy"
+    page = (tmp_path / "embed_search.md").read_text()
+    assert page.index("| proxy |") < page.index("| cosine |")
