@@ -36,6 +36,21 @@ def test_the_model_is_copied_and_left_alone() -> None:
     torch.testing.assert_close(model.weight.detach(), torch.ones(2))
 
 
+def test_weights_and_averages_that_were_replaced_are_found_again() -> None:
+    model = filled(1.0)
+    average = WeightAverage(model, decay=0.0)  # the average is the last value
+    average.update(model)
+    model.weight.data = torch.full((2,), 8.0)
+    model.running_mean = torch.full((2,), 9.0)
+    average.update(model)
+    torch.testing.assert_close(average.module.weight.detach(), torch.full((2,), 8.0))
+    torch.testing.assert_close(average.module.running_mean, torch.full((2,), 9.0))
+    average.module.double().float()  # new tensors, as after a trip to another device
+    average.update(filled(5.0))
+    torch.testing.assert_close(average.module.running_mean, torch.full((2,), 5.0))
+    torch.testing.assert_close(average.module.weight.detach(), torch.full((2,), 5.0))
+
+
 def test_tied_weights_move_once() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight

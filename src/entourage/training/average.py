@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 _MODULE = "module."
 _UPDATES = "updates"
+
+
+class _Pairs(NamedTuple):
+    """Tensors of the average and of the model side by side, and the marks by which they are known to be current."""
+
+    marks: tuple[object, ...]
+    floats: list[Tensor]
+    float_values: list[Tensor]
+    others: list[tuple[Tensor, Tensor]]
+
+
+def _marks(*modules: nn.Module) -> tuple[object, ...]:
+    """Where the first weight and the first buffer of each module lie: a module that was moved has others."""
+    firsts = [next(tensors, None) for module in modules for tensors in (module.parameters(), module.buffers())]
+    return tuple(None if tensor is None else (id(tensor), tensor.data_ptr()) for tensor in firsts)
 
 
 class WeightAverage:
@@ -33,22 +49,31 @@ class WeightAverage:
         self.decay = decay
         self.updates = 0
         self.module = copy.deepcopy(model).eval().requires_grad_(False)
+        self._pairs: _Pairs | None = None
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move towards the weights of `model`, on its device; costs one pass over the weights."""
         kept = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        current = [*model.parameters(), *model.buffers()]
-        if current:
-            self.module.to(current[0].device)  # nothing is done where it is there already
-        pairs = list(zip([*self.module.parameters(), *self.module.buffers()], current, strict=True))
-        floats = [(average, value) for average, value in pairs if average.is_floating_point()]
-        if floats:
-            torch._foreach_lerp_([average for average, _ in floats], [value.detach() for _, value in floats], 1 - kept)
-        for average, value in pairs:
-            if not average.is_floating_point():
-                average.copy_(value)
+        pairs = self._find_pairs(model)
+        if pairs.floats:
+            torch._foreach_lerp_(pairs.floats, pairs.float_values, 1 - kept)
+        for average, value in pairs.others:
+            average.copy_(value)
         self.updates += 1
+
+    def _find_pairs(self, model: nn.Module) -> _Pairs:
+        """What is averaged, beside its average; remembered, as to find it takes longer than to average it."""
+        if self._pairs is None or self._pairs.marks != _marks(self.module, model):
+            current = [*model.parameters(), *model.buffers()]
+            if current:
+                self.module.to(current[0].device)
+            every = list(zip([*self.module.parameters(), *self.module.buffers()], current, strict=True))
+            floats = [(average, value.detach()) for average, value in every if average.is_floating_point()]
+            others = [(average, value) for average, value in every if not average.is_floating_point()]
+            averages, values = [average for average, _ in floats], [value for _, value in floats]
+            self._pairs = _Pairs(_marks(self.module, model), averages, values, others)
+        return self._pairs
 
     def state(self) -> dict[str, Tensor]:
         """All that `load_state` needs, for `Task.extra_state`."""
