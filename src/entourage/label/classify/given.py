@@ -1,0 +1,66 @@
+"""Labels that a graph has found: what they say, how sure they are, and what to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage.label.base import GraphLabeller
+from entourage.label.targets import Floats
+
+Trust = Literal["hard", "soft", "weighted"]
+
+
+@dataclass(frozen=True, eq=False)
+class FoundLabels:
+    """A label for every image.
+
+    Attributes:
+        codes: the class of each image, shape (n,), -1 where none was found.
+        distributions: over the classes, shape (n, m).
+        confidence: how sure each label is, in [0, 1], shape (n,); 0 where there is none.
+    """
+
+    codes: NDArray[np.int64]
+    distributions: Floats
+    confidence: Floats
+
+    @classmethod
+    def of(cls, labeller: GraphLabeller) -> FoundLabels:
+        """What a fitted labeller found; classes are numbered in the order of its `classes_`."""
+        codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
+        codes[labeller.undecided_] = -1
+        return cls(codes, labeller.label_distributions_, labeller.confidence_)
+
+    def belief(self) -> torch.Tensor:
+        """How probable each class is, shape (n, m), float32: the label as far as it is sure, all others alike."""
+        m = self.distributions.shape[1]
+        sure = np.where(self.codes >= 0, np.maximum(self.confidence, 1 / m), 1 / m)  # (n,)
+        rest = np.repeat((1 - sure)[:, None] / (m - 1), m, axis=1)
+        rest[np.arange(len(sure)), self.codes] = sure
+        return torch.from_numpy(rest.astype(np.float32))
+
+    def targets(self, trust: Trust) -> tuple[torch.Tensor, torch.Tensor]:
+        """What to train on.
+
+        Args:
+            trust: "hard" takes every label as if it had been given, "soft" the distribution, "weighted" the label with
+                the square of its confidence as weight.
+
+        Returns:
+            Distributions, shape (n, m), and weights, shape (n,), float32; a weight is 0 where nothing was found.
+        """
+        if trust not in get_args(Trust):
+            raise ValueError(f"trust is {trust!r}; expected one of {', '.join(get_args(Trust))}")
+        found = self.codes >= 0
+        one_hot = np.eye(self.distributions.shape[1], dtype=np.float32)[self.codes] * found[:, None]
+        soft = torch.from_numpy(np.asarray(self.distributions, dtype=np.float32)) if trust == "soft" else None
+        weight = self.confidence**2 if trust == "weighted" else np.ones(len(found))
+        return (
+            torch.from_numpy(one_hot) if soft is None else soft,
+            torch.from_numpy((weight * found).astype(np.float32)),
+        )
