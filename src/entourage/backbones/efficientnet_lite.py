@@ -70,7 +70,8 @@ def fold_for_inference(network: nn.Module) -> None:
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Make a backbone's module fast for inference, in place, if it is an EfficientNet-Lite; it is trained no more."""
+    """Put a backbone's module into evaluation mode, to be trained no more; an EfficientNet-Lite is also made fast."""
+    module.eval().requires_grad_(False)
     if isinstance(module, PooledFeatures):
         fold_for_inference(module.network)
     return module

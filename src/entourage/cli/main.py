@@ -11,7 +11,7 @@ import typer
 
 from entourage import __version__
 from entourage.cli.demo import demo
-from entourage.cli.label import label
+from entourage.cli.label import app as label_app
 
 app = typer.Typer(
     help="Neural networks that use context.",
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(label)
+app.add_typer(label_app, name="label", help="Label a whole data set from a handful of labels, and train a classifier.")
 app.command()(demo)
 
 

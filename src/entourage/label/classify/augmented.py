@@ -34,7 +34,9 @@ class Augmented(Method):
         trust: Trust = "weighted",
     ) -> None:
         super().__init__(network, examples, options)
+        found.check(len(examples), examples.classes)
         self.trust = trust
+        self.found = found.digest()
         self.targets, self.weights = found.targets(trust)  # (n, m), (n,)
 
     def prepare(self, device: torch.device) -> None:
@@ -52,8 +54,7 @@ class Augmented(Method):
 
     def describe(self) -> dict[str, Any]:
         """With what was found."""
-        found = {"trust": self.trust, "trusted": round(float(self.weights.sum()), 3)}
-        return {**super().describe(), **found}
+        return {**super().describe(), "trust": self.trust, "found": self.found}
 
 
 def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

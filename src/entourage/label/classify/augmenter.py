@@ -16,11 +16,11 @@ from entourage.data import resolve_device
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
-from entourage.label.classify.looks import LiveLooks, Looks, keep_looks
+from entourage.label.classify.looks import LiveLooks, keep_looks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
-from entourage.label.targets import read_targets
+from entourage.label.targets import read_targets, without_missing
 from entourage.label.transduction import GraphTransduction
 
 
@@ -43,6 +43,7 @@ class LabelAugmenter:
         classes_: the classes, shape (m,).
         transduction_: a label for every image, shape (n,); -1 (or "" among text) where it is undecided.
         confidence_: how sure each is, shape (n,).
+        features_: what the trained network makes of every image, shape (n, d).
         rounds_: what each round came to.
     """
 
@@ -74,12 +75,17 @@ class LabelAugmenter:
             ValueError: something in the options, images or labels is not as it should be.
         """
         device = resolve_device(self.device)
-        targets = read_targets(np.asarray(y))
+        targets = read_targets(np.asarray(without_missing(y)))
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (self.options.size, self.options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
-        body, looks = self._views(backbone, pixels, device)
-        examples = Examples(looks, targets.codes, len(targets.classes))
+        live = LiveLooks(pixels, backbone.preprocessing, self.options.looks)
+        examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+        body = backbone.module
+        if self.options.trained == "late":
+            stem, body = split_backbone(backbone)
+            kept = keep_looks(stem, live, device, seed=self.options.batches.seed, progress=self.progress)
+            examples = replace(examples, looks=kept)
         network = ImageNetwork(body, backbone.dim, examples.classes)
         labeller = GraphTransduction() if self.labeller is None else self.labeller
         run = None if self.run is None else Path(self.run)
@@ -87,19 +93,10 @@ class LabelAugmenter:
         self.classes_ = targets.classes
         self.transduction_ = targets.names(outcome.found.codes)
         self.confidence_ = outcome.found.confidence
+        self.features_ = outcome.features
         self.rounds_ = outcome.rounds
         self.classifier_ = _complete(outcome.network, body, backbone, [str(name) for name in targets.classes])
         return self
-
-    def _views(
-        self, backbone: Backbone, pixels: NDArray[np.uint8], device: torch.device
-    ) -> tuple[torch.nn.Module, Looks]:
-        """The part of the backbone that is trained, and what it sees."""
-        live = LiveLooks(pixels, backbone.preprocessing, self.options.looks)
-        if self.options.trained == "all":
-            return backbone.module, live
-        stem, tail = split_backbone(backbone)
-        return tail, keep_looks(stem, live, device, seed=self.options.batches.seed, progress=self.progress)
 
 
 def _complete(trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str]) -> ImageClassifier:

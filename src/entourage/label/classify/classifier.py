@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from entourage import __version__
 from entourage.backbones import Backbone, Preprocessing, extract_features, freeze, load_backbone
-from entourage.data import atomic_path, resolve_device
 from entourage.label.classify.network import ImageNetwork
+from entourage.training.weights import load_into, read_weights, write_weights
 
 _KIND = "entourage classifier"
 
@@ -65,9 +63,10 @@ class ImageClassifier:
             device: where the network runs.
             progress: show a bar; None: only on a terminal.
         """
-        place = resolve_device(device)
-        asked = Backbone(self.backbone, len(self.classes), self.network.eval(), self.preprocessing, weights="trained")
-        found = extract_features(paths, asked, device=place, progress=progress)
+        network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
+        freeze(network.body)
+        asked = Backbone(self.backbone, len(self.classes), network, self.preprocessing, weights="trained")
+        found = extract_features(paths, asked, device=device, progress=progress)
         logits = torch.from_numpy(found.features)  # (k, m)
         labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
         return Predictions(labels, torch.softmax(logits, dim=1).numpy(), found.kept, found.failures)
@@ -76,42 +75,39 @@ class ImageClassifier:
         """Write one safetensors file: weights, and everything else as JSON in its header."""
         notes = {
             "kind": _KIND,
-            "entourage": __version__,
+            "version": __version__,
             "backbone": self.backbone,
-            "classes": json.dumps(self.classes),
-            "preprocessing": json.dumps(asdict(self.preprocessing)),
+            "classes": self.classes,
+            "preprocessing": asdict(self.preprocessing),
         }
-        state = {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
-        with atomic_path(path) as temporary:
-            save_file(state, temporary, metadata=notes)
+        write_weights(Path(path), self.network.state_dict(), notes)
 
     @classmethod
     def load(cls, path: str | Path) -> ImageClassifier:
-        """Read what `save` wrote, made fast for inference.
+        """Read what `save` wrote.
 
         Raises:
             ValueError: the file is missing, broken, or not a classifier.
         """
+        source = Path(path)
+        state, notes = read_weights(source)
         try:
-            with safe_open(path, framework="pt") as file:
-                notes = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             if notes.get("kind") != _KIND:
-                raise ValueError("it holds other tensors")
-            classes = json.loads(notes["classes"])
-            preprocessing = _preprocessing(json.loads(notes["preprocessing"]))
-            backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
-            network = ImageNetwork(backbone.module, backbone.dim, len(classes))
-            network.load_state_dict(state)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
+                raise ValueError("it holds other weights")
+            classes = [str(name) for name in notes["classes"]]
+            preprocessing = _preprocessing(notes["preprocessing"])
+            with torch.random.fork_rng(devices=[]):  # weights to be replaced are drawn at random
+                backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             expected = "expected a file that `entourage label --train` wrote"
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
-        freeze(network.body)
-        return cls(network.eval(), notes["backbone"], classes, preprocessing)
+        network = ImageNetwork(backbone.module, backbone.dim, len(classes))
+        load_into(network, state, source)
+        return cls(network.eval(), backbone.name, classes, preprocessing)
 
 
-def _preprocessing(given: dict[str, Any]) -> Preprocessing:
+def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:
     """From JSON, which knows lists but no tuples."""
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     return Preprocessing(**values)

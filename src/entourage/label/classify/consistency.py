@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.label.classify.augmented import weighted_cross_entropy
@@ -19,6 +20,7 @@ from entourage.label.classify.method import Batch, Method, MethodOptions
 from entourage.label.classify.network import ImageNetwork
 
 FLOOR = 1e-3  # no witness can rule a class out alone
+INDIFFERENT = 1e-6  # a belief whose classes differ by less prefers none: it is no label
 MEMORY = 0.98  # of the running mean of the network's answers
 
 
@@ -44,7 +46,11 @@ class Consistency(Method):
         shares: Tensor | None = None,
     ) -> None:
         super().__init__(network, examples, options)
+        found.check(len(examples), examples.classes)
+        if shares is not None and (shares.shape != (examples.classes,) or not (shares > 0).all()):
+            raise ValueError(f"shares is {shares.tolist()}; expected {examples.classes} numbers above 0, one a class")
         self.warmup_steps = warmup_steps
+        self.found = found.digest()
         self.belief = found.belief()  # (n, m)
         given = torch.bincount(torch.from_numpy(examples.codes[examples.labelled]), minlength=examples.classes)
         self.shares = (given + 1.0) / (given + 1.0).sum() if shares is None else shares  # (m,)
@@ -67,7 +73,8 @@ class Consistency(Method):
             belief = belief.clamp_min(FLOOR) * answer.clamp_min(FLOOR) / self.shares
             belief = belief / belief.sum(dim=1, keepdim=True)
         sure, label = belief.max(dim=1)
-        return weighted_cross_entropy(logits[0], torch.nn.functional.one_hot(label, belief.shape[1]).float(), sure**2)
+        prefers = sure - belief.amin(dim=1) > INDIFFERENT
+        return weighted_cross_entropy(logits[0], F.one_hot(label, belief.shape[1]).float(), prefers * sure**2)
 
     def _aligned(self, answer: Tensor) -> Tensor:
         """The teacher's answers (b, m), held to the classes' shares on average (distribution alignment)."""
@@ -86,5 +93,4 @@ class Consistency(Method):
 
     def describe(self) -> dict[str, Any]:
         """With what the graph said."""
-        sure = round(float(self.belief.amax(dim=1).sum()), 3)
-        return {**super().describe(), "warmup_steps": self.warmup_steps, "belief": sure}
+        return {**super().describe(), "warmup_steps": self.warmup_steps, "found": self.found}

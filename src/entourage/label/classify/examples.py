@@ -30,6 +30,8 @@ class Examples:
         n = len(self.looks)
         if self.codes.shape != (n,):
             raise ValueError(f"labels of shape {self.codes.shape} for {n} images; expected ({n},)")
+        if self.codes.dtype != np.int64:
+            raise ValueError(f"labels of type {self.codes.dtype}; expected int64")
         if self.classes < 2:
             raise ValueError(f"{self.classes} classes; expected two or more to tell apart")
         if n and not UNLABELLED <= self.codes.min() <= self.codes.max() < self.classes:

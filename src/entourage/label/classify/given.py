@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -29,12 +30,28 @@ class FoundLabels:
     distributions: Floats
     confidence: Floats
 
+    def __post_init__(self) -> None:
+        n = len(self.codes)
+        if self.distributions.ndim != 2 or len(self.distributions) != n or self.confidence.shape != (n,):
+            shapes = f"{self.distributions.shape} and confidences of shape {self.confidence.shape}"
+            raise ValueError(f"distributions of shape {shapes} for {n} labels; expected ({n}, m) and ({n},)")
+
     @classmethod
     def of(cls, labeller: GraphLabeller) -> FoundLabels:
         """What a fitted labeller found; classes are numbered in the order of its `classes_`."""
         codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
         codes[labeller.undecided_] = -1
         return cls(codes, labeller.label_distributions_, labeller.confidence_)
+
+    def check(self, images: int, classes: int) -> None:
+        """Refuse labels of other images or other classes."""
+        if self.distributions.shape != (images, classes):
+            expected = f"{images} images and {classes} classes"
+            raise ValueError(f"labels were found with distributions of shape {self.distributions.shape} for {expected}")
+
+    def digest(self) -> str:
+        """Of the labels, not of confidences, whose last digits may change from machine to machine."""
+        return hashlib.blake2b(self.codes.tobytes(), digest_size=8).hexdigest()
 
     def belief(self) -> torch.Tensor:
         """How probable each class is, shape (n, m), float32: the label as far as it is sure, all others alike."""

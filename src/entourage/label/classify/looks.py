@@ -28,6 +28,11 @@ class LookOptions:
     weak_kept: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
     strong_kept: int = 12
 
+    def __post_init__(self) -> None:
+        for name, least in (("weak_kept", 2), ("strong_kept", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {least} or more")
+
 
 class Looks(Protocol):
     """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training."""
@@ -106,6 +111,8 @@ class KeptLooks:
     """
 
     def __init__(self, values: Tensor, weak: int) -> None:
+        if values.ndim != 5:
+            raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
         if not 2 <= weak <= values.shape[1]:
             raise ValueError(f"{weak} weak views of {values.shape[1]}; expected 2 to all of them")
         self.values = values
@@ -128,7 +135,10 @@ class KeptLooks:
 
     def strong(self, rows: Tensor) -> Tensor:
         """Activations of one of the strong views of each image."""
-        return self._pick(rows, torch.randint(self.weak_count, self.values.shape[1], rows.shape, device=rows.device))
+        count = self.values.shape[1]
+        if count == self.weak_count:
+            raise ValueError(f"none of the {count} views of each image is strong; expected strong_kept of 1 or more")
+        return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
         return self.values[rows, views].float().contiguous(memory_format=torch.channels_last)
@@ -188,6 +198,6 @@ def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     """Pixels at the network's size, 0..255: (b, 3, h, w) -> (b, 3, *size)."""
     if pixels.shape[2:] == size:
         return pixels
-    smaller = pixels.shape[2] > size[0] or pixels.shape[3] > size[1]
-    enlarged = F.interpolate(pixels.float(), size, mode="bicubic", align_corners=False, antialias=smaller)
-    return enlarged.clamp(0.0, 255.0)
+    # Only the antialiased kind is the bicubic filter of `Preprocessing.pixels`, also where images are enlarged.
+    fitted = F.interpolate(pixels.float(), size, mode="bicubic", align_corners=False, antialias=True)
+    return fitted.clamp(0.0, 255.0)

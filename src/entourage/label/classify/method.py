@@ -36,6 +36,11 @@ class MethodOptions:
         for name in ("labelled_batch", "unlabelled_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("ramp_steps", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+        if not self.head_rate > 0:
+            raise ValueError(f"head_rate is {self.head_rate}; expected a number above 0")
 
 
 class Batch(NamedTuple):
@@ -118,7 +123,7 @@ class Method(Task[tuple[Rows, Rows], Batch]):
 
     def ramp(self, step: int) -> float:
         """A weight that rises from nearly 0 to 1 in the first `ramp_steps`, exp(-5 (1 - t)^2)."""
-        done = min(1.0, step / max(1, self.options.ramp_steps))
+        done = 1.0 if step >= self.options.ramp_steps else step / self.options.ramp_steps
         return float(np.exp(-5.0 * (1.0 - done) ** 2))
 
     def prepare(self, device: torch.device) -> None:

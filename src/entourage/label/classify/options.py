@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from entourage.label.classify.given import Trust
 from entourage.label.classify.looks import LookOptions
@@ -36,9 +36,10 @@ class AugmentOptions:
         for name in ("rounds", "neighbours"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        for name, choices in (("method", ("consistency", "labels")), ("trained", ("late", "all"))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, choices))}")
+        choices = {"method": ("consistency", "labels"), "trained": ("late", "all"), "trust": get_args(Trust)}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
 
 
 _THESIS = AugmentOptions(

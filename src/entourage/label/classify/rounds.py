@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
@@ -50,11 +51,13 @@ class Augmentation:
 
     Attributes:
         network: trained.
-        found: a label for every image, over the graph of the network's features.
+        features: what the network's body makes of every image, shape (n, d), on the CPU.
+        found: a label for every image, over the graph of these features.
         rounds: each of them, the last perhaps not kept.
     """
 
     network: ImageNetwork
+    features: NDArray[np.float32]
     found: FoundLabels
     rounds: list[Round]
 
@@ -95,14 +98,14 @@ def play_rounds(
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
         train(task, options.training, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
-        features = outputs(trained.body, examples.looks, device, progress=progress)
-        new_found, new_score = find_labels(features, examples, labeller, options.neighbours)
+        new_features = outputs(trained.body, examples.looks, device, progress=progress)
+        new_found, new_score = find_labels(new_features, examples, labeller, options.neighbours)
         kept = number == 1 or score is None or new_score is None or new_score >= score
         rounds.append(Round(kept, new_score, float(new_found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
-        network, found, score = trained, new_found, new_score
-    return Augmentation(network.eval(), found, rounds)
+        network, features, found, score = trained, new_features, new_found, new_score
+    return Augmentation(network.eval(), features.cpu().numpy(), found, rounds)
 
 
 def find_labels(

@@ -36,13 +36,13 @@ class VirtualAdversarial(Method):
     def _worst_direction(self, inputs: Tensor) -> Tensor:
         """Unit perturbations, shape (b, c, h, w): one step of the power method on the divergence's curvature."""
         network = self.average.module  # in the network's place, whose statistics of batches must stay as they are
-        with torch.enable_grad(), self.autocast():
-            answer = F.log_softmax(network(inputs).float(), dim=1).detach()
+        with torch.enable_grad():  # in float32 whatever the run's format: 16 bits cannot tell the probe from nothing
+            answer = F.log_softmax(network(inputs), dim=1).detach()
             direction = _unit(torch.randn_like(inputs)).requires_grad_()
-            moved = F.log_softmax(network(inputs + PROBE * _length(inputs) * direction).float(), dim=1)
-            divergence = F.kl_div(moved, answer, log_target=True, reduction="batchmean")
+            moved = F.log_softmax(network(inputs + PROBE * _length(inputs) * direction), dim=1)
+            divergence = F.kl_div(moved, answer, log_target=True, reduction="sum")
             (gradient,) = torch.autograd.grad(divergence, direction)
-        return _unit(gradient.float())
+        return _unit(gradient)
 
 
 def _unit(inputs: Tensor) -> Tensor:
