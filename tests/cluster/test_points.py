@@ -89,9 +89,9 @@ def test_clusters_can_be_told_apart(generator: torch.Generator) -> None:
 
 
 def test_few_points_are_never_asked_to_draw_a_ring(generator: torch.Generator) -> None:
-    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 20, generator)  # four points a cluster
+    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 20, 5, generator)  # four points a cluster
     assert set(kinds.unique().tolist()) <= {-1, *GAUSSIANS}
-    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 100, generator)
+    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 100, 5, generator)
     assert set(kinds.unique().tolist()) == set(range(-1, 7))
     clusters = torch.tensor([0, *(kind.clusters for kind in KINDS)])[kinds + 1]
     assert (clusters.sum(1) == 5).all()

@@ -53,11 +53,11 @@ class EpisodeSampler(Protocol):
     k_max: int
     shape: tuple[int, ...]
 
-    def draw(self, sets: int, n: int, generator: torch.Generator) -> Episode:
-        """Draws `sets` sets of n items on the device of the generator."""
+    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
+        """Draws `sets` sets of n items on the device of the generator, of at most k_max clusters if fewer are asked."""
 
-    def same_share(self, n: int) -> float:
-        """phi: the probability that two items of a set of n belong together."""
+    def same_share(self, n: int, k_max: int | None = None) -> float:
+        """phi: the probability that two items of a set drawn with the same arguments belong together."""
 
 
 def shuffled(episode: Episode, generator: torch.Generator) -> Episode:

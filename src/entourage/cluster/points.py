@@ -36,38 +36,50 @@ class PointSampler:
         self.k_min = k_min
         self.kinds = tuple(kinds)
 
-    def draw(self, sets: int, n: int, generator: torch.Generator) -> Episode:
+    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n points each on the device of the generator.
 
+        Args:
+            sets: how many, b.
+            n: points of each.
+            generator: the source of randomness.
+            k_max: the most clusters, if fewer than the sampler's.
+
         Raises:
-            ValueError: n is too small for k_max clusters.
+            ValueError: n is too small for so many clusters, or k_max is not within the sampler's.
         """
-        if n < max(2, self.k_max):
-            raise ValueError(f"n is {n}; expected at least {max(2, self.k_max)} points for {self.k_max} clusters")
+        most = self._most(k_max)
+        if n < max(2, most):
+            raise ValueError(f"n is {n}; expected at least {max(2, most)} points for {most} clusters")
         device = generator.device
-        k = torch.randint(self.k_min, self.k_max + 1, (sets,), generator=generator, device=device)
-        kind = self._draw_kinds(k, n, generator)  # (b, g)
+        k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
+        kind = self._draw_kinds(k, n, most, generator)  # (b, g)
         group, role, label = _members(kind, k, n, generator)
         local = draw_shapes(kind, group, role, generator)  # (b, n, 2)
-        corner, size = draw_boxes((kind >= 0).sum(1), self.k_max, generator)
+        corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
         place = group.unsqueeze(-1).expand(-1, -1, 2)
         points = corner.gather(1, place) + local * size.gather(1, place)
         return shuffled(Episode.of_labels(points, label), generator)
 
-    def same_share(self, n: int) -> float:
+    def same_share(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two points of a set of n belong together, exactly, over all k."""
-        pairs = [_expected_pairs(k, n, self.kinds) for k in range(self.k_min, self.k_max + 1)]
+        pairs = [_expected_pairs(k, n, self.kinds) for k in range(self.k_min, self._most(k_max) + 1)]
         return sum(pairs) / len(pairs) / (n * (n - 1))
 
-    def _draw_kinds(self, k: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Kinds of groups that hold k clusters together, shape (b, k_max), -1 beyond the last group."""
+    def _most(self, k_max: int | None) -> int:
+        if k_max is not None and not self.k_min <= k_max <= self.k_max:
+            raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
+        return self.k_max if k_max is None else k_max
+
+    def _draw_kinds(self, k: Tensor, n: int, most: int, generator: torch.Generator) -> Tensor:
+        """Kinds of groups that hold k clusters together, shape (b, most), -1 beyond the last group."""
         clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)
         least = torch.tensor([kind.least for kind in KINDS], device=k.device)
         allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
         allowed[list(self.kinds)] = True
         roomy = allowed & ((n // k).unsqueeze(-1) >= least)  # (b, kinds)
         left, drawn = k.clone(), []
-        for _ in range(self.k_max):
+        for _ in range(most):
             fits = roomy & (clusters <= left.unsqueeze(-1))
             fits[:, GAUSSIANS[0]] |= left == 0  # something to draw from; put aside below
             kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
