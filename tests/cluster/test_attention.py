@@ -76,7 +76,7 @@ def test_codes_alone_decide_the_clusters() -> None:
     network = make()
     code = torch.randn(1, 3, 6) * 9
     labels = torch.tensor([0, 1, 0, 2, 1, 2, 0])
-    prediction = network.decide(code[:, labels] + 0.01 * torch.randn(1, 7, 6))
+    prediction = network.decide(code[:, labels] + 0.01 * torch.randn(1, 7, 6), 4)
     found = prediction.clusters(torch.tensor([3]))[0]
     assert torch.equal(found[:, None] == found[None], labels[:, None] == labels[None])
 

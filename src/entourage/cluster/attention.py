@@ -56,8 +56,8 @@ class AttentionNetwork(nn.Module):
         self.sharpness = nn.Parameter(torch.zeros(()))
         self.hazard = nn.Sequential(nn.Linear(EVIDENCE, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1))
 
-    def forward(self, z: Tensor) -> SetPrediction:
-        """What a set of embeddings, shape (b, n, width), falls into.
+    def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
+        """What a set of embeddings, shape (b, n, width), falls into, for up to k_max clusters (the options' if None).
 
         Costs O(b n^2 (width + heads)) time and memory a layer, and O(b n k_max^2 code) for the clusters.
         """
@@ -70,12 +70,11 @@ class AttentionNetwork(nn.Module):
         for layer in self.layers:
             x = layer(x, seen)
         with torch.autocast(z.device.type, enabled=False):
-            return self.decide(self.code(self.norm(x.float())))
+            return self.decide(self.code(self.norm(x.float())), k_max or self.options.k_max)
 
-    def decide(self, code: Tensor) -> SetPrediction:
+    def decide(self, code: Tensor, k_max: int) -> SetPrediction:
         """From codes, shape (b, n, code), to clusters."""
         distance = squared_distances(code)  # (b, n, n)
-        k_max = self.options.k_max
         chosen = choose_seeds(distance, k_max)  # (b, k_max)
         scores = self.hazard(seed_evidence(distance, chosen)).squeeze(-1)  # (b, k_max)
         assignment = soft_k_means(code, chosen, self.options.rounds, self.sharpness.exp())
@@ -107,7 +106,7 @@ class AttentionLayer(nn.Module):
     def forward(self, x: Tensor, seen: Tensor) -> Tensor:
         """(b, n, width) to the same, given the relations of all pairs, shape (b, n, n, hidden)."""
         query, key, value = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        bias = self.bias(seen).permute(0, 3, 1, 2)  # (b, heads, n, n)
+        bias = self.bias(seen).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
         heard = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (b, heads, n, width / heads)
         x = x + self.out(heard.transpose(1, 2).flatten(2))
         fed: Tensor = x + self.feed(self.between(x))
