@@ -18,9 +18,11 @@ LSTM = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=
 def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     network = ClusterNetwork(shape, options).eval()
-    save_network(network, tmp_path / "n.safetensors", {"seed": "0"})
+    network.notes = {"seed": "0"}
+    save_network(network, tmp_path / "n.safetensors")
     loaded = load_network(tmp_path / "n.safetensors")
     assert (loaded.shape, loaded.options, loaded.training) == (shape, options, False)
+    assert loaded.notes == {"seed": "0"}
     x = torch.randn(2, 5, *shape)
     torch.testing.assert_close(loaded(x).assignment, network(x).assignment)
     torch.testing.assert_close(loaded(x).count, network(x).count)

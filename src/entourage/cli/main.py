@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from entourage import __version__
+from entourage.cli.cluster import cluster
 from entourage.cli.demo import demo
 from entourage.cli.label import label
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(label)
+app.add_typer(cluster, name="cluster")
 app.command()(demo)
 
 

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from entourage.cluster.coherent import Floats, cluster_coherently
 from entourage.cluster.episodes import EpisodeSampler
-from entourage.cluster.learn import ClusterTask, Recipe, learn
+from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, load_network, save_network
 from entourage.cluster.options import preset
 from entourage.cluster.prediction import SetPrediction
+from entourage.cluster.task import ClusterTask, Recipe
 from entourage.data import resolve_device
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
@@ -109,9 +110,9 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         clusterer.network_ = load_network(find_weights(source))
         return clusterer
 
-    def save(self, path: str | Path, notes: dict[str, str] | None = None) -> None:
+    def save(self, path: str | Path) -> None:
         """Writes the trained network, for `load`."""
-        save_network(self._network(), path, notes)
+        save_network(self._network(), path)
 
     def predict(self, X: ArrayLike | Tensor) -> NDArray[np.int64]:
         """The cluster of each item, shape (n,); sets `n_clusters_`, `probabilities_` and `count_probabilities_`.

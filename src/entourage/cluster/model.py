@@ -31,12 +31,14 @@ class ClusterNetwork(nn.Module):
     Attributes:
         shape: as given.
         options: as given.
+        notes: what its file says besides: what it was trained on, and how.
     """
 
     def __init__(self, shape: tuple[int, ...], options: ModelOptions) -> None:
         super().__init__()
         self.shape = tuple(shape)
         self.options = options
+        self.notes: dict[str, str] = {}
         self.embedding = make_embedding(self.shape, standardise=options.standardise, slope=options.slope)
         self.clustering: AttentionNetwork | LSTMNetwork
         if options.network == "attention":
@@ -73,13 +75,13 @@ class ClusterNetwork(nn.Module):
         self.clustering.project()
 
 
-def save_network(network: ClusterNetwork, path: str | Path, notes: dict[str, str] | None = None) -> None:
-    """Writes weights, architecture and notes (of how it was trained, say) as one safetensors file."""
+def save_network(network: ClusterNetwork, path: str | Path) -> None:
+    """Writes weights, architecture and notes as one safetensors file."""
     head = {
         "entourage": __version__,
         "shape": list(network.shape),
         "options": asdict(network.options),
-        "notes": notes or {},
+        "notes": network.notes,
     }
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
     with atomic_path(path) as temporary:
@@ -106,6 +108,7 @@ def load_network(path: str | Path) -> ClusterNetwork:
     try:
         network = ClusterNetwork(tuple(head["shape"]), ModelOptions(**head["options"]))
         network.load_state_dict(state)
+        network.notes = dict(head.get("notes", {}))
     except (KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: was written by another version of entourage: {reason[:200]}") from error

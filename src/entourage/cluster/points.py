@@ -25,7 +25,7 @@ class PointSampler:
             since it alone fits wherever one cluster is left and points are few.
     """
 
-    shape = (2,)
+    shape: tuple[int, ...] = (2,)
 
     def __init__(self, k_max: int = 5, *, k_min: int = 1, kinds: tuple[int, ...] = tuple(range(len(KINDS)))) -> None:
         if not 1 <= k_min <= k_max:
