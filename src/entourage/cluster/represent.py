@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from entourage.backbones import cached_features, load_backbone
-from entourage.backbones.extract import count_workers
 from entourage.cluster.spectrogram import FRAMES, HOP, RATE, SNIPPET, cut_snippets, mel_spectrogram
 from entourage.data import (
+    IMAGE_SUFFIXES,
     UnreadableAudioError,
-    UnreadableImageError,
+    decode_pixels,
     has_audio_name,
     list_audio,
     list_images,
     progress_bar,
     read_audio,
     read_features,
-    read_image,
 )
+from entourage.data.threads import count_threads, map_ahead
 
 Kind = Literal["points", "images", "sounds"]
-Thing = TypeVar("Thing")
 SIDE = 128  # pixels of an image, a side
 
 
@@ -73,11 +69,16 @@ def represent(
             raise ValueError(f"{source}: is a folder; expected a table of points, or a model for images or sounds")
         table = read_features(source)
         return Items(kind, table.items, torch.from_numpy(table.values), None, [])
-    if kind == "images" and backbone:
-        return _through_backbone(source, backbone, device, progress)
-    files = list_images(source) if kind == "images" else list_audio(source)
-    read: Callable[[Path], Tensor] = read_pixels if kind == "images" else read_loudest
-    return _gather(source, kind, files, _read_all(files, read, progress))
+    if kind == "images":
+        return _seen_through(source, backbone, device, progress) if backbone else _squared(source, progress)
+    files = list_audio(source)
+    answers = _read_all(files, read_loudest, progress)
+    kept = [i for i, answer in enumerate(answers) if isinstance(answer, Tensor)]
+    skipped = [(_name(files[i], source), answer) for i, answer in enumerate(answers) if isinstance(answer, str)]
+    if not kept:
+        raise _nothing(source, skipped)
+    values = torch.stack([answer for answer in answers if isinstance(answer, Tensor)])
+    return Items(kind, [_name(files[i], source) for i in kept], values, [files[i] for i in kept], skipped)
 
 
 def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
@@ -89,7 +90,7 @@ def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
     answers = _read_all(files, read_stretches, progress)
     names, values, kept, skipped = [], [], [], []
     for file, answer in zip(files, answers, strict=True):
-        name = file.relative_to(source).as_posix()
+        name = _name(file, source)
         if isinstance(answer, str):
             skipped.append((name, answer))
             continue
@@ -106,15 +107,9 @@ def kind_of_folder(folder: Path) -> Kind:
     for path in sorted(folder.rglob("*")):
         if has_audio_name(path.name):
             return "sounds"
-        if path.suffix.lower() in Image.registered_extensions():
+        if path.suffix.lower() in IMAGE_SUFFIXES:
             return "images"
     raise ValueError(f"folder {folder} holds neither an image nor a sound")
-
-
-def read_pixels(path: Path) -> Tensor:
-    """An image as bytes, shape (3, 128, 128), squashed to a square."""
-    image = read_image(path, shorter_side=SIDE).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-    return torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)  # (h, w, 3) -> (3, h, w)
 
 
 def read_loudest(path: Path) -> Tensor:
@@ -144,42 +139,48 @@ def read_stretches(path: Path) -> Tensor:
     return mel_spectrogram(whole)
 
 
-def _through_backbone(folder: Path, backbone: str, device: str, progress: bool | None) -> Items:
+def _squared(folder: Path, progress: bool | None) -> Items:
+    """Images as squares of bytes."""
+    files = list_images(folder)
+    pixels = decode_pixels(files, (SIDE, SIDE), progress=progress)
+    skipped = [(_name(Path(path), folder), reason) for path, reason in pixels.failures]
+    if not len(pixels.kept):
+        raise _nothing(folder, skipped)
+    kept = [files[i] for i in pixels.kept]
+    values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, h, w, 3) -> (n, 3, h, w)
+    return Items("images", [_name(path, folder) for path in kept], values, kept, skipped)
+
+
+def _seen_through(folder: Path, backbone: str, device: str, progress: bool | None) -> Items:
+    """Images as a backbone sees them."""
     files = list_images(folder)
     found = cached_features(files, load_backbone(backbone, device), device=device, progress=progress)
-    skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
+    skipped = [(_name(path, folder), reason) for path, reason in found.failures]
     if not found.kept:
         raise _nothing(folder, skipped)
     kept = [files[i] for i in found.kept]
-    names = [path.relative_to(folder).as_posix() for path in kept]
-    return Items("images", names, torch.from_numpy(found.features), kept, skipped)
+    return Items("images", [_name(path, folder) for path in kept], torch.from_numpy(found.features), kept, skipped)
 
 
-def _read_all(files: Sequence[Path], read: Callable[[Path], Thing], progress: bool | None) -> list[Thing | str]:
-    """What `read` makes of each file, or the reason why it cannot."""
+def _read_all(files: Sequence[Path], read: Callable[[Path], Tensor], progress: bool | None) -> list[Tensor | str]:
+    """What `read` makes of each sound, or the reason why it cannot."""
 
-    def read_or_reason(path: Path) -> Thing | str:
+    def read_or_reason(path: Path) -> Tensor | str:
         try:
             return read(path)
-        except (UnreadableImageError, UnreadableAudioError) as error:
+        except UnreadableAudioError as error:
             return error.reason
 
     answers = []
-    with ThreadPoolExecutor(count_workers(None)) as pool, progress_bar("Reading", len(files), progress) as advance:
-        for answer in pool.map(read_or_reason, files):
+    with progress_bar("Reading sounds", len(files), progress) as advance:
+        for answer in map_ahead(read_or_reason, files, count_threads(None)):
             answers.append(answer)
             advance(1)
     return answers
 
 
-def _gather(source: Path, kind: Kind, files: list[Path], answers: list[Tensor | str]) -> Items:
-    names = [path.relative_to(source).as_posix() for path in files]
-    kept = [i for i, answer in enumerate(answers) if isinstance(answer, Tensor)]
-    skipped = [(names[i], answer) for i, answer in enumerate(answers) if isinstance(answer, str)]
-    if not kept:
-        raise _nothing(source, skipped)
-    values = torch.stack([answer for answer in answers if isinstance(answer, Tensor)])
-    return Items(kind, [names[i] for i in kept], values, [files[i] for i in kept], skipped)
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _nothing(source: Path, skipped: list[tuple[str, str]]) -> ValueError:
