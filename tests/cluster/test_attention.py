@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from entourage.cluster.attention import AttentionLayer, AttentionNetwork
+from entourage.cluster.attention import USUAL_SIZE, AttentionLayer, AttentionNetwork
 from entourage.cluster.options import Metric, ModelOptions
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=4, code=6, units=10, frequencies=5)
@@ -86,11 +87,12 @@ def test_a_layer_is_attention_with_a_bias() -> None:
     layer = AttentionLayer(8, 2)
     x, seen = torch.randn(1, 5, 8), torch.randn(1, 5, 5, 32)
     query, key, value = layer.ask(layer.before(x)).chunk(3, dim=-1)
+    sharper = math.log(5) / math.log(USUAL_SIZE)
     heard = []
     for head in range(2):
         part = slice(4 * head, 4 * head + 4)
         logits = query[0, :, part] @ key[0, :, part].T / 2 + layer.bias(seen)[0, :, :, head]
-        heard.append(logits.softmax(-1) @ value[0, :, part])
+        heard.append((sharper * logits).softmax(-1) @ value[0, :, part])
     y = x[0] + layer.out(torch.cat(heard, dim=-1))
     torch.testing.assert_close(layer(x, seen)[0], y + layer.feed(layer.between(y)), atol=1e-5, rtol=1e-4)
 

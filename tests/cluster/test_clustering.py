@@ -30,15 +30,14 @@ def trained() -> LearnedClustering:
     decide = network.clustering.decide
     network.embedding = torch.nn.Identity()  # type: ignore[assignment]
     network.clustering.forward = lambda z, k_max=None: decide(2 * z, k_max or 4)  # type: ignore[method-assign, assignment]
+    first, _, second, _, last = network.clustering.hazard  # type: ignore[union-attr, misc]
     with torch.no_grad():
-        last = network.clustering.hazard[2]  # type: ignore[index]
-        first = network.clustering.hazard[0]  # type: ignore[index]
-        for layer in (first, last):
+        for layer in (first, second, last):
             layer.weight.zero_()
             layer.bias.zero_()
-        first.weight[0, 0] = 1.0  # the log odds that no earlier seed accounts for it
+        first.weight[0, 0] = second.weight[0, 0] = 1.0  # the log odds that no earlier seed accounts for it...
         first.bias[0] = 3.0
-        last.weight[0, 0], last.bias[0] = 5.0, -17.0
+        last.weight[0, 0], last.bias[0] = 5.0, -17.0  # ...must be above 0.4
     clusterer = LearnedClustering(device="cpu", set_size=100)
     clusterer.network_ = network
     return clusterer

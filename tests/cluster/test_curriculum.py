@@ -7,7 +7,7 @@ from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
 
 
 def test_limits_grow_over_the_run() -> None:
-    curriculum = Curriculum(home_share=0.0)
+    curriculum = Curriculum(home_share=0.0, grows=(0.1, 0.7))
     rng = np.random.default_rng(0)
     early, middle, late = ([curriculum.draw(p, 20, rng) for _ in range(300)] for p in (0.0, 0.4, 1.0))
     assert max(d.n for d in early) <= 72

@@ -89,3 +89,12 @@ def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator
 def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_classes_can_be_disguised_as_a_whole(generator: torch.Generator) -> None:
+    def disguise(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+        return items + 100 * labels.unsqueeze(-1)
+
+    episode = LabelledSampler(ITEMS, LABELS, 3, disguise=disguise).draw(20, 9, generator)
+    assert episode.labels is not None
+    assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)

@@ -41,12 +41,13 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
     chosen = choose_seeds(distance, 5)
     evidence = seed_evidence(distance, chosen)[0]
     assert evidence.shape == (5, EVIDENCE)
-    odds, nearest, mass, share, left, beyond, size = evidence.T
+    odds, nearest, mass, share, ratio, left, beyond, size = evidence.T
     assert (odds[:3] > 5).all()
     assert (odds[3:] < 0).all()
     assert (nearest[1:3] > 3).all()
     torch.testing.assert_close(mass[:3], torch.tensor(SIZES).float().log1p(), atol=0.05, rtol=0)
     torch.testing.assert_close(share[:3], torch.tensor(SIZES) / 19, atol=0.02, rtol=0)
+    torch.testing.assert_close(ratio[:3].exp(), torch.tensor([1, 6.5 / 9.5, 4.5 / 8.0]), atol=0.05, rtol=0)
     torch.testing.assert_close(left[:4], torch.tensor([1.0, 10 / 19, 4 / 19, 0.0]), atol=0.02, rtol=0)
     torch.testing.assert_close(beyond, 3.0 - torch.arange(5), atol=0.1, rtol=0)
     torch.testing.assert_close(size, torch.full((5,), 19.0).log())

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from entourage.data.audio import UnreadableAudioError, has_audio_name, list_audio, read_audio
+from entourage.data.audio import UnreadableAudioError, decode_audio, has_audio_name, list_audio, read_audio
 
 
 def tone(rate: int, seconds: float = 0.5, pitch: float = 440.0) -> np.ndarray:
@@ -76,3 +77,13 @@ def test_folders_without_sounds_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is not a folder"):
         list_audio(tmp_path / "file")
+
+
+def test_sounds_in_memory_are_decoded_too() -> None:
+    stream = io.BytesIO()
+    soundfile.write(stream, tone(8000), 8000, format="FLAC")
+    stream.seek(0)
+    np.testing.assert_allclose(decode_audio(stream, "memory", 8000), tone(8000), atol=1e-4)
+    with pytest.raises(UnreadableAudioError, match="cannot read sound memory: ") as error:
+        decode_audio(io.BytesIO(b"no sound"), "memory", 8000)
+    assert "BytesIO" not in str(error.value)

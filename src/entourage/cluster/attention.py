@@ -21,6 +21,7 @@ from entourage.cluster.seeds import EVIDENCE, choose_seeds, count_from_scores, s
 
 HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
 SLOWEST, FASTEST = 0.1, 8.0  # cycles of the sines and cosines over the spread of a set
+USUAL_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
 CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
 
 
@@ -54,7 +55,9 @@ class AttentionNetwork(nn.Module):
         with torch.no_grad():
             self.code.weight *= CODE_SCALE
         self.sharpness = nn.Parameter(torch.zeros(()))
-        self.hazard = nn.Sequential(nn.Linear(EVIDENCE, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1))
+        self.hazard = nn.Sequential(
+            nn.Linear(EVIDENCE, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1)
+        )
 
     def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
         """What a set of embeddings, shape (b, n, width), falls into, for up to k_max clusters (the options' if None).
@@ -107,7 +110,9 @@ class AttentionLayer(nn.Module):
         """(b, n, width) to the same, given the relations of all pairs, shape (b, n, n, hidden)."""
         query, key, value = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         bias = self.bias(seen).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
-        heard = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (b, heads, n, width / heads)
+        # A softmax over more items is flatter; growing with log n, it stays as sharp in large sets as in small ones.
+        sharper = math.log(x.shape[1]) / math.log(USUAL_SIZE)
+        heard = F.scaled_dot_product_attention(sharper * query, key, value, attn_mask=sharper * bias)  # (b, h, n, w/h)
         x = x + self.out(heard.transpose(1, 2).flatten(2))
         fed: Tensor = x + self.feed(self.between(x))
         return fed

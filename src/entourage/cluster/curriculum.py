@@ -29,11 +29,11 @@ class Curriculum:
 
     home: int = 72  # n of the home size
     home_k: int = 5  # the most clusters there
-    home_share: float = 0.5
+    home_share: float = 0.4
     least: int = 16
     most: int = 1000
     sets: int = 256  # of the home size
-    grows: tuple[float, float] = (0.1, 0.7)  # parts of the run between which the limits grow
+    grows: tuple[float, float] = (0.05, 0.6)  # parts of the run between which the limits grow
     crowd: int = 8  # items a cluster, at least: k is at most n / crowd
 
     def __post_init__(self) -> None:

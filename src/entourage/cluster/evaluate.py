@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.measures import Scores, score
 
+PAIRS = 4_000_000
+
 
 @torch.no_grad()
 def evaluate(
@@ -21,7 +23,7 @@ def evaluate(
     *,
     device: torch.device | None = None,
     seed: int = 1_000_003,
-    batch: int = 50,
+    batch: int | None = None,
 ) -> list[Scores]:
     """Measures a network on sets that are always the same.
 
@@ -33,11 +35,13 @@ def evaluate(
         k_max: the most clusters of each, if fewer than the sampler's.
         device: where to draw them.
         seed: of the sets.
-        batch: how many at a time.
+        batch: how many at a time; by default as many as have some million pairs together, at most 50. It is part of
+            what makes the sets: they are drawn a batch at a time.
 
     Returns:
         The scores of each set.
     """
+    batch = batch or max(1, min(50, PAIRS // n**2))
     scores = []
     for first in range(0, sets, batch):
         generator = torch.Generator(device or "cpu").manual_seed(seed + first)

@@ -15,6 +15,13 @@ View = Callable[[Tensor, torch.Generator], Tensor]
 """From items as they are kept, shape (m, ...), to what the network sees of them, shape (m, *shape), at random."""
 
 
+Disguise = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+"""A change of each cluster as a whole: items (b, n, *shape) and their clusters (b, n) to items of the same shape.
+
+Networks that cluster need many classes more than many items; a class in disguise is a class nobody has seen.
+"""
+
+
 def unchanged(items: Tensor, generator: torch.Generator) -> Tensor:
     """The view that shows items as they are."""
     return items.float()
@@ -32,6 +39,7 @@ class LabelledSampler:
         k_min: the fewest.
         least: items of a cluster.
         view: what the network sees of the items, e.g. with augmentations.
+        disguise: turns classes into new ones, or None.
 
     Attributes:
         shape: of what the network sees of one item.
@@ -46,6 +54,7 @@ class LabelledSampler:
         k_min: int = 1,
         least: int = 2,
         view: View = unchanged,
+        disguise: Disguise | None = None,
     ) -> None:
         classes, codes = np.unique(np.asarray(labels), return_inverse=True)
         if len(codes) != len(items):
@@ -56,7 +65,7 @@ class LabelledSampler:
             )
         if least < 1:
             raise ValueError(f"least is {least}; expected 1 or more items a cluster")
-        self.k_max, self.k_min, self.least, self.view = k_max, k_min, least, view
+        self.k_max, self.k_min, self.least, self.view, self.disguise = k_max, k_min, least, view, disguise
         self._items = items
         self._sizes = torch.from_numpy(np.bincount(codes))  # (c,)
         order = torch.from_numpy(np.argsort(codes, kind="stable"))
@@ -75,8 +84,10 @@ class LabelledSampler:
         classes = lots.topk(most, dim=1).indices  # (b, most)
         labels = draw_labels(k, n, self.least, generator)  # (b, n), sorted by cluster
         chosen = self._pick(classes, labels, generator)  # (b, n)
-        seen = self.view(self._items[chosen.flatten()], generator)
-        return shuffled(Episode.of_labels(seen.reshape(sets, n, *self.shape), labels), generator)
+        seen = self.view(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
+        if self.disguise is not None:
+            seen = self.disguise(seen, labels, generator)
+        return shuffled(Episode.of_labels(seen, labels), generator)
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
         """phi, exactly: the sizes of clusters are `least` and a binomial share of the others."""

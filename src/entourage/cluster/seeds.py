@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-EVIDENCE = 7  # numbers that tell whether a seed is a cluster of its own
+EVIDENCE = 8  # numbers that tell whether a seed is a cluster of its own
 _LEAST = 1e-6
 
 
@@ -49,8 +49,8 @@ def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:
 
     Returns:
         Shape (b, K, EVIDENCE): the log odds that no earlier seed accounts for it, the log distance to the nearest of
-        them, the items it alone accounts for (log, and share of n), the share of n left before it, how many clusters
-        there seem to be beyond those before it, and log n.
+        them, the items it alone accounts for (log, share of n, and log ratio to the mean of earlier seeds), the share
+        of n left before it, how many clusters there seem to be beyond those before it, and log n.
     """
     n = distance.shape[-1]
     rows = distance.gather(1, chosen.unsqueeze(-1).expand(-1, -1, n))  # (b, K, n)
@@ -63,10 +63,13 @@ def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:
     odds = alone - torch.log(-torch.expm1(alone))  # log u / (1 - u)
     nearest = torch.where(earlier, mutual, 100.0).amin(-1).clamp_min(_LEAST).log()  # (b, K)
     mass = (left * torch.exp(-rows)).sum(-1)  # (b, K)
+    places = torch.arange(1, chosen.shape[1] + 1, device=distance.device)
+    usual = (mass.cumsum(1) - mass) / (places - 1).clamp_min(1)  # (b, K), the mean before each seed
+    ratio = (mass + 0.5).log() - torch.where(places > 1, usual + 0.5, mass + 0.5).log()
     apparent = (1 / torch.exp(-distance).sum(-1)).sum(-1, keepdim=True)  # (b, 1), the sum over items of 1 / size
-    beyond = (apparent - torch.arange(chosen.shape[1], device=distance.device)).clamp(-5, 5)  # (b, K)
+    beyond = (apparent - (places - 1)).clamp(-5, 5)  # (b, K)
     size = torch.full_like(mass, float(n)).log()
-    return torch.stack([odds, nearest, mass.log1p(), mass / n, left.mean(-1), beyond, size], dim=-1)
+    return torch.stack([odds, nearest, mass.log1p(), mass / n, ratio, left.mean(-1), beyond, size], dim=-1)
 
 
 def count_from_scores(scores: Tensor) -> Tensor:

@@ -1,6 +1,13 @@
 """Reading what users have (images, features, labels) and writing what they get."""
 
-from entourage.data.audio import AUDIO_SUFFIXES, UnreadableAudioError, has_audio_name, list_audio, read_audio
+from entourage.data.audio import (
+    AUDIO_SUFFIXES,
+    UnreadableAudioError,
+    decode_audio,
+    has_audio_name,
+    list_audio,
+    read_audio,
+)
 from entourage.data.datasets import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.device import resolve_device
 from entourage.data.features import FeatureTable, read_features
@@ -26,6 +33,7 @@ __all__ = [
     "UnreadableAudioError",
     "UnreadableImageError",
     "atomic_path",
+    "decode_audio",
     "decode_pixels",
     "draw_labels",
     "find_dataset",

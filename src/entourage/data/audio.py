@@ -3,6 +3,7 @@
 import math
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,23 +65,29 @@ def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:
         UnreadableAudioError: a ValueError; the file is missing, corrupt, empty, too long, or not all finite.
         ModuleNotFoundError: the package soundfile is not installed.
     """
-    import soundfile  # a compiled library that only those need who read sounds
-
     if not Path(path).is_file():  # a pipe would block for ever
         raise UnreadableAudioError(path, "no such file")
+    with Path(path).open("rb") as stream:
+        return decode_audio(stream, path, rate)
+
+
+def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.float32]:
+    """As `read_audio`, from an open file or from bytes in memory; `name` is for messages."""
+    import soundfile  # a compiled library that only those need who read sounds
+
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(stream) as file:
             if file.frames > LONGEST * file.samplerate:
-                raise UnreadableAudioError(path, f"longer than {LONGEST // 3600} hours")
+                raise UnreadableAudioError(name, f"longer than {LONGEST // 3600} hours")
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
             original = int(file.samplerate)
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split()).removeprefix(f"Error opening {str(path)!r}: ")
-        raise UnreadableAudioError(path, reason or type(error).__name__) from error
+        reason = " ".join(str(error).split()).rpartition(">: ")[2]  # the stream's own description helps nobody
+        raise UnreadableAudioError(name, reason or type(error).__name__) from error
     if not len(samples):
-        raise UnreadableAudioError(path, "empty")
+        raise UnreadableAudioError(name, "empty")
     if not np.isfinite(samples).all():
-        raise UnreadableAudioError(path, "holds values that are not finite")
+        raise UnreadableAudioError(name, "holds values that are not finite")
     return _resampled(samples, original, rate)
 
 
