@@ -22,7 +22,7 @@ def test_limits_grow_over_the_run() -> None:
 def test_a_share_is_always_of_the_home_size() -> None:
     rng = np.random.default_rng(0)
     draws = [Curriculum(home_share=0.5).draw(1.0, 20, rng) for _ in range(400)]
-    home = np.mean([(d.n, d.k_max, d.sets) == (72, 5, 256) for d in draws])
+    home = np.mean([(d.n, d.k_max, d.sets) == (72, 5, 512) for d in draws])
     assert 0.4 < home < 0.6  # 4 standard deviations
     assert len({d.seed for d in draws}) == 400
 

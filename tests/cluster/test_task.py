@@ -57,3 +57,12 @@ def test_what_does_not_fit_together_is_refused() -> None:
         ClusterTask(ClusterNetwork((3,), SMALL), GAUSSIANS, GAUSSIANS, LossOptions(), RECIPE)
     with pytest.raises(ValueError, match="counts to 2"):
         ClusterTask(ClusterNetwork((2,), replace(SMALL, k_max=2)), GAUSSIANS, GAUSSIANS, LossOptions(), RECIPE)
+
+
+def test_every_validation_is_told() -> None:
+    said: list[str] = []
+    task = make()
+    task.say = said.append
+    task.after_step(3)
+    found = task.validate(task.model)
+    assert said == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]

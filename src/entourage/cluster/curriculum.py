@@ -32,7 +32,7 @@ class Curriculum:
     home_share: float = 0.4
     least: int = 16
     most: int = 1000
-    sets: int = 256  # of the home size
+    sets: int = 512  # of the home size
     grows: tuple[float, float] = (0.05, 0.6)  # parts of the run between which the limits grow
     crowd: int = 8  # items a cluster, at least: k is at most n / crowd
 

@@ -28,7 +28,7 @@ class ImageDisguise:
     def __call__(self, items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Images (b, n, 3, h, w), h = w, of clusters (b, n)."""
         b = len(labels)
-        shape = (b, int(labels.max()) + 1)
+        shape = labels.shape  # room for as many clusters as items: to ask how many there are would make a GPU wait
 
         def rand(*more: int) -> Tensor:
             return torch.rand(*shape, *more, generator=generator, device=items.device)
@@ -64,8 +64,7 @@ class SoundDisguise:
     def __call__(self, items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Spectrograms (b, n, 1, bands, frames) of clusters (b, n)."""
         b, n, _, bands, frames = items.shape
-        shape = (3, b, int(labels.max()) + 1)
-        lots = torch.rand(shape, generator=generator, device=items.device)
+        lots = torch.rand(3, *labels.shape, generator=generator, device=items.device)
         changed = (lots[0] < self.share).to(items)  # (b, k)
         stretch = (1 + self.warp * (2 * lots[1] - 1) * changed).gather(1, labels).flatten()  # (b * n,)
         tilt = (self.tilt * (2 * lots[2] - 1) * changed).gather(1, labels).flatten()

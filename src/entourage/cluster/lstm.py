@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from entourage.cluster.metric import MetricBlock
 from entourage.cluster.options import ModelOptions
-from entourage.cluster.prediction import SetPrediction, valid_slots
+from entourage.cluster.prediction import SetPrediction
 
 DROPOUT = 0.5  # of the original's counting network
 
@@ -55,14 +55,15 @@ class LSTMNetwork(nn.Module):
 
     def forward(self, z: Tensor) -> SetPrediction:
         """What a set of embeddings, shape (b, n, width), falls into. Costs O(n) steps one after the other."""
-        x = self._related(self.level(z))  # (b, n, units)
-        before = x
-        for layer in self.layers:
-            before, x = x, layer(x)
-        read, _ = self.counter(before)  # (b, n, 2 * recurrent_units); the original reads the second-last activations
-        ends = torch.cat([read[:, 0], read[:, -1]], dim=-1)  # (b, 4 * recurrent_units)
-        count = self.count(ends).float().log_softmax(-1)  # (b, k_max)
-        return SetPrediction(count, self._assignment(x), x.float())
+        # In full precision: step after step is short of time, not of arithmetic, and errors add up over n of them.
+        with torch.autocast(z.device.type, enabled=False):
+            x = self._related(self.level(z.float()))  # (b, n, units)
+            before = x
+            for layer in self.layers:
+                before, x = x, layer(x)
+            read, _ = self.counter(before)  # (b, n, 2 * recurrent_units); as in the original, of the second-last
+            ends = torch.cat([read[:, 0], read[:, -1]], dim=-1)  # (b, 4 * recurrent_units)
+            return SetPrediction(self.count(ends).log_softmax(-1), self._assignment(x), x)
 
     def _related(self, level: Tensor) -> Tensor:
         if self.metric is None:
@@ -77,10 +78,10 @@ class LSTMNetwork(nn.Module):
     def _assignment(self, x: Tensor) -> Tensor:
         """P(l | x_i, k), shape (b, n, k_max, k_max)."""
         k_max = self.options.k_max
-        scores: Tensor = self.assign(x).float()  # (b, n, k_max (k_max + 1) / 2)
-        valid = valid_slots(k_max, x.device)
+        scores: Tensor = self.assign(x)  # (b, n, k_max (k_max + 1) / 2)
+        k, cluster = torch.tril_indices(k_max, k_max, device=x.device)
         square = scores.new_full((*scores.shape[:2], k_max, k_max), -torch.inf)
-        square[..., valid] = scores
+        square[..., k, cluster] = scores
         return square.softmax(-1)
 
     def project(self) -> None:

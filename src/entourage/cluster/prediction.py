@@ -44,8 +44,3 @@ class SetPrediction:
         best = self.count.argmax(-1) + 1 if k is None else k
         chosen = self.assignment[torch.arange(len(best), device=best.device), :, best - 1]  # (b, n, k_max)
         return chosen.argmax(-1)
-
-
-def valid_slots(k_max: int, device: torch.device) -> Tensor:
-    """Which clusters exist for each number of them, boolean, shape (k_max, k_max): l < k."""
-    return torch.ones(k_max, k_max, dtype=torch.bool, device=device).tril()

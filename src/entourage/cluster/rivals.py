@@ -23,7 +23,7 @@ Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
 Rival = Callable[[Floats], Labels]
 
-RADII = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3)  # of DBSCAN, in extents of the set
+RADII = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 3, 5)  # of DBSCAN, in extents
 CROWDS = (2, 3, 4, 5, 8)  # min_samples
 SIZES = (3, 4, 5, 6, 8, 10, 15)  # min_cluster_size of HDBSCAN
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -74,6 +74,7 @@ class ClusterTask(Task[Draw, Draw]):
         validation: of the episodes to validate with; classes it draws from should not be the sampler's.
         loss: weights of the terms.
         recipe: sizes and number of sets.
+        say: is told of every validation in a line, e.g. print; None says nothing.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class ClusterTask(Task[Draw, Draw]):
         validation: EpisodeSampler,
         loss: LossOptions,
         recipe: Recipe,
+        *,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         if sampler.shape != network.shape:
             raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
@@ -93,6 +96,8 @@ class ClusterTask(Task[Draw, Draw]):
         self.validation = validation
         self.loss_options = loss
         self.recipe = recipe
+        self.say = say
+        self.step = 0
         self.device = torch.device("cpu")
         self.average = WeightAverage(network, recipe.average) if recipe.average else None
         self._phi: dict[tuple[int, int], float] = {}
@@ -126,6 +131,7 @@ class ClusterTask(Task[Draw, Draw]):
 
     def after_step(self, step: int) -> None:
         """Keeps the metric positive semidefinite and the average up to date."""
+        self.step = step
         self.network.project()
         if self.average is not None:
             self.average.update(self.model)
@@ -136,6 +142,9 @@ class ClusterTask(Task[Draw, Draw]):
         k_max = min(curriculum.home_k, self.validation.k_max)
         scores = evaluate(model, self.validation, self.recipe.validation, curriculum.home, k_max, device=self.device)
         mean = mean_scores(scores)
+        if self.say is not None:
+            found = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
+            self.say(f"step {self.step} of {self.recipe.steps}: {found}")
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
     def outcome(self) -> nn.Module:
