@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
-from entourage.cluster.episodes import EpisodeSampler
+from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.evaluate import draw_sets
 from entourage.cluster.learn import learn
 from entourage.cluster.options import Metric
@@ -150,15 +150,14 @@ def rival_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features
     def run(rival: Callable[[NDArray[np.float64], int], NDArray[Any]]) -> dict[str, Any]:
         found = []
         for episode in draw_sets(data.test, sets, n, seed=TEST_SEED):
-            points = features(episode.x).double().numpy()
-            for X, truth, k in zip(points, episode.labels.numpy(), episode.k.tolist(), strict=True):
-                found.append(score(truth, rival(X, k)))
+            rows = zip(*_given(episode, features), episode.k.tolist(), strict=True)
+            found += [score(truth, rival(X, k)) for X, truth, k in rows]
         return {"sets": sets, "n": n, **asdict(mean_scores(found))}
 
     def tuned(best: Callable[..., Any]) -> dict[str, Any]:
         pairs = []
         for episode in draw_sets(data.validate, min(RIVAL_SETS, sets), n, seed=RIVAL_SEED):
-            pairs += list(zip(features(episode.x).double().numpy(), episode.labels.numpy(), strict=True))
+            pairs += list(zip(*_given(episode, features), strict=True))
         rival, name = best(pairs)
         return {"setting": name, **run(lambda X, k: rival(X))}
 
@@ -172,6 +171,13 @@ def rival_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features
     }
     for name in RIVALS:
         ledger.row(f"{prefix}{name}", ways[name])
+
+
+def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """What a rival is given of each set, shape (b, n, d), and the truth, shape (b, n)."""
+    if episode.labels is None:
+        raise ValueError("the sets have no labels; expected a sampler of labelled items")
+    return features(episode.x).double().numpy(), episode.labels.numpy()
 
 
 def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], extra: Sequence[str] = ()) -> str:

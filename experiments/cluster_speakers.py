@@ -13,8 +13,9 @@ import argparse
 import io
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from entourage.cluster import LabelledSampler, Recipe
 from entourage.cluster.augment import SoundView, plain_sound
 from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.disguise import SoundDisguise
+from entourage.cluster.labelled import View
 from entourage.cluster.options import preset
 from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
 from entourage.data import atomic_path, decode_audio, has_audio_name, progress_bar, read_audio
@@ -105,20 +107,20 @@ def prepare(out: Path) -> None:
     print(f"{len(flat)} utterances of {len(parts)} speakers: {out}, {out.stat().st_size / 2**20:.0f} MiB")
 
 
-def utterances(root: Path) -> Iterator[tuple[str, object]]:
+def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float32]]]]:
     """Speaker and reader of every utterance: from librispeech*.zip, or from the official folders."""
     archives = sorted(root.glob("librispeech*.zip"))
     for archive in archives:
         file = zipfile.ZipFile(archive)  # stays open for the readers
         for name in sorted(file.namelist()):
             if has_audio_name(Path(name).name):
-                yield _speaker(name), lambda file=file, name=name: decode_audio(io.BytesIO(file.read(name)), name, RATE)
+                yield _speaker(name), partial(_unzipped, file, name)
     if not archives:
         files = sorted(path for path in root.glob("LibriSpeech/**/*") if has_audio_name(path.name))
         if not files:
             raise SystemExit(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
         for path in files:
-            yield _speaker(path.name), lambda path=path: read_audio(path, RATE)
+            yield _speaker(path.name), partial(read_audio, path, RATE)
 
 
 def split(voices: Voices, seed: int) -> Data:
@@ -151,7 +153,7 @@ def cut(voices: Voices, people: NDArray[np.str_], length: int, step: int) -> tup
 class _Bytes:
     """A view of spectrograms that are kept as bytes."""
 
-    def __init__(self, view: object) -> None:
+    def __init__(self, view: View) -> None:
         self.view = view
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
@@ -171,6 +173,10 @@ def measure(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.
 def as_statistics(x: Tensor) -> Tensor:
     """What rivals hear of a snippet: mean and spread of each band, shape (b, n, 1, 128, 128) to (b, n, 256)."""
     return torch.cat([x.mean(-1), x.std(-1)], dim=-1).squeeze(2)
+
+
+def _unzipped(file: zipfile.ZipFile, name: str) -> NDArray[np.float32]:
+    return decode_audio(io.BytesIO(file.read(name)), name, RATE)
 
 
 def _speaker(name: str) -> str:

@@ -7,7 +7,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def command(name: str) -> str:
     return shlex.join(["python", "-m", f"experiments.{name}", *words])
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown."""
     cells = [header, ("---",) * len(header), *rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in cells)

@@ -31,11 +31,12 @@ def leaf(*shape: int) -> Tensor:
 
 
 def assert_same_with_gradients(ours: Tensor, plain: Tensor, x: Tensor) -> None:
-    torch.testing.assert_close(ours, plain)
+    near = {"rtol": 1e-5, "atol": 1e-6}  # probabilities are kept 1e-7 from 0 and 1
+    torch.testing.assert_close(ours, plain, **near)
     (mine,) = torch.autograd.grad(ours, x, retain_graph=True)  # the two may share a part
     (theirs,) = torch.autograd.grad(plain, x)
     assert mine.abs().max() > 0
-    torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(mine, theirs, **near)
 
 
 def test_the_weights_are_those_of_the_appendix() -> None:
@@ -85,6 +86,8 @@ def test_the_assignment_loss_survives_certainty() -> None:
     assert loss.isfinite()
     assert wrong.grad is not None
     assert wrong.grad.isfinite().all()
+    upper = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    assert (wrong.grad[:, upper] != 0).all()  # what is certain and wrong still learns
 
 
 def test_the_pairwise_loss_is_the_same_cross_entropy() -> None:

@@ -68,12 +68,12 @@ class AttentionNetwork(nn.Module):
             squared = squared_distances(z.float()) if self.metric is None else self.metric(self.level(z.float()))
             pairs, items = relations(squared)
             waves = z.float() @ self.waves  # (b, n, frequencies)
-            tokens = torch.cat([z.float(), waves.sin(), waves.cos(), items], dim=-1)
-        x, seen = self.lift(tokens), self.look(pairs)  # (b, n, width), (b, n, n, hidden)
+            x = self.lift(torch.cat([z.float(), waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
+            seen = self.look(pairs)  # (b, n, n, hidden)
         for layer in self.layers:
             x = layer(x, seen)
         with torch.autocast(z.device.type, enabled=False):
-            return self.decide(self.code(self.norm(x.float())), k_max or self.options.k_max)
+            return self.decide(self.code(self.norm(x)), k_max or self.options.k_max)
 
     def decide(self, code: Tensor, k_max: int) -> SetPrediction:
         """From codes, shape (b, n, code), to clusters."""

@@ -33,7 +33,7 @@ class Curriculum:
     least: int = 16
     most: int = 1000
     sets: int = 512  # of the home size
-    grows: tuple[float, float] = (0.05, 0.6)  # parts of the run between which the limits grow
+    grows: tuple[float, float] = (0.05, 0.4)  # parts of the run between which the limits grow
     crowd: int = 8  # items a cluster, at least: k is at most n / crowd
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from entourage.cluster.episodes import Episode
 from entourage.cluster.options import LossOptions
 from entourage.cluster.prediction import SetPrediction
 
-EPSILON = 1e-6  # probabilities are kept this far from 0 and 1: float32 has no finer 1 - p
+EPSILON = 1e-7  # probabilities are kept this far from 0 and 1: float32 has no finer 1 - p
 
 
 def pair_weights(phi: float) -> tuple[float, float]:
@@ -43,7 +43,7 @@ def assignment_loss(same_probability: Tensor, episode: Episode, phi: float) -> T
     Returns:
         A scalar, the mean over sets and pairs.
     """
-    p = same_probability.clamp(EPSILON, 1 - EPSILON)
+    p = EPSILON + (1 - 2 * EPSILON) * same_probability  # not a clamp: what is certain and wrong must still learn
     return _mean_over_pairs(torch.where(episode.same, -p.log(), -(1 - p).log()), episode, phi)
 
 
