@@ -50,3 +50,10 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(1)}, path, metadata={"entourage.cluster": '{"shape": [2], "options": {"colour": 1}}'})
     with pytest.raises(ValueError, match="another version"):
         load_network(path)
+
+
+@pytest.mark.parametrize(("columns", "waves"), [(2, 3), (8, 3), (9, 0), (40, 0)])
+def test_only_places_are_seen_through_waves(columns: int, waves: int) -> None:
+    network = ClusterNetwork((columns,), ATTENTION).eval()
+    assert network.clustering.waves.shape == (columns, waves)  # type: ignore[union-attr]
+    assert network(torch.randn(1, 4, columns)).assignment.isfinite().all()

@@ -67,7 +67,8 @@ class AttentionNetwork(nn.Module):
         with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
             squared = squared_distances(z.float()) if self.metric is None else self.metric(self.level(z.float()))
             pairs, items = relations(squared)
-            waves = z.float() @ self.waves  # (b, n, frequencies)
+            # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
+            waves = (z.float().unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
             x = self.lift(torch.cat([z.float(), waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
             seen = self.look(pairs)  # (b, n, n, hidden)
         for layer in self.layers:

@@ -43,7 +43,9 @@ def assignment_loss(same_probability: Tensor, episode: Episode, phi: float) -> T
     Returns:
         A scalar, the mean over sets and pairs.
     """
-    p = EPSILON + (1 - 2 * EPSILON) * same_probability  # not a clamp: what is certain and wrong must still learn
+    # Neither the rounding of sums beyond 1 nor certainty is clamped away: what is certain and wrong must still learn.
+    p = same_probability / same_probability.detach().clamp_min(1)
+    p = EPSILON + (1 - 2 * EPSILON) * p
     return _mean_over_pairs(torch.where(episode.same, -p.log(), -(1 - p).log()), episode, phi)
 
 

@@ -14,6 +14,7 @@ from entourage import __version__
 from entourage.cluster.attention import AttentionNetwork
 from entourage.cluster.embed import make_embedding
 from entourage.cluster.lstm import LSTMNetwork
+from entourage.cluster.metric import FEW
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
 from entourage.data import atomic_path
@@ -42,7 +43,8 @@ class ClusterNetwork(nn.Module):
         self.embedding = make_embedding(self.shape, standardise=options.standardise, slope=options.slope)
         self.clustering: AttentionNetwork | LSTMNetwork
         if options.network == "attention":
-            self.clustering = AttentionNetwork(self.embedding.width, options, points=len(self.shape) == 1)
+            points = len(self.shape) == 1 and self.shape[0] <= FEW  # more columns are features rather than places
+            self.clustering = AttentionNetwork(self.embedding.width, options, points=points)
         else:
             self.clustering = LSTMNetwork(self.embedding.width, options)
 
