@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from entourage.cli.main import app
+from entourage.cli.main import app, main
 from entourage.cluster import ClusterNetwork, ModelOptions, load_network, save_network
 
 TINY = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2)
@@ -76,3 +77,53 @@ def test_unknown_models_are_refused(tmp_path: Path) -> None:
     )
     assert isinstance(result.exception, ValueError)
     assert "model 'nobody' is no file" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n0,1\n", "holds one item; expected two or more to cluster"),
+        ("x,y\n0,1\nnan,2\n", "expected finite numbers"),
+        ("x,y,z\n0,1,2\n3,4,5\n", "has 3 columns of numbers"),
+        ("x,y\n0,one\n1,two\n", "is not numeric"),
+        (None, "no such file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(
+    tmp_path: Path,
+    network: Path,
+    text: str | None,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, out = tmp_path / "points.csv", tmp_path / "out"
+    if text is not None:
+        source.write_text(text)
+    words = ["entourage", "cluster", "run", str(source), "--out", str(out), "--model", str(network)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("entourage: ")
+    assert said.count("\n") == 1
+    assert message in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["image", "sound"])
+def test_a_folder_of_broken_files_is_bad_input(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, model = tmp_path / "things", tmp_path / "n.safetensors"
+    folder.mkdir()
+    for name in ("a.png", "a.wav"):
+        (folder / name).write_bytes(b"broken")
+    save_network(ClusterNetwork((3 if kind == "image" else 1, 128, 128), TINY), model)
+    words = ["entourage", "cluster", "run", str(folder), "--out", str(tmp_path / "out"), "--model", str(model)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "none of the 1 files can be read; the first is a." in capsys.readouterr().err

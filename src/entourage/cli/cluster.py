@@ -15,7 +15,7 @@ cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_ar
 @cluster.command()
 def run(
     source: Annotated[Path, typer.Argument(help="A table of points (.csv, .npy...), or a folder of images or sounds.")],
-    out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")],
+    out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
     model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
     clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
     set_size: Annotated[int, typer.Option(min=4, help="Items looked at together; more are taken in parts.")] = 1000,

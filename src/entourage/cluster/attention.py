@@ -71,6 +71,8 @@ class AttentionNetwork(nn.Module):
             waves = (z.float().unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
             x = self.lift(torch.cat([z.float(), waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
             seen = self.look(pairs)  # (b, n, n, hidden)
+        if torch.is_autocast_enabled(z.device.type):  # once, and not in every layer: it is by far the largest tensor
+            seen = seen.to(torch.get_autocast_dtype(z.device.type))
         for layer in self.layers:
             x = layer(x, seen)
         with torch.autocast(z.device.type, enabled=False):
@@ -78,6 +80,7 @@ class AttentionNetwork(nn.Module):
 
     def decide(self, code: Tensor, k_max: int) -> SetPrediction:
         """From codes, shape (b, n, code), to clusters."""
+        code = code - code.mean(1, keepdim=True)  # of no effect but on rounding
         distance = squared_distances(code)  # (b, n, n)
         chosen = choose_seeds(distance, k_max)  # (b, k_max)
         scores = self.hazard(seed_evidence(distance, chosen)).squeeze(-1)  # (b, k_max)

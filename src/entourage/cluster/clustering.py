@@ -147,7 +147,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         self.predict(X)
         return self.probabilities_
 
-    def fit_predict(self, X: ArrayLike | Tensor, y: None = None, **unused: Any) -> NDArray[np.int64]:
+    def fit_predict(self, X: ArrayLike | Tensor, y: None = None) -> NDArray[np.int64]:
         """The same as `predict`: what there is to learn was learned from other data."""
         return self.predict(X)
 

@@ -19,6 +19,7 @@ from entourage.cluster.measures import mean_scores
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
 from entourage.training import Task, TrainingOptions, WeightAverage
+from entourage.training.options import OptimizerName, Schedule
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class Recipe:
     Attributes:
         steps: updates of the weights.
         curriculum: sizes of the sets.
-        learning_rate: the highest; it rises over `warmup` steps and falls as a cosine.
+        optimizer: of the training loop.
+        learning_rate: the highest; it rises over `warmup` steps and then follows the schedule.
+        schedule: "cosine", "constant" or "linear".
         warmup: steps.
         weight_decay: of all weights.
         average: decay of the moving average of the weights, which is what is kept; 0 keeps the last weights.
@@ -39,7 +42,9 @@ class Recipe:
 
     steps: int = 20_000
     curriculum: Curriculum = field(default_factory=Curriculum)
+    optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
     warmup: int = 200
     weight_decay: float = 0.01
     average: float = 0.999
@@ -52,9 +57,10 @@ class Recipe:
         return TrainingOptions(
             epochs=max(1, -(-self.steps // self.epoch)),
             max_steps=self.steps,
+            optimizer=self.optimizer,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
-            schedule="cosine",
+            schedule=self.schedule,
             warmup_steps=min(self.warmup, self.steps // 4),
             clip_norm=1.0,
             seed=self.seed,
