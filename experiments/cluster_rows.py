@@ -118,6 +118,7 @@ def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.
     task = ClusterTask(built, data.learn, data.validate, chosen.loss, recipe, say=lambda line: say(f"{title}: {line}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
+    ready.notes["set_size"] = str(recipe.curriculum.most)
     save_network(ready, file)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
     return ready

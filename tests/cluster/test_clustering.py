@@ -80,6 +80,26 @@ def test_data_larger_than_a_set_are_clustered_as_a_whole() -> None:
     assert clusterer.n_clusters_ == 4
 
 
+def test_a_set_is_as_large_as_the_network_was_trained_with() -> None:
+    X, _ = blobs(90, 3)
+    sizes: list[int] = []
+    clusterer = trained().set_params(set_size=None)
+    ask = clusterer.network_.ask
+
+    def listen(x: torch.Tensor, k_max: int | None = None) -> object:
+        sizes.append(x.shape[1])
+        return ask(x, k_max)
+
+    clusterer.network_.ask = listen  # type: ignore[method-assign, assignment]
+    clusterer.predict(X)
+    assert sizes == [90]
+    clusterer.network_.notes["set_size"] = "40"
+    clusterer.predict(X)
+    assert max(sizes[1:]) == 40
+    clusterer.set_params(set_size=60).predict(X)
+    assert 60 in sizes
+
+
 def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
     X, _ = blobs()
     assert trained().set_params(n_clusters=2).predict(X).max() == 1
@@ -96,6 +116,7 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     monkeypatch.setitem(module.preset.__globals__["PRESETS"], "tiny", module.preset("default").__class__(SMALL))
     clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
     assert clusterer.training_result_.steps == 3
+    assert clusterer.network_.notes["set_size"] == "12"
     X, _ = blobs()
     clusterer.save(tmp_path / "mine.safetensors")
     loaded = LearnedClustering.load(tmp_path / "mine.safetensors", device="cpu")

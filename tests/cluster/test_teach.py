@@ -52,6 +52,7 @@ def test_points_are_learned_from_the_generator(tmp_path: Path, name: str) -> Non
     network = load_network(tmp_path / "n.safetensors")
     assert network.shape == (2,)
     assert network.notes["preset"] == name
+    assert network.notes["set_size"] == "8"
     assert network.options.network == ("attention" if name == "default" else "lstm")
 
 

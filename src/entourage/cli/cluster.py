@@ -18,7 +18,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
     model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
     clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
-    set_size: Annotated[int, typer.Option(min=4, help="Items looked at together; more are taken in parts.")] = 1000,
+    set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Draws the parts of large data.")] = 0,
 ) -> None:

@@ -24,6 +24,7 @@ from entourage.data import resolve_device
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 PREFIX = "cluster-"
+USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
 
 class LearnedClustering(ClusterMixin, BaseEstimator):
@@ -34,8 +35,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         k_max: the most clusters it can find; None for the preset's, or what the network was trained with. The default
             network can be asked for more than it was trained with.
         n_clusters: the number of clusters, if it is known; None to have it found.
-        set_size: items that are looked at together. Larger data are clustered in parts that share a core (see
-            `coherent`). Time and memory of a look grow with set_size^2.
+        set_size: items that are looked at together; None for as many as the network was trained with. Larger data are
+            clustered in parts that share a core (see `coherent`). Time and memory of a look grow with set_size^2.
         recipe: how `fit` trains; None for the default.
         device: "auto", "cpu", "cuda"...
         random_state: draws the core and the parts of data larger than set_size.
@@ -54,7 +55,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         *,
         k_max: int | None = None,
         n_clusters: int | None = None,
-        set_size: int = 1000,
+        set_size: int | None = None,
         recipe: Recipe | None = None,
         device: str = "auto",
         random_state: int = 0,
@@ -96,6 +97,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         self.network_, self.training_result_ = learn(
             task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
         )
+        self.network_.notes["set_size"] = str(recipe.curriculum.most)
         return self
 
     @classmethod
@@ -136,7 +138,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             return prediction
 
         rng = np.random.default_rng(self.random_state)
-        partition = cluster_coherently(look, len(items), self.set_size, rng, self.n_clusters)
+        set_size = self.set_size or int(network.notes.get("set_size", USUAL_SET))
+        partition = cluster_coherently(look, len(items), set_size, rng, self.n_clusters)
         self.count_probabilities_ = partition.count
         self.labels_, self.probabilities_ = _by_size(partition.probabilities)
         self.n_clusters_ = self.probabilities_.shape[1]

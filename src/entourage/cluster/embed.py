@@ -7,8 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from entourage.cluster.options import ModelOptions
+
 CHANNELS = (32, 64, 128)
 OUTPUT = 256
+IMAGE_GRID, SOUND_GRID = (4, 4), (16, 1)
 
 
 class PointEmbedding(nn.Module):
@@ -39,11 +42,14 @@ class ConvolutionalEmbedding(nn.Module):
     Args:
         shape: channels, height and width of an item.
         slope: of the LeakyReLUs.
+        pooled: average the last maps before the first fully connected layer, images over a grid of 4 x 4, spectrograms
+            (of one channel) over time but not over frequency. It then has a twentieth of the weights, and learns from
+            fewer classes; the appendix speaks of no such thing.
     """
 
     width = OUTPUT
 
-    def __init__(self, shape: tuple[int, ...], slope: float) -> None:
+    def __init__(self, shape: tuple[int, ...], slope: float, *, pooled: bool) -> None:
         super().__init__()
         channels, height, width = shape
         if min(height, width) < 2 ** len(CHANNELS):
@@ -57,7 +63,12 @@ class ConvolutionalEmbedding(nn.Module):
                 nn.MaxPool2d(2),
             ]
         self.blocks = nn.Sequential(*blocks)
-        left = CHANNELS[-1] * math.prod(side // 2 ** len(CHANNELS) for side in (height, width))
+        sides = tuple(side // 2 ** len(CHANNELS) for side in (height, width))
+        if pooled:
+            kept = SOUND_GRID if channels == 1 else IMAGE_GRID
+            sides = tuple(min(pair) for pair in zip(kept, sides, strict=True))
+            self.blocks.append(nn.AdaptiveAvgPool2d(sides))
+        left = CHANNELS[-1] * math.prod(sides)
         self.head = nn.Sequential(
             nn.Linear(left, OUTPUT), nn.LeakyReLU(slope), nn.BatchNorm1d(OUTPUT), nn.Linear(OUTPUT, OUTPUT)
         )
@@ -73,10 +84,10 @@ class ConvolutionalEmbedding(nn.Module):
 Embedding = PointEmbedding | ConvolutionalEmbedding
 
 
-def make_embedding(shape: tuple[int, ...], *, standardise: bool, slope: float) -> Embedding:
+def make_embedding(shape: tuple[int, ...], options: ModelOptions) -> Embedding:
     """The embedding network for items of a shape: (columns,) for points, (channels, height, width) for pictures."""
     if len(shape) == 1:
-        return PointEmbedding(shape[0], standardise=standardise)
+        return PointEmbedding(shape[0], standardise=options.standardise)
     if len(shape) == 3:
-        return ConvolutionalEmbedding(shape, slope)
+        return ConvolutionalEmbedding(shape, options.slope, pooled=options.pooled)
     raise ValueError(f"items have shape {shape}; expected (columns,) or (channels, height, width)")

@@ -40,7 +40,7 @@ class ClusterNetwork(nn.Module):
         self.shape = tuple(shape)
         self.options = options
         self.notes: dict[str, str] = {}
-        self.embedding = make_embedding(self.shape, standardise=options.standardise, slope=options.slope)
+        self.embedding = make_embedding(self.shape, options)
         self.clustering: AttentionNetwork | LSTMNetwork
         if options.network == "attention":
             points = len(self.shape) == 1 and self.shape[0] <= FEW  # more columns are features rather than places

@@ -20,6 +20,7 @@ class ModelOptions:
     k_max: int = 20  # the most clusters it can find in one set
     metric: Metric = "none"  # the optional block: distances d_A^2 between embeddings, explicitly
     standardise: bool = True  # centre and scale each set of points: the result then does not depend on their units
+    pooled: bool = True  # average what the convolutions see before it is embedded: fewer weights, fewer classes needed
     units: int = 288  # the fully connected layer that brings all embeddings to one size (LSTM)
     layers: int = 14  # residual bidirectional LSTM layers
     recurrent_units: int = 128  # of the LSTM that counts, a direction
@@ -66,7 +67,7 @@ class Preset:
     loss: LossOptions = field(default_factory=LossOptions)
 
 
-_LSTM = ModelOptions(network="lstm", k_max=5, standardise=False)
+_LSTM = ModelOptions(network="lstm", k_max=5, standardise=False, pooled=False)
 
 PRESETS: dict[str, Preset] = {
     "default": Preset(),

@@ -32,7 +32,7 @@ class RunJob:
         out: the folder to write to.
         model: a file, or the name of a network that comes with the package.
         n_clusters: their number, if it is known.
-        set_size: items that are looked at together.
+        set_size: items that are looked at together; None for as many as the network was trained with.
         device: where to compute.
         seed: draws the core of large data.
         progress: show bars; None: only on a terminal.
@@ -42,7 +42,7 @@ class RunJob:
     out: Path
     model: str = "points"
     n_clusters: int | None = None
-    set_size: int = 1000
+    set_size: int | None = None
     device: str = "auto"
     seed: int = 0
     progress: bool | None = None

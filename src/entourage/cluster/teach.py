@@ -89,7 +89,13 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     task = ClusterTask(ClusterNetwork(sampler.shape, options), sampler, validation, chosen.loss, recipe)
     run = job.run or job.out.with_name(f"{job.out.stem}.run")
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
-    network.notes = {"items": kind, "backbone": job.backbone, "preset": job.preset, "steps": str(result.steps)}
+    network.notes = {
+        "items": kind,
+        "backbone": job.backbone,
+        "preset": job.preset,
+        "steps": str(result.steps),
+        "set_size": str(curriculum.most),
+    }
     save_network(network.cpu(), job.out)
     return {"items": kind, "steps": result.steps, "seconds": result.seconds, **result.metrics, "skipped": skipped}
 
