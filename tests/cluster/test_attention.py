@@ -85,7 +85,7 @@ def test_codes_alone_decide_the_clusters() -> None:
 def test_a_layer_is_attention_with_a_bias() -> None:
     torch.manual_seed(0)
     layer = AttentionLayer(8, 2)
-    x, seen = torch.randn(1, 5, 8), torch.randn(1, 5, 5, 32)
+    x, seen = torch.randn(1, 5, 8, requires_grad=True), torch.randn(1, 5, 5, 32, requires_grad=True)
     query, key, value = layer.ask(layer.before(x)).chunk(3, dim=-1)
     sharper = math.log(5) / math.log(USUAL_SIZE)
     heard = []
@@ -94,7 +94,12 @@ def test_a_layer_is_attention_with_a_bias() -> None:
         logits = query[0, :, part] @ key[0, :, part].T / 2 + layer.bias(seen)[0, :, :, head]
         heard.append((sharper * logits).softmax(-1) @ value[0, :, part])
     y = x[0] + layer.out(torch.cat(heard, dim=-1))
-    torch.testing.assert_close(layer(x, seen)[0], y + layer.feed(layer.between(y)), atol=1e-5, rtol=1e-4)
+    plain = y + layer.feed(layer.between(y))
+    torch.testing.assert_close(layer(x, seen)[0], plain, atol=1e-5, rtol=1e-4)
+    weight = torch.randn(5, 8)
+    ours = torch.autograd.grad((layer(x, seen)[0] * weight).sum(), [x, seen])
+    for mine, theirs in zip(ours, torch.autograd.grad((plain * weight).sum(), [x, seen]), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 
 def test_projection_reaches_the_metric() -> None:

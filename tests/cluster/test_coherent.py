@@ -62,12 +62,30 @@ def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
     truth[200:] = 1
     truth[395:] = 2  # five of 400: most cores of 20 have none
     found = [
-        cluster_coherently(Oracle(truth, doubt=0.0), 400, 40, np.random.default_rng(seed)).probabilities
+        cluster_coherently(Oracle(truth, doubt=0.02), 400, 40, np.random.default_rng(seed)).probabilities
         for seed in range(8)
     ]
     errors = [score(truth, p.argmax(1)) for p in found]
     assert np.mean([e.k_right for e in errors]) >= 0.75
     assert max(e.mr for e in errors) <= 5 / 400
+
+
+def test_parts_do_not_merge_what_the_core_keeps_apart() -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 120)
+
+    class Forgetful(Oracle):
+        """After its first answer it prefers two clusters, the last two being one."""
+
+        def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+            answer = super().__call__(rows)
+            if len(self.asked) > 1:
+                answer.assignment[0, :, 1, 0] = answer.assignment[0, :, 2, 0]
+                answer.assignment[0, :, 1, 1] = answer.assignment[0, :, 2, 1:3].sum(-1)
+                answer.count[0, 1] = 1.0
+            return answer
+
+    found = cluster_coherently(Forgetful(truth), 120, 40, np.random.default_rng(1))
+    assert score(truth, found.probabilities.argmax(1)).mr == 0
 
 
 def test_a_given_number_is_kept_to() -> None:

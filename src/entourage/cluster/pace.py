@@ -14,7 +14,7 @@ import torch
 from entourage.cluster.task import ClusterTask
 from entourage.data import atomic_path, resolve_device
 
-TRIAL_STEPS = 24  # steps by which a run with a time limit learns how fast it is
+TRIAL_STEPS = 48  # steps by which a run with a time limit learns how fast it is
 PLAN = "steps.json"
 
 
