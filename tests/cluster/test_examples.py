@@ -30,6 +30,14 @@ def test_pairs_are_read_with_their_answers(tmp_path: Path) -> None:
     assert (must.tolist(), cannot.tolist()) == ([[0, 1]], [[0, 2]])
 
 
+def test_stretches_of_one_sound_belong_together(tmp_path: Path) -> None:
+    items = Items("sounds", ["a.wav", "a.wav", "b.wav"], torch.zeros(3, 1), None, [])
+    (tmp_path / "p.csv").write_text("first,second,same\na.wav,b.wav,no\n")
+    must, cannot = read_pairs(items, tmp_path / "p.csv")
+    assert must.tolist() == [[0, 1]]
+    assert cannot.tolist() == [[1, 2]]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

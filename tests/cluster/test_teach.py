@@ -71,6 +71,14 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
     assert load_network(tmp_path / "n.safetensors").shape == (3, 128, 128)
 
 
+def test_classes_of_images_are_learned_in_disguise_and_validated_without(tmp_path: Path, images: Path) -> None:
+    job = TrainJob(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
+    seen, unseen, _, _ = module._samplers(job)
+    assert isinstance(seen.disguise, module.ImageDisguise)  # type: ignore[attr-defined]
+    assert unseen.disguise is None  # type: ignore[attr-defined]
+    assert seen._sizes.numel() + unseen._sizes.numel() == 5  # type: ignore[attr-defined]
+
+
 def test_images_can_be_learned_through_a_backbone(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,14 +169,12 @@ def find_weights(source: str | Path) -> Path:
     Raises:
         ValueError: there is neither such a file nor such a name.
     """
-    path = Path(source)
-    shipped = WEIGHTS / f"{PREFIX}{source}.safetensors"
-    if path.is_file() or not shipped.is_file():
-        if not path.is_file():
-            names = sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
-            raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {', '.join(names) or 'none'}")
-        return path
-    return shipped
+    path, shipped = Path(source), WEIGHTS / f"{PREFIX}{source}.safetensors"
+    for file in (path, shipped):
+        if file.is_file():
+            return file
+    names = sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
+    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {', '.join(names) or 'none'}")
 
 
 def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...]) -> Tensor:

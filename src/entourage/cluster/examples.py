@@ -36,6 +36,8 @@ def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
 def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Must-links and cannot-links, each (p, 2), from a CSV file with the columns first, second and same.
 
+    Items of one name, such as the stretches of a sound, belong together in any case.
+
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
@@ -59,6 +61,9 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
         if answer not in _YES | _NO:
             raise ValueError(f"{path}: line {line}: same is {cells[same]!r}; expected 1 or 0")
         links[answer in _YES].append((place[found[0][0]], place[found[1][0]]))
+    for row, name in enumerate(items.names):
+        if place[name] != row:
+            links[True].append((row, place[name]))
     must, cannot = (np.array(links[kind], dtype=np.int64).reshape(-1, 2) for kind in (True, False))
     return must, cannot
 

@@ -82,10 +82,7 @@ def represent(
 
 
 def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
-    """Reads a folder of sounds to learn from: each as a spectrogram of its whole length, cut to the shortest.
-
-    Sounds longer than a few seconds become several items, so that a single one does not set the length.
-    """
+    """Reads a folder of sounds to learn from: each in stretches of 2.56 s, all of the sound's name, shape (n, 128, 256)."""
     files = list_audio(source)
     answers = _read_all(files, read_stretches, progress)
     names, values, kept, skipped = [], [], [], []

@@ -12,9 +12,10 @@ import torch
 from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
 from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
+from entourage.cluster.disguise import ImageDisguise, SoundDisguise
 from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, read_pairs, table_labels
-from entourage.cluster.labelled import LabelledSampler, View, unchanged
+from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, save_network
 from entourage.cluster.options import Metric, preset
@@ -125,14 +126,15 @@ def _samplers(job: TrainJob) -> tuple[EpisodeSampler, EpisodeSampler, Kind, list
         rows, labels = list(range(len(items.names))), folder_labels(items, source)
     values, names = items.values[rows], np.array(labels)
     held = hold_out(labels, VALIDATION_SHARE, 2, job.seed)
-    seen = LabelledSampler(values[~held], names[~held], min(most, len(set(names[~held]))), view=learn_view)
+    known = min(most, len(set(names[~held])))
+    seen = LabelledSampler(values[~held], names[~held], known, view=learn_view, disguise=_disguise(items))
     chosen = held if held.any() else ~held
     unseen = LabelledSampler(values[chosen], names[chosen], min(most, len(set(names[chosen]))), view=plain_view)
     return seen, unseen, kind, skipped
 
 
 class _PairsOnly:
-    """Sets to validate with where there are no labels: pairs are turned into clusters where all of them are known."""
+    """Sets to validate with where there are no labels: parts stand for clusters."""
 
     def __init__(self, pairs: ConstraintSampler) -> None:
         self.pairs = pairs
@@ -151,6 +153,12 @@ def _views(items: Items) -> tuple[View, View]:
     if items.kind == "images" and items.values.ndim == 4:
         return ImageView(), plain_image
     return unchanged, unchanged
+
+
+def _disguise(items: Items) -> Disguise | None:
+    if items.kind == "sounds":
+        return SoundDisguise()
+    return ImageDisguise() if items.kind == "images" and items.values.ndim == 4 else None
 
 
 def _curriculum(job: TrainJob) -> Curriculum:
