@@ -20,7 +20,7 @@ from entourage.cluster.relate import ITEM_FEATURES, PAIR_FEATURES, relations
 from entourage.cluster.seeds import EVIDENCE, choose_seeds, count_from_scores, seed_evidence, soft_k_means
 
 HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
-SLOWEST, FASTEST = 0.1, 8.0  # cycles of the sines and cosines over the spread of a set
+SLOWEST, FASTEST = 0.1, 16.0  # cycles of the sines and cosines over the spread of a set
 USUAL_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
 CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
 

@@ -82,7 +82,7 @@ def represent(
 
 
 def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
-    """Reads a folder of sounds to learn from: each in stretches of 2.56 s, all of the sound's name, shape (n, 128, 256)."""
+    """Reads a folder of sounds to learn from: in stretches of 2.56 s, of the sound's name, values (n, 128, 256)."""
     files = list_audio(source)
     answers = _read_all(files, read_stretches, progress)
     names, values, kept, skipped = [], [], [], []
