@@ -162,3 +162,13 @@ def test_unknown_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
         module.find_weights("moons")
     assert module.find_weights("stars") == tmp_path / "cluster-stars.safetensors"
+
+
+def test_ties_leave_no_cluster_empty() -> None:
+    probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
+    labels, kept = module._by_size(probabilities)
+    assert labels.tolist() == [1, 0, 0, 2]
+    np.testing.assert_allclose(kept, probabilities[:, [1, 0, 2]])
+    labels, kept = module._by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
+    assert labels.tolist() == [0, 0]
+    assert kept.tolist() == [[1], [1]]

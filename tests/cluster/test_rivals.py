@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from entourage.cluster import rivals
 from entourage.cluster.measures import score
 from entourage.cluster.rivals import (
     best_dbscan,
@@ -51,7 +52,9 @@ def test_chance_knows_nothing_but_its_seed() -> None:
     assert np.mean([score(truth, labels).ari for labels in drawn]) == pytest.approx(0, abs=0.02)
 
 
-def test_the_best_setting_is_that_of_the_validation_sets() -> None:
+def test_the_best_setting_is_that_of_the_validation_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("RADII", (0.01, 0.1, 0.15)), ("CROWDS", (2, 8)), ("SIZES", (3, 15))):
+        monkeypatch.setattr(rivals, name, few)
     sets = [blobs(seed) for seed in range(3)]
     for best in (best_dbscan, best_hdbscan):
         rival, name = best(sets)

@@ -204,5 +204,6 @@ def _by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
     sizes = np.bincount(labels, minlength=probabilities.shape[1])
     order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
     kept = probabilities[:, order]
-    kept = kept / kept.sum(1, keepdims=True)
-    return kept.argmax(1), kept
+    name = np.empty(len(sizes), dtype=np.int64)
+    name[order] = np.arange(len(order))
+    return name[labels], kept / kept.sum(1, keepdims=True)  # by name, not by the largest again: there may be ties
