@@ -70,3 +70,15 @@ def test_phi_is_the_share_among_known_pairs(generator: torch.Generator) -> None:
 def test_constraints_that_make_no_sense_are_refused(must: list, cannot: list, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(ValueError, match=message):
         ConstraintSampler(ITEMS, must, cannot)
+
+
+def test_the_next_part_is_a_stranger_to_all_if_there_is_one() -> None:
+    sampler = ConstraintSampler(ITEMS, MUST, CANNOT, 4)
+    rng = np.random.default_rng(0)
+    drawn = [sampler._draw_parts(3, rng) for _ in range(200)]
+    names = {int(part): place for place, part in enumerate(sampler._parts)}  # in the order of PART
+    after = {tuple(names[p] for p in parts[:2]): set() for parts in drawn}
+    for parts in drawn:
+        after[tuple(names[p] for p in parts[:2])].add(names[parts[2]])
+    assert after[0, 1] == after[1, 0] == {2}
+    assert after[0, 3] == {1, 2}  # no stranger to both

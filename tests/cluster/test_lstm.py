@@ -87,3 +87,15 @@ def test_projection_reaches_the_metric() -> None:
     network.project()
     assert (network.metric.a == 0).all()  # type: ignore[union-attr]
     LSTMNetwork(5, SMALL).project()
+
+
+def test_the_count_reads_what_the_last_layer_reads() -> None:
+    torch.manual_seed(0)
+    network, z = LSTMNetwork(5, SMALL), torch.randn(2, 6, 5)
+    before = network(z)
+    with torch.no_grad():
+        for parameter in network.layers[-1].parameters():
+            parameter += 1
+    after = network(z)
+    assert torch.equal(after.count, before.count)
+    assert not torch.allclose(after.assignment, before.assignment)
