@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from entourage import __version__
+from entourage.cli.cluster import cluster
 from entourage.cli.demo import demo
 from entourage.cli.label import app as label_app
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(label_app, name="label", help="Label a whole data set from a handful of labels, and train a classifier.")
+app.add_typer(cluster, name="cluster")
 app.command()(demo)
 
 
