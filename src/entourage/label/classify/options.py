@@ -19,14 +19,15 @@ class AugmentOptions:
     size: int = 160  # side of the images that the network is trained on and asked about
     trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
     neighbours: int = 20  # of each image in the graph
-    rounds: int = 3  # at most: features of the newly trained network, a new graph, a new game
+    balance: bool = True  # the game keeps classes as frequent as among the given labels
+    rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
     trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
     looks: LookOptions = field(default_factory=LookOptions)
     batches: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(
-            epochs=4, learning_rate=5e-4, weight_decay=1e-3, schedule="cosine", warmup_steps=50
+            epochs=3, learning_rate=5e-4, weight_decay=1e-3, schedule="cosine", warmup_steps=50
         )
     )  # of each round
 
@@ -45,6 +46,7 @@ class AugmentOptions:
 _THESIS = AugmentOptions(
     size=224,
     trained="all",
+    balance=False,
     rounds=1,
     method="labels",
     trust="hard",

@@ -24,6 +24,7 @@ from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.validate import held_out_accuracy
+from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 
 
@@ -89,6 +90,8 @@ def play_rounds(
         progress: show lines; None: only on a terminal.
     """
     features = outputs(network.body, examples.looks, device, progress=progress)
+    if options.balance and isinstance(labeller, GraphTransduction):
+        labeller = clone(labeller).set_params(shares="given")
     found, score = find_labels(features, examples, labeller, options.neighbours)
     rounds: list[Round] = []
     for number in range(1, options.rounds + 1):
