@@ -20,6 +20,8 @@ def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shap
     network = ClusterNetwork(shape, options).eval()
     network.notes = {"seed": "0"}
     save_network(network, tmp_path / "n.safetensors")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "n.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
     loaded = load_network(tmp_path / "n.safetensors")
     assert (loaded.shape, loaded.options, loaded.training) == (shape, options, False)
     assert loaded.notes == {"seed": "0"}

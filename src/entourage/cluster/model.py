@@ -95,7 +95,10 @@ def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = Fals
     if half:  # not buffers: frequencies and statistics need their digits
         state |= {name: state[name].half() for name, _ in network.named_parameters()}
     with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(state, temporary, metadata={_KEY: json.dumps(head)})
+        temporary.chmod(mode)  # save_file lets only its owner read
 
 
 def load_network(path: str | Path) -> ClusterNetwork:
