@@ -148,7 +148,7 @@ def ship(ledger: Ledger, options: argparse.Namespace) -> None:
         raise SystemExit(f"{options.runs}: holds no default network that is ready; train one first")
     mr, run, network = min(found, key=lambda one: one[0])
     network.notes |= {"items": "points", "backbone": "", "trained by": "experiments.cluster_points", "run": run.name}
-    save_network(network.cpu(), options.ship)
+    save_network(network.cpu(), options.ship, half=True)
     print(f"{run.name} (validation MR {mr:.4f}) is kept as {options.ship}", flush=True)
 
 

@@ -193,4 +193,4 @@ def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], ex
             note = f" ({found[0]['setting']})" if "setting" in found[0] else ""
             rows.append((NAMES.get(name, name) + note, str(len(found)), *cells, *published.get(name, ("", ""))))
     header = ("method", "seeds", "MR", "greedy MR", "NMI", "NMI, geometric", "ARI", "k right", "published MR", "NMI")
-    return table(header, rows)
+    return table(header, rows) if rows else ""

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
-from entourage.cluster import demo
-from entourage.cluster.clustering import find_weights
+from entourage.cluster import ClusterNetwork, ModelOptions, clustering, demo, save_network
 
 
-def test_the_section_compares_three_methods_on_the_same_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_section_compares_three_methods_on_the_same_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    tiny = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2)
+    save_network(ClusterNetwork((2,), tiny), tmp_path / "cluster-points.safetensors")
+    monkeypatch.setattr(clustering, "WEIGHTS", tmp_path)
     monkeypatch.setattr(demo, "SETS", 4)
     monkeypatch.setattr(demo, "SHOWN", 2)
     section = demo.demo_section()
@@ -15,10 +21,6 @@ def test_the_section_compares_three_methods_on_the_same_sets(monkeypatch: pytest
     assert figure.figure.startswith("<svg")
     assert [row[0] for row in table.table] == ["method", "k-means, k by silhouette", "DBSCAN", "the network"]
     assert section.lead.startswith("4 sets of 150 points")
-
-
-def test_the_network_that_comes_with_the_package_is_found() -> None:
-    assert find_weights("points").is_file()
 
 
 def test_the_picture_says_how_much_is_wrong() -> None:

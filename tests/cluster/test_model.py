@@ -20,6 +20,8 @@ def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shap
     network = ClusterNetwork(shape, options).eval()
     network.notes = {"seed": "0"}
     save_network(network, tmp_path / "n.safetensors")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "n.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
     loaded = load_network(tmp_path / "n.safetensors")
     assert (loaded.shape, loaded.options, loaded.training) == (shape, options, False)
     assert loaded.notes == {"seed": "0"}
@@ -57,3 +59,16 @@ def test_only_places_are_seen_through_waves(columns: int, waves: int) -> None:
     network = ClusterNetwork((columns,), ATTENTION).eval()
     assert network.clustering.waves.shape == (columns, waves)  # type: ignore[union-attr]
     assert network(torch.randn(1, 4, columns)).assignment.isfinite().all()
+
+
+def test_a_file_can_be_half_as_large(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = ClusterNetwork((2,), ModelOptions(k_max=3, width=64, depth=2, heads=2)).eval()
+    save_network(network, tmp_path / "whole.safetensors")
+    save_network(network, tmp_path / "half.safetensors", half=True)
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "whole.safetensors").stat().st_size
+    loaded = load_network(tmp_path / "half.safetensors")
+    assert {p.dtype for p in loaded.parameters()} == {torch.float32}
+    assert torch.equal(loaded.clustering.waves, network.clustering.waves)  # type: ignore[union-attr, arg-type]
+    x = torch.randn(1, 9, 2)
+    torch.testing.assert_close(loaded(x).embedding, network(x).embedding, atol=0.02, rtol=0.02)

@@ -173,8 +173,13 @@ def find_weights(source: str | Path) -> Path:
     for file in (path, shipped):
         if file.is_file():
             return file
-    names = sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
-    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {', '.join(names) or 'none'}")
+    names = ", ".join(shipped_networks()) or "none"
+    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {names}")
+
+
+def shipped_networks() -> list[str]:
+    """Names of the networks that come with the package."""
+    return sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
 
 
 def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...]) -> Tensor:

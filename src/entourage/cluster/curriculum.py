@@ -29,7 +29,7 @@ class Curriculum:
 
     home: int = 72  # n of the home size
     home_k: int = 5  # the most clusters there
-    home_share: float = 0.4
+    home_share: float = 0.3
     least: int = 16
     most: int = 1000
     sets: int = 512  # of the home size
@@ -57,8 +57,8 @@ class Curriculum:
         return Draw(seed, self.sets_of(n), n, k)
 
     def sets_of(self, n: int) -> int:
-        """How many sets of n items a batch holds: memory grows with n^2, small kernels waste a GPU, so n^1.5."""
-        share = float(min(1.0, (self.home / n) ** 1.5))
+        """How many sets of n items a batch holds: memory grows with n^2, but large sets must be learned too."""
+        share = float(min(1.0, (self.home / n) ** 1.25))
         return max(2, round(self.sets * share))
 
 

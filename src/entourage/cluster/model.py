@@ -77,8 +77,14 @@ class ClusterNetwork(nn.Module):
         self.clustering.project()
 
 
-def save_network(network: ClusterNetwork, path: str | Path) -> None:
-    """Writes weights, architecture and notes as one safetensors file."""
+def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = False) -> None:
+    """Writes weights, architecture and notes as one safetensors file.
+
+    Args:
+        network: what is kept.
+        path: the file.
+        half: keep weights in 16 bits, which halves the file; what is read is single precision again.
+    """
     head = {
         "entourage": __version__,
         "shape": list(network.shape),
@@ -86,8 +92,13 @@ def save_network(network: ClusterNetwork, path: str | Path) -> None:
         "notes": network.notes,
     }
     state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    if half:  # not buffers: frequencies and statistics need their digits
+        state |= {name: state[name].half() for name, _ in network.named_parameters()}
     with atomic_path(path) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         save_file(state, temporary, metadata={_KEY: json.dumps(head)})
+        temporary.chmod(mode)  # save_file lets only its owner read
 
 
 def load_network(path: str | Path) -> ClusterNetwork:

@@ -27,7 +27,7 @@ class ModelOptions:
     slope: float = 0.3  # of all LeakyReLUs
     regularise_count: bool = False  # batch norm and dropout in the counting network: in the code, not in the text
     set_size: int | None = None  # n, which the LSTM must know beforehand if it reads rows of distances
-    width: int = 128  # of the attention layers
+    width: int = 192  # of the attention layers
     depth: int = 8  # how many there are
     heads: int = 8
     frequencies: int = 32  # sines and cosines of the coordinates of points; 0 for none
