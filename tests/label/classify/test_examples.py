@@ -24,8 +24,6 @@ def test_labelled_images_are_known_by_position(toys: ModuleType) -> None:
         (np.full(5, -1), 2, "no image is labelled; expected at least one"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(
-    toys: ModuleType, codes: np.ndarray, classes: int, message: str
-) -> None:
+def test_labels_that_do_not_fit_are_refused(toys: ModuleType, codes: np.ndarray, classes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Examples(toys.NumberLooks(5), codes, classes)

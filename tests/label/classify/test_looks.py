@@ -61,9 +61,7 @@ def test_live_views_are_new_every_time_and_follow_the_seed(toys: ModuleType) -> 
     assert not torch.equal(first, second)
 
 
-def test_kept_looks_are_what_the_stem_makes_of_live_ones(
-    toys: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)  # 30 images in batches, the last of two
     live, stem, rows = live_of(toys), toys.stem(), torch.tensor([29, 4, 13])
     kept = keep_looks(stem, live, CPU)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.method import Batch, Method, MethodOptions
@@ -167,7 +167,3 @@ def test_another_run_has_another_description(toys: ModuleType) -> None:
 def test_bad_options_are_refused(toys: ModuleType, change: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sum(toys.linear(), toys.numbers(), MethodOptions(**change))  # type: ignore[arg-type]
-
-
-def test_a_method_needs_its_parts() -> None:
-    assert isinstance(Method, type(nn.Module)) or Method.__abstractmethods__ == {"views", "disagreement"}

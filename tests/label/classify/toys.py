@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.backbones import Preprocessing
+from entourage.backbones import Backbone, Preprocessing
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.given import FoundLabels
 from entourage.label.classify.looks import LiveLooks, LookOptions
@@ -47,6 +47,11 @@ def network(classes: int = 3, channels: int = 3) -> ImageNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return ImageNetwork(ToyTail(channels), 8, classes)
+
+
+def backbone(side: int = SIDE) -> Backbone:
+    """The body of `network` as a backbone."""
+    return Backbone("toy", 8, network().body.eval(), preprocessing(side), "toy weights")
 
 
 def stem() -> ToyStem:

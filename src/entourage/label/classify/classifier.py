@@ -96,13 +96,13 @@ class ImageClassifier:
                 raise ValueError("it holds other weights")
             classes = [str(name) for name in notes["classes"]]
             preprocessing = _preprocessing(notes["preprocessing"])
-            with torch.random.fork_rng(devices=[]):  # weights to be replaced are drawn at random
+            with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
                 backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
+                network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             expected = "expected a file that `entourage label --train` wrote"
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
-        network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         load_into(network, state, source)
         return cls(network.eval(), backbone.name, classes, preprocessing)
 
