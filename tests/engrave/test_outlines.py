@@ -3,7 +3,19 @@ import math
 import numpy as np
 import pytest
 
-from entourage.engrave.outlines import Edges, dashes, ellipse, filled, moved, parse_path, positive, rectangle, stroked
+from entourage.engrave.outlines import (
+    Edges,
+    dashes,
+    ellipse,
+    filled,
+    moved,
+    parse_path,
+    positive,
+    rectangle,
+    rings,
+    split_at,
+    stroked,
+)
 
 
 def area(edges: Edges) -> float:
@@ -87,3 +99,12 @@ def test_dashes_follow_the_pattern_round_a_corner() -> None:
 
 def test_moved_scales_then_shifts() -> None:
     np.testing.assert_array_equal(moved(np.array([[0.0, 0, 1, 2]]), 3, 10, 20), [[10, 20, 13, 26]])
+
+
+def test_rings_and_halves_of_an_area_add_up() -> None:
+    ring = filled(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
+    assert [len(outline) for outline in rings(ring)] == [5, 5]
+    above, below = split_at(ring, 4)
+    assert abs(area(above)) == 40 - 12
+    assert abs(area(below)) == 60 - 24
+    assert above[:, [1, 3]].max() == below[:, [1, 3]].min() == 4

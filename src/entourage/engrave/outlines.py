@@ -203,6 +203,27 @@ def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
     return pieces
 
 
+def rings(edges: Edges) -> list[Edges]:
+    """The closed outlines that edges are made of."""
+    ends = np.flatnonzero(np.any(edges[:-1, 2:] != edges[1:, :2], axis=1)) + 1
+    return np.split(edges, ends)
+
+
+def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
+    """The parts of an area above and below a height."""
+    halves: tuple[list[Points], list[Points]] = ([], [])
+    for ring in rings(edges):
+        for points, sign in zip(halves, (1, -1), strict=True):
+            kept = []
+            for x0, y0, x1, y1 in ring:
+                if sign * y0 <= sign * y:
+                    kept.append((x0, y0))
+                if (y0 - y) * (y1 - y) < 0:  # the edge crosses: the cut is a corner of both parts
+                    kept.append((x0 + (x1 - x0) * (y - y0) / (y1 - y0), y))
+            points.append(np.array(kept).reshape(-1, 2))
+    return filled(halves[0]), filled(halves[1])
+
+
 def moved(edges: Edges, scale: float, x: float, y: float) -> Edges:
     """Edges scaled about the origin and then shifted."""
     return np.asarray(edges * scale + np.array([x, y, x, y]))

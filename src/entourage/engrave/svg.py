@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from lxml import etree
@@ -88,6 +89,7 @@ class _Pen:
     y: float
     anchor: str
     size: float = 0.0
+    font: str = ""
     run: list[tuple[float, Letter, int, float]] = field(default_factory=list)  # offset, letter, code, size
 
 
@@ -96,10 +98,13 @@ class SvgReader:
 
     Args:
         pixels: pixels a unit of the page's view box.
+        fonts: folder with the glyphs of music fonts, FONT/CODE.xml, for music inside text; None if there is none.
     """
 
-    def __init__(self, pixels: float) -> None:
+    def __init__(self, pixels: float, fonts: Path | None = None) -> None:
         self.pixels = pixels
+        self._fonts = fonts
+        self._music: dict[tuple[str, str], Letter] = {}
         self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
         self._type = Typeface()
 
@@ -216,20 +221,37 @@ class SvgReader:
         pen.size = float(size[0]) if size else pen.size
         bold = {"bold": True, "normal": False}.get(element.get("font-weight", ""), bold)
         italic = {"italic": True, "normal": False}.get(element.get("font-style", ""), italic)
+        pen.font = element.get("font-family", pen.font)
         self._write(element.text, pen, bold, italic)
-        outer = pen.size
+        outer = pen.size, pen.font
         for child in element:
             if isinstance(child.tag, str) and child.tag.endswith("tspan"):
                 self._set(child, pen, bold, italic, group, origin, marks)
-                pen.size = outer
+                pen.size, pen.font = outer
             self._write(child.tail, pen, bold, italic)
 
     def _write(self, text: str | None, pen: _Pen, bold: bool, italic: bool) -> None:
         along = sum(letter.advance * size for _, letter, _, size in pen.run)
         for character in (text or "").replace("\n", ""):
-            letter = self._type.letter(character, bold, italic)
+            music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
+            letter = self._musical(character, pen.font) if music else self._type.letter(character, bold, italic)
             pen.run.append((along, letter, ord(character), pen.size))
             along += letter.advance * pen.size
+
+    def _musical(self, character: str, font: str) -> Letter:
+        """A glyph of a music font inside text, such as the note of a metronome mark."""
+        key = (character, font)
+        if key not in self._music:
+            name = font.split(",")[0].strip("'\" ")
+            path = self._fonts / name / f"{ord(character):04X}.xml" if self._fonts else None
+            letter = Letter(filled([]), 0.3)
+            if path is not None and path.is_file():
+                glyph = etree.parse(path).getroot()
+                data = "".join(p.get("d", "") for p in glyph.iter("{*}path"))
+                edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)
+                letter = Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + 0.02)
+            self._music[key] = letter
+        return self._music[key]
 
     def _flush(self, pen: _Pen, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
         length = sum(letter.advance * size for _, letter, _, size in pen.run)
