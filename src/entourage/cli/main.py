@@ -11,6 +11,7 @@ import typer
 
 from entourage import __version__
 from entourage.cli.demo import demo
+from entourage.cli.engrave import app as engrave
 from entourage.cli.label import label
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(label)
+app.add_typer(engrave, name="engrave")
 app.command()(demo)
 
 

@@ -1,0 +1,79 @@
+"""`entourage engrave`: scores in, annotated pages out; and what to do with pages afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+SKIPPED_SOME = 1  # exit code when all went well but for scores that could not be engraved
+
+
+class _WithDefault(TyperGroup):
+    """`entourage engrave SCORES` without naming a command is `entourage engrave run SCORES`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_WithDefault,
+    help="Engrave scores into pages with complete ground truth: engrave SCORES... --out DIR.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def run(
+    scores: Annotated[list[Path] | None, typer.Argument(help="Scores, folders or archives of scores.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the data set.")] = Path("engraved"),
+    compose: Annotated[int, typer.Option(min=0, help="How many scores to compose.")] = 0,
+    balanced: Annotated[bool, typer.Option("--balanced", help="Compose all classes about equally often.")] = False,
+    engine: Annotated[Literal["verovio", "lilypond"], typer.Option(help="The engraver.")] = "verovio",
+    fonts: Annotated[str, typer.Option(help="all, or names and SMuFL font files, separated by commas.")] = "all",
+    every_font: Annotated[bool, typer.Option("--every-font", help="Engrave each score in every font.")] = False,
+    degrade: Annotated[Literal["none", "scan", "photo"], typer.Option(help="Make pages look used.")] = "none",
+    replace: Annotated[float, typer.Option(help="Share of common symbols that give way to rare ones.")] = 0.0,
+    formats: Annotated[str, typer.Option(help="all, or some of the formats, separated by commas.")] = "all",
+    width: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 1894,
+    height: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 2668,
+    interline: Annotated[float, typer.Option(help="Pixels between staff lines.")] = 20.0,
+    dpi: Annotated[float, typer.Option(help="Resolution noted in the images.")] = 400.0,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")] = 0,
+    ray: Annotated[str, typer.Option(help="Address of a Ray cluster to work on.")] = "",
+) -> None:
+    """Engrave scores; the word `run` may be left out. A run that was killed continues where it stopped."""
+    from entourage.engrave.fonts import find_fonts
+    from entourage.engrave.job import FORMATS, EngraveJob
+    from entourage.engrave.options import PageOptions
+    from entourage.engrave.pipeline import engrave
+
+    job = EngraveJob(
+        out=out,
+        sources=tuple(scores or ()),
+        compose=compose,
+        balanced=balanced,
+        engine=engine,
+        fonts=find_fonts(fonts),
+        every_font=every_font,
+        page=PageOptions(width, height, interline, dpi),
+        degrade=degrade,
+        replace=replace,
+        formats=FORMATS if formats == "all" else tuple(formats.split(",")),  # type: ignore[arg-type]
+        seed=seed,
+        workers=workers,
+        ray=ray,
+    )
+    manifest = engrave(job)
+    for name, reason in manifest["failed"].items():
+        typer.echo(f"entourage: skipped {name}: {reason}", err=True)
+    counts = manifest["counts"]
+    typer.echo(f"{counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols: {out}")
+    if manifest["failed"]:
+        raise typer.Exit(SKIPPED_SOME)
