@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from lxml import etree
@@ -60,6 +61,11 @@ def read_score(file: ScoreFile) -> Score:
             raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
         return Score(file.name, text, notation)
     return _read_xml(text, file)
+
+
+def parse_score(text: str, name: str) -> Score:
+    """A score from text that is already at hand, such as one that was composed here."""
+    return _read_xml(text, ScoreFile(name, Path(name)))
 
 
 def _read_xml(text: str, file: ScoreFile) -> Score:

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from entourage.data import atomic_path
+from entourage.engrave.compose import compose
 from entourage.engrave.formats import SCHEMA, page_table, page_xml
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.page import Page
 from entourage.engrave.png import encode_png
-from entourage.engrave.scores import Score, read_score
+from entourage.engrave.scores import Score, parse_score, read_score
 from entourage.engrave.symbols import EXTENDED_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
 
@@ -58,7 +59,9 @@ class Worker:
             return Outcome(task.name, failure=reason)
 
     def _score(self, task: Task) -> Score:
-        assert task.file is not None
+        if task.file is None:
+            text = compose(self.job.seed, task.index, balanced=self.job.balanced)
+            return parse_score(text, f"composed-{task.index:05d}")
         return read_score(task.file)
 
     def _engrave(self, task: Task, score: Score, digest: str) -> Outcome:
