@@ -55,3 +55,20 @@ def test_bad_options_are_one_line(tmp_path: Path, scores: Path) -> None:
         assert code != 0
         assert message in text
     assert not (tmp_path / "out").exists()
+
+
+def test_pages_are_counted_and_shown(tmp_path: Path, scores: Path) -> None:
+    out = tmp_path / "out"
+    run(scores, "--out", out, *SIZE)
+    code, text = run("stats", out)
+    assert code == 0
+    assert "symbols a page" in text
+    assert "rarest: 0" in text
+    assert (out / "stats" / "contact_sheet.png").is_file()
+    page = out / "images" / "a-leipzig-1.png"
+    code, text = run("show", page, "--out", tmp_path / "truth.png")
+    assert code == 0
+    assert (tmp_path / "truth.png").is_file()
+    code, text = run("show", page, "--layers", "colours")
+    assert code != 0
+    assert "layer 'colours' is unknown" in text

@@ -77,3 +77,45 @@ def run(
     typer.echo(f"{counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols: {out}")
     if manifest["failed"]:
         raise typer.Exit(SKIPPED_SOME)
+
+
+@app.command()
+def stats(
+    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    classes: Annotated[Literal["extended", "v1", "v1-118"], typer.Option(help="The list to count.")] = "extended",
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; DIR/stats by default.")] = None,
+) -> None:
+    """Count symbols a page and a class, and draw the histogram and a contact sheet of every class."""
+    from entourage.engrave.stats import count_symbols, write_statistics
+
+    statistics = count_symbols(folder, classes)
+    target = out or folder / "stats"
+    write_statistics(folder, statistics, target)
+    for row in statistics.table():
+        typer.echo(f"{row[0]:<20}{row[1]:>16}{row[2]:>18}")
+    commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
+    typer.echo(f"top ten classes: {statistics.top_share:.1%} of the symbols")
+    typer.echo(f"commonest class: {commonest} symbols; rarest: {rarest}")
+    typer.echo(f"classes without symbols: {', '.join(statistics.absent) or 'none'}")
+    typer.echo(f"report: {target / 'report.html'}")
+
+
+@app.command()
+def show(
+    page: Annotated[Path, typer.Argument(help="The image of a page: DIR/images/PAGE.png.")],
+    out: Annotated[Path | None, typer.Option(help="The picture to write; PAGE_truth.png by default.")] = None,
+    layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
+) -> None:
+    """Draw the ground truth of a page on it."""
+    from entourage.data import atomic_path
+    from entourage.engrave.png import encode_png
+    from entourage.engrave.show import LAYERS, draw_truth, read_page
+
+    wanted = LAYERS if layers == "all" else tuple(layers.split(","))
+    if unknown := [name for name in wanted if name not in LAYERS]:
+        raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
+    image, rows = read_page(page)
+    target = out or Path(f"{page.stem}_truth.png")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
+    typer.echo(f"{len(rows)} symbols drawn: {target}")
