@@ -11,7 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.engrave.degrade import Degrader
 from entourage.engrave.masks import encode_masks
+from entourage.engrave.outlines import Edges
 from entourage.engrave.raster import Ink, Ints, rasterise
 from entourage.engrave.relate import Related, Symbol
 from entourage.engrave.svg import Mark
@@ -96,7 +98,14 @@ class Page:
         return canvas
 
 
-def draw_page(marks: list[Mark], related: Related, height: int, width: int, number: int = 1) -> Page:
+def draw_page(
+    marks: list[Mark],
+    related: Related,
+    height: int,
+    width: int,
+    number: int = 1,
+    degrader: Degrader | None = None,
+) -> Page:
     """Draws the marks and finds the ink of each symbol.
 
     Args:
@@ -104,18 +113,24 @@ def draw_page(marks: list[Mark], related: Related, height: int, width: int, numb
         related: the symbols among them.
         height, width: of the page in pixels; what lies beyond is cut off.
         number: of the page in its score.
+        degrader: bends what is drawn and makes the image look used.
     """
-    ink = _on_page(rasterise([mark.edges for mark in marks]), height, width)
+    shapes = [mark.edges for mark in marks]
+    if degrader is not None:
+        shapes = degrader.bend(shapes)
+    ink = _on_page(rasterise(shapes), height, width)
     image = np.ones(height * width, dtype=np.float32)
     np.multiply.at(image, ink.y * width + ink.x, 1 - ink.coverage)
     grey = (image * 255 + 0.5).astype(np.uint8).reshape(height, width)
+    if degrader is not None:
+        grey = degrader.finish(grey)
     solid = _solid(ink)
     inked = np.diff(solid.start) > 0
     symbols = [s for s in related.symbols if any(inked[i] for i in s.marks)]
     symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
     pixels = _pixels(symbols, solid, height)
     boxes = _boxes(pixels, len(symbols))
-    oriented = _oriented(symbols, marks, boxes)
+    oriented = _oriented(symbols, shapes, boxes)
     return Page(grey, symbols, boxes, oriented, pixels, related.unlabelled, number)
 
 
@@ -181,11 +196,11 @@ def _boxes(pixels: Pixels, count: int) -> Ints:
     return np.stack([*low, *high], axis=1)
 
 
-def _oriented(symbols: list[Symbol], marks: list[Mark], boxes: Ints) -> NDArray[np.float64]:
+def _oriented(symbols: list[Symbol], shapes: list[Edges], boxes: Ints) -> NDArray[np.float64]:
     x0, y0, x1, y1 = boxes.T.astype(np.float64)
     corners = np.stack([x1, y1, x1, y0, x0, y0, x0, y1], axis=1).reshape(-1, 4, 2)
     for k, symbol in enumerate(symbols):
         if symbol.label in _SLANTED:
-            outline = np.concatenate([marks[i].edges[:, :2] for i in symbol.marks]).astype(np.float32)
+            outline = np.concatenate([shapes[i][:, :2] for i in symbol.marks]).astype(np.float32)
             corners[k] = cv2.boxPoints(cv2.minAreaRect(outline))
     return corners

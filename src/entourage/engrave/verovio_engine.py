@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import verovio
 
+from entourage.engrave.degrade import Degrader
 from entourage.engrave.music import Event, read_music
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.page import Page, draw_page
@@ -46,15 +47,19 @@ class VerovioEngraver:
         if font.file is not None:
             self._toolkit.setOptions({"fontAddCustom": [str(font.file)]})
 
-    def engrave(self, score: Score) -> Iterator[Page]:
+    def engrave(self, score: Score, degrade: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
         """The pages of a score, one after the other.
+
+        Args:
+            score: what to engrave.
+            degrade: what makes the page of a given number look used, or None.
 
         Raises:
             ValueError: the engraver cannot read the score, or nothing comes out.
         """
         events = self.load(score)
         for number in range(1, self._toolkit.getPageCount() + 1):
-            yield self.draw(self._toolkit.renderToSVG(number), events, score, number)
+            yield self.draw(self._toolkit.renderToSVG(number), events, score, number, degrade(number))
 
     def load(self, score: Score) -> dict[str, Event]:
         """Lays the score out and returns what its music says, by id."""
@@ -85,9 +90,11 @@ class VerovioEngraver:
             raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MOST_PAGES}")
         return read_music(self._toolkit.getMEI())
 
-    def draw(self, svg: str, events: dict[str, Event], score: Score, number: int) -> Page:
+    def draw(
+        self, svg: str, events: dict[str, Event], score: Score, number: int, degrader: Degrader | None = None
+    ) -> Page:
         """A page with its ground truth from the engraver's drawing of it."""
         marks = self._reader.read(svg)
         ids = score.ids or events.keys()
         related = relate(marks, events, ids, self.options.interline)
-        return draw_page(marks, related, self.options.height, self.options.width, number)
+        return draw_page(marks, related, self.options.height, self.options.width, number, degrader)

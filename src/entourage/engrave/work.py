@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from entourage.data import atomic_path
 from entourage.engrave.compose import compose
+from entourage.engrave.degrade import Degrader
 from entourage.engrave.formats import SCHEMA, page_table, page_xml
-from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.job import EngraveJob, Task, draw
 from entourage.engrave.page import Page
 from entourage.engrave.png import encode_png
 from entourage.engrave.scores import Score, parse_score, read_score
@@ -89,7 +90,13 @@ class Worker:
         key = task.font.name
         if key not in self._engravers:
             self._engravers[key] = VerovioEngraver(self.job.page, task.font)
-        return self._engravers[key].engrave(score)
+        return self._engravers[key].engrave(score, lambda number: self._degrader(task, number))
+
+    def _degrader(self, task: Task, number: int) -> Degrader | None:
+        if self.job.degrade == "none":
+            return None
+        seed = draw(self.job.seed, "degrade", task.name, number)
+        return Degrader(self.job.degrade, self.job.page.height, self.job.page.width, seed)
 
     def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:
         """The files of a page, as path in the output and content."""
