@@ -119,3 +119,16 @@ def show(
     with atomic_path(target) as temporary:
         temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
     typer.echo(f"{len(rows)} symbols drawn: {target}")
+
+
+@app.command()
+def align(
+    scan: Annotated[Path, typer.Argument(help="A scan or photo of a page.")],
+    page: Annotated[Path, typer.Argument(help="The clean page: DIR/images/PAGE.png.")],
+    out: Annotated[Path, typer.Option(help="Folder for the rectified picture and its annotations.")] = Path("aligned"),
+) -> None:
+    """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
+    from entourage.engrave.align import write_alignment
+
+    found = write_alignment(scan, page, out)
+    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {out}")
