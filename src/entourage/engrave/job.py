@@ -66,6 +66,8 @@ class EngraveJob:
             raise ValueError("nothing to engrave; expected scores, or a number of scores to compose")
         if self.balanced and self.compose < 1:
             raise ValueError("only composed scores can be balanced; expected a number of scores to compose")
+        if self.engine == "lilypond":  # it has one music font, its own
+            object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
         if not 0 <= self.replace <= 1:
             raise ValueError(f"replace is {self.replace}; expected a share between 0 and 1")
 

@@ -19,6 +19,7 @@ from entourage.engrave.compose import compose
 from entourage.engrave.degrade import Degrader
 from entourage.engrave.formats import SCHEMA, page_table, page_xml
 from entourage.engrave.job import EngraveJob, Task, draw
+from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.page import Page
 from entourage.engrave.png import encode_png
 from entourage.engrave.scores import Score, parse_score, read_score
@@ -44,7 +45,7 @@ class Worker:
 
     def __init__(self, job: EngraveJob) -> None:
         self.job = job
-        self._engravers: dict[str, VerovioEngraver] = {}
+        self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
 
     def do(self, task: Task) -> Outcome:
         """Does a task, unless it has been done before. Bad scores are an outcome, not an error."""
@@ -89,7 +90,10 @@ class Worker:
     def _pages(self, task: Task, score: Score) -> Iterator[Page]:
         key = task.font.name
         if key not in self._engravers:
-            self._engravers[key] = VerovioEngraver(self.job.page, task.font)
+            if self.job.engine == "lilypond":
+                self._engravers[key] = LilypondEngraver(self.job.page)
+            else:
+                self._engravers[key] = VerovioEngraver(self.job.page, task.font)
         return self._engravers[key].engrave(score, lambda number: self._degrader(task, number))
 
     def _degrader(self, task: Task, number: int) -> Degrader | None:
