@@ -10,10 +10,11 @@ import typer
 
 def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
     """Show what each verb does, in a report made on this machine."""
+    from entourage.engrave.demo import demo_section as engrave_section
     from entourage.label.demo import demo_section as label_section
     from entourage.report import write_page
 
-    sections = [label_section()]
+    sections = [label_section(), engrave_section()]
     path = out / "report.html"
     write_page(path, "Entourage", "What each verb does, made on this machine by one command.", sections)
     typer.echo(f"The demo is in {path}")
