@@ -72,3 +72,12 @@ def test_pages_are_counted_and_shown(tmp_path: Path, scores: Path) -> None:
     code, text = run("show", page, "--layers", "colours")
     assert code != 0
     assert "layer 'colours' is unknown" in text
+
+
+def test_rare_symbols_are_cropped(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, _ = run("--compose", "1", "--out", out, *SIZE, "--formats", "coco")
+    assert code == 0
+    code, text = run("crops", out, "--out", tmp_path / "crops.parquet", "--share", "0.05")
+    assert code == 0
+    assert "crops of" in text

@@ -132,3 +132,17 @@ def align(
 
     found = write_alignment(scan, page, out)
     typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {out}")
+
+
+@app.command()
+def crops(
+    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("crops.parquet"),
+    share: Annotated[float, typer.Option(help="Classes below this share of all symbols are rare.")] = 0.01,
+    most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,
+) -> None:
+    """Cut out rare symbols with their surroundings, for the margins of a detector's training pages."""
+    from entourage.engrave.crops import write_crops
+
+    counts = write_crops(folder, out, share=share, most=most)
+    typer.echo(f"{sum(counts.values())} crops of {len(counts)} classes: {out}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -49,6 +49,7 @@ class Page:
         pixels: the ink of each symbol, hidden or not.
         unlabelled: code points of glyphs without a class.
         number: of the page in its score, from 1.
+        unclaimed: outlines of what belongs to no symbol: text, bar lines, brackets.
     """
 
     image: Image
@@ -58,6 +59,7 @@ class Page:
     pixels: Pixels
     unlabelled: list[int]
     number: int = 1
+    unclaimed: list[Edges] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -131,7 +133,9 @@ def draw_page(
     pixels = _pixels(symbols, solid, height)
     boxes = _boxes(pixels, len(symbols))
     oriented = _oriented(symbols, shapes, boxes)
-    return Page(grey, symbols, boxes, oriented, pixels, related.unlabelled, number)
+    claimed = {i for symbol in symbols for i in symbol.marks}
+    unclaimed = [shape for i, shape in enumerate(shapes) if i not in claimed]
+    return Page(grey, symbols, boxes, oriented, pixels, related.unlabelled, number, unclaimed)
 
 
 def _layer(symbol: Symbol) -> int:

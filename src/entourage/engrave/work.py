@@ -22,6 +22,7 @@ from entourage.engrave.job import EngraveJob, Task, draw
 from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.page import Page
 from entourage.engrave.png import encode_png
+from entourage.engrave.replace import replace_common
 from entourage.engrave.scores import Score, parse_score, read_score
 from entourage.engrave.symbols import EXTENDED_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
@@ -64,7 +65,7 @@ class Worker:
         if task.file is None:
             text = compose(self.job.seed, task.index, balanced=self.job.balanced)
             return parse_score(text, f"composed-{task.index:05d}")
-        return read_score(task.file)
+        return replace_common(read_score(task.file), self.job.replace, self.job.seed)
 
     def _engrave(self, task: Task, score: Score, digest: str) -> Outcome:
         tables, pages, files = [], [], {}
