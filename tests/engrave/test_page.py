@@ -60,6 +60,13 @@ def test_a_hair_line_still_has_ink() -> None:
     assert drawn(stem=rectangle(10.4, 10, 0.2, 5)).boxes.tolist() == [[10, 10, 11, 15]]
 
 
+def test_a_seam_that_is_dark_has_an_owner() -> None:
+    """Two halves that share a column by 0.45 and 0.4 make it dark, though neither covers half of it."""
+    page = drawn(stem=rectangle(10, 10, 5.45, 5), beam=rectangle(15.6, 10, 5, 5))
+    assert (page.image[10:15, 15] < 128).all()
+    assert (page.segmentation(EXTENDED_IDS)[10:15, 15] == EXTENDED_IDS["stem"]).all()
+
+
 def test_slanted_symbols_have_a_turned_box() -> None:
     slanted = filled([np.array([[10.0, 10], [50, 20], [50, 24], [10, 14]])])
     page = drawn(beam=slanted)

@@ -122,11 +122,12 @@ def draw_page(
         shapes = degrader.bend(shapes)
     ink = _on_page(rasterise(shapes), height, width)
     image = np.ones(height * width, dtype=np.float32)
-    np.multiply.at(image, ink.y * width + ink.x, 1 - ink.coverage)
+    place = ink.y * width + ink.x
+    np.multiply.at(image, place, 1 - ink.coverage)
     grey = (image * 255 + 0.5).astype(np.uint8).reshape(height, width)
     if degrader is not None:
         grey = degrader.finish(grey)
-    solid = _solid(ink)
+    solid = _solid(ink, place, image < 0.5)
     inked = np.diff(solid.start) > 0
     symbols = [s for s in related.symbols if any(inked[i] for i in s.marks)]
     symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
@@ -154,14 +155,24 @@ def _subset(ink: Ink, keep: NDArray[np.bool_]) -> Ink:
     return Ink(ink.x[keep], ink.y[keep], ink.coverage[keep], start)
 
 
-def _solid(ink: Ink) -> Ink:
-    """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere."""
+def _solid(ink: Ink, place: Ints, dark: NDArray[np.bool_]) -> Ink:
+    """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere.
+
+    Where marks that cover less meet and are dark together, the pixel goes to the one that covers most of it, so that no
+    dark pixel is left without an owner.
+    """
     counts = np.diff(ink.start)
     full = np.flatnonzero(counts)
     peak = np.ones(len(counts), dtype=np.float32)
     if len(full):
         peak[full] = np.maximum.reduceat(ink.coverage, ink.start[full])
-    return _subset(ink, ink.coverage >= np.repeat(np.minimum(0.5, peak / 2), counts))
+    keep = ink.coverage >= np.repeat(np.minimum(0.5, peak / 2), counts)
+    dark[place[keep]] = False
+    seams = np.flatnonzero(dark[place])
+    order = seams[np.lexsort((-ink.coverage[seams], place[seams]))]
+    first = np.concatenate([[True], np.diff(place[order]) != 0]) if len(order) else np.empty(0, dtype=bool)
+    keep[order[first]] = True
+    return _subset(ink, keep)
 
 
 def _pixels(symbols: list[Symbol], ink: Ink, height: int) -> Pixels:
