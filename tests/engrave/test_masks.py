@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from entourage.engrave.masks import decode_mask, encode_masks
+from entourage.engrave.masks import decode_mask, encode_masks, mask_pixels
 
 
 def test_masks_come_back() -> None:
@@ -11,6 +11,8 @@ def test_masks_come_back() -> None:
     texts = encode_masks(owner, x, y, 5, 40, 70)
     for text, mask in zip(texts, masks, strict=True):
         np.testing.assert_array_equal(decode_mask(text, 40, 70), mask)
+        x, y = mask_pixels(text, 40)
+        assert sorted(zip(y, x, strict=True)) == sorted(zip(*np.nonzero(mask), strict=True))
 
 
 def test_text_is_that_of_pycocotools() -> None:

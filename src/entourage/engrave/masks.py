@@ -45,8 +45,8 @@ def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: 
     return _text_deltas(counts, offset)
 
 
-def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
-    """The mask that `encode_masks` wrote, shape (height, width)."""
+def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
+    """The pixels x, y, shape (n,) each, of a mask that `encode_masks` wrote for a page of that height."""
     numbers: list[int] = []
     place = 0
     while place < len(counts):
@@ -62,8 +62,19 @@ def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
         if len(numbers) > 2:
             value += numbers[-2]
         numbers.append(value)
-    flat = np.repeat(np.arange(len(numbers)) % 2 == 1, numbers)
-    return flat.reshape(width, height).T
+    ends = np.cumsum(numbers)
+    lengths = np.array(numbers[1::2], dtype=np.int64)
+    starts = ends[0::2][: len(lengths)]
+    flat = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return flat // height, flat % height
+
+
+def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
+    """The mask that `encode_masks` wrote, shape (height, width)."""
+    mask = np.zeros((height, width), dtype=bool)
+    x, y = mask_pixels(counts, height)
+    mask[y, x] = True
+    return mask
 
 
 def _text_deltas(counts: Ints, offset: Ints) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from entourage.engrave.masks import decode_mask
+from entourage.engrave.masks import mask_pixels
 from entourage.engrave.symbols import EXTENDED_IDS
 
 Layer = Literal["boxes", "labels", "masks", "onsets"]
@@ -50,12 +50,12 @@ def draw_truth(image: Colour, rows: list[dict[str, Any]], layers: Collection[Lay
         layers: what to draw. Labels of noteheads are "class.onset.position.duration" if onsets are drawn.
     """
     drawn = image.copy()
-    height, width = image.shape[:2]
+    height = image.shape[0]
     symbols = [row for row in rows if row["label"]]
     if "masks" in layers:
         for row in symbols:
-            mask = decode_mask(row["mask"], height, width)
-            drawn[mask] = (0.45 * drawn[mask] + 0.55 * np.array(colour_of(row["label"]))).astype(np.uint8)
+            x, y = mask_pixels(row["mask"], height)
+            drawn[y, x] = (0.45 * drawn[y, x] + 0.55 * np.array(colour_of(row["label"]))).astype(np.uint8)
     for row in symbols:
         if row["label"] == "staff":
             continue
