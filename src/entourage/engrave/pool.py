@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing as mp
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -131,7 +133,10 @@ def _on_ray(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
         import ray
     except ImportError as error:
         raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
-    ray.init(address=None if job.ray == "local" else job.ray, log_to_driver=False)
+    # Workers start in folders of their own.
+    job = replace(job, out=job.out.absolute())
+    tasks = [replace(t, file=t.file and replace(t.file, path=t.file.path.absolute())) for t in tasks]
+    ray.init(address=None if job.ray == "local" else job.ray, log_to_driver=False, logging_level=logging.ERROR)
     try:
 
         @ray.remote(max_retries=0)
