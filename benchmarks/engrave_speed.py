@@ -10,7 +10,6 @@ only turns the same engraver's SVG into an image. LilyPond runs the same chain o
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections import Counter
@@ -21,8 +20,9 @@ from pathlib import Path
 import cairosvg
 import cv2
 
+from benchmarks.engrave_scores import default_source, some_scores
 from benchmarks.machine import machine
-from entourage.engrave.archives import ScoreFile, find_scores
+from entourage.engrave.archives import ScoreFile
 from entourage.engrave.compose import compose
 from entourage.engrave.formats import page_table
 from entourage.engrave.job import EngraveJob
@@ -36,21 +36,20 @@ from entourage.engrave.svg import SvgReader
 from entourage.engrave.symbols import EXTENDED_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
 
-CORPUS = "openscore_lieder_mxl_half.zip"
 LEIPZIG = MusicFont("Leipzig")
 
 
 def main() -> None:
     """Prints pages a second on one core and on two, the ratios, and the share of each step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scores", type=Path, default=Path(os.environ.get("ENTOURAGE_DATA", "")) / CORPUS)
+    parser.add_argument("--scores", type=Path, default=default_source())
     parser.add_argument("--count", type=int, default=12, help="scores to engrave")
     parser.add_argument("--no-lilypond", action="store_true")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
-        files = _scores(arguments.scores, arguments.count, Path(folder))
+        files = some_scores(arguments.scores, arguments.count, Path(folder))
         steps, pages, svgs = _steps(files)
         chain = sum(steps.values()) / pages
         print(f"one core, step by step, {pages} pages of {len(files)} scores: {1 / chain:.2f} pages/s")
@@ -63,18 +62,6 @@ def main() -> None:
             print(f"`entourage engrave` with {workers} worker{'s' * (workers > 1)}: {rate:.2f} pages/s")
         if not arguments.no_lilypond:
             _lilypond(files, chain)
-
-
-def _scores(source: Path, count: int, folder: Path) -> list[ScoreFile]:
-    """Scores to engrave: every so many of the corpus, or composed ones."""
-    if source.exists():
-        found = find_scores([source])
-        return found[:: max(len(found) // count, 1)][:count]
-    composed = folder / "composed"
-    composed.mkdir()
-    for index in range(count):
-        (composed / f"{index}.musicxml").write_text(compose(0, index), encoding="utf-8")
-    return find_scores([composed])
 
 
 def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:

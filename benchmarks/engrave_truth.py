@@ -9,7 +9,7 @@ Dark pixels inside the boxes of glyphs must belong to an instance, or to what is
 from __future__ import annotations
 
 import argparse
-import os
+import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -17,14 +17,14 @@ from pathlib import Path
 import music21
 import numpy as np
 
-from entourage.engrave.archives import find_scores
+from benchmarks.engrave_scores import default_source, some_scores
+from entourage.engrave.archives import ScoreFile
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
 from entourage.engrave.page import Page
 from entourage.engrave.raster import rasterise
 from entourage.engrave.scores import Score, read_score
 from entourage.engrave.verovio_engine import VerovioEngraver
 
-CORPUS = "openscore_lieder_mxl_half.zip"
 # Symbols of no fixed shape, which the engraver draws as long or as tall as needed.
 FREE = ("staff", "stem", "beam", "slur", "tie", "brace", "legerLine", "dynamicCrescendo", "dynamicDiminuendo")
 FREE += ("tupletBracket", "ottavaBracket", "arpeggiato", "restHBar", "graceNote")
@@ -34,15 +34,19 @@ Note = tuple[float, float, int | None]
 def main() -> None:
     """Prints the largest distance between boxes and ink, what lacks ink or instance, and the share of right notes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scores", type=Path, default=Path(os.environ.get("ENTOURAGE_DATA", "")) / CORPUS)
+    parser.add_argument("--scores", type=Path, default=default_source())
     parser.add_argument("--pages", type=int, default=200)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    files = find_scores([arguments.scores])
+    with tempfile.TemporaryDirectory() as folder:
+        _check(some_scores(arguments.scores, 60, Path(folder)), arguments.pages)
+
+
+def _check(files: list[ScoreFile], most: int) -> None:
     engravers = [VerovioEngraver(PageOptions(), MusicFont(font)) for font in FONTS]
     pages, boxes, notes, worst = 0, Counter[str](), Counter[str](), {"fixed": 0, "free": 0}
-    for k, file in enumerate(files[:: max(len(files) // 60, 1)]):
-        if pages >= arguments.pages:
+    for k, file in enumerate(files):
+        if pages >= most:
             break
         score = read_score(file)
         found: Counter[Note] = Counter()
