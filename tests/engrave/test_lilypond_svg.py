@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
-from entourage.engrave.relate import Symbol
 from entourage.engrave.svg import Mark
 
 TAGS = (

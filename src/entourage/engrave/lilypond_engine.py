@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from entourage.engrave.degrade import Degrader
+from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
 from entourage.engrave.options import PageOptions
 from entourage.engrave.page import Page, draw_page
-from entourage.engrave.relate import Symbol
 from entourage.engrave.scores import Score
 
 _SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size

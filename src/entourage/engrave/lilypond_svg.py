@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 from lxml import etree
 
+from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.outlines import Edges, ellipse, filled, parse_path, positive, rectangle, stroked
-from entourage.engrave.relate import Related, Symbol
 from entourage.engrave.svg import Group, Mark
 from entourage.engrave.symbols import CLASSES
 from entourage.engrave.text import Typeface

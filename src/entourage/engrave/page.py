@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.engrave.degrade import Degrader
+from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.masks import encode_masks
 from entourage.engrave.outlines import Edges
 from entourage.engrave.raster import Ink, Ints, rasterise
-from entourage.engrave.relate import Related, Symbol
 from entourage.engrave.svg import Mark
 
 Image = NDArray[np.uint8]

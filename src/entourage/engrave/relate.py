@@ -7,9 +7,9 @@ grace notes from others; the staff lines tell a notehead on a line from one in a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
 
+from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
+from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.music import Event
 from entourage.engrave.outlines import rings, split_at
 from entourage.engrave.svg import Group, Mark
@@ -30,10 +30,6 @@ _CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}
 _CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
 # Where an outline above, or below, is not the clef's own any more, in ems from its line.
 _REACH = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
-_LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE525: "z"}
-_WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}
-_WORDS |= {"rfz": "Rinforzando2", "mp": "MP", "mf": "MF"}
-_WORDS |= {letter * n: letter.upper() * n for letter in "pf" for n in (2, 3, 4, 5)}
 _DIGITS = {0xE080 + n: n for n in range(10)}
 _LINES = ("slur", "tie", "lv", "hairpin", "beam", "beamSpan", "fTrem")
 # Glyphs that belong to a symbol without being one: parentheses, brackets, wavy lines, the breath mark, and the like.
@@ -45,45 +41,6 @@ _BY_GLYPH = {
     for code in symbol.smufl
     if name in EXTENDED_IDS and not name.startswith(_BY_CONTEXT)
 }
-
-
-@dataclass(eq=False)
-class Symbol:
-    """A symbol on a page.
-
-    Attributes:
-        label: its class in the extended list, or nothing if only V1 knows it.
-        v1: its class in V1, or nothing if V1 does not know it.
-        marks: positions of the marks that it is made of.
-        group: the engraver's group that it stands in.
-        element: id of the element of the score that it comes from, or nothing.
-        onset, duration: in quarter notes, or None.
-        staff: the staff, from 1 at the top of a system; 0 if it belongs to none.
-        position: of a notehead or clef: steps above (or, negative, below) the middle of the staff.
-        pitch, midi: of a notehead.
-        notes: ids of the notes that it belongs to.
-    """
-
-    label: str
-    v1: str
-    marks: list[int]
-    group: Group
-    element: str = ""
-    onset: float | None = None
-    duration: float | None = None
-    staff: int = 0
-    position: int | None = None
-    pitch: str = ""
-    midi: int | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass
-class Related:
-    """The symbols of a page, and the code points of glyphs that no class covers, as often as they occur."""
-
-    symbols: list[Symbol]
-    unlabelled: list[int] = field(default_factory=list)
 
 
 def relate(marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], interline: float) -> Related:
@@ -142,9 +99,9 @@ class _Relater:
                 self._glyph(i, mark)
             elif mark.shape == "area":
                 self._area(i, mark)
-        self._combine_dynamics()
-        self._combine_times()
-        self._combine_graces()
+        self.found += combine_dynamics(self.found, self.marks)
+        self.found += combine_times(self.found, self.marks)
+        self.found += combine_graces(self.graces, self.marks)
         for symbol in self.found:
             self._describe(symbol)
         return Related(self.found, self.unlabelled)
@@ -269,8 +226,8 @@ class _Relater:
             self._add(i, mark, names[mark.code])
 
     def _dynamic(self, i: int, mark: Mark) -> None:
-        if mark.code in _LETTERS:
-            self._add(i, mark, f"dynamic{_LETTERS[mark.code].upper()}", "")
+        if mark.code in LETTERS:
+            self._add(i, mark, f"dynamic{LETTERS[mark.code].upper()}", "")
 
     def _stem(self, i: int, mark: Mark) -> None:
         if mark.shape == "line":
@@ -326,46 +283,6 @@ class _Relater:
             self._join(i, mark, "restHBar")
         elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign, where they are not glyphs
             self._add(i, mark, "repeatDot")
-
-    def _combine_dynamics(self) -> None:
-        """Letters that stand together are one dynamic in V1; what V1 has no name for falls into parts that it has."""
-        words: dict[Group, list[Symbol]] = {}
-        for symbol in self.found:
-            if symbol.group.kind == "dynam" and self.marks[symbol.marks[0]].code in _LETTERS:
-                words.setdefault(symbol.group, []).append(symbol)
-        for group, letters in words.items():
-            while letters:
-                text = "".join(_LETTERS[self.marks[symbol.marks[0]].code] for symbol in letters)
-                known = next((n for n in range(len(text), 0, -1) if text[:n] in _WORDS), 0)
-                if known:
-                    marks = [i for symbol in letters[:known] for i in symbol.marks]
-                    self.found.append(Symbol("", f"dynamic{_WORDS[text[:known]]}", marks, group))
-                letters = letters[max(known, 1) :]
-
-    def _combine_times(self) -> None:
-        """12 and 16 are one symbol in V1."""
-        digits = [s for s in self.found if s.label.startswith("timeSig") and s.group.kind == "meterSig"]
-        for first, second in pairwise(digits):
-            pair = first.label[-1] + second.label[-1]
-            a, b = self.marks[first.marks[0]], self.marks[second.marks[0]]
-            if first.group is second.group and pair in ("12", "16") and abs(a.y - b.y) < 1:
-                first.v1 = second.v1 = ""
-                self.found.append(Symbol("", f"timeSig{pair}", [*first.marks, *second.marks], first.group))
-
-    def _combine_graces(self) -> None:
-        """A grace note with a flag of its own is also one symbol, which holds head, stem, flag and stroke."""
-        for owner, marks in self.graces.items():
-            flags = [i for i in marks if self.marks[i].group.kind == "flag"]
-            if not flags:
-                continue
-            stroke = any(
-                self.marks[i].shape == "line" and abs(self.marks[i].points[0, 0] - self.marks[i].points[-1, 0]) > 1
-                for i in marks
-            )
-            name = "Acciaccatura" if stroke else "Appoggiatura"
-            up = self.marks[flags[0]].code % 2 == 0
-            label = f"graceNote{name}Stem{'Up' if up else 'Down'}"
-            self.found.append(Symbol(label, label, marks, owner))
 
     def _place(self, staff: Group | None) -> tuple[Group | None, int]:
         """The measure and the number of a staff."""
