@@ -1,6 +1,13 @@
+import warnings
+from collections import Counter
 from fractions import Fraction
 
+import pytest
+
+from entourage.engrave.compose import compose
 from entourage.engrave.music import Event, read_music
+from entourage.engrave.scores import parse_score
+from entourage.engrave.verovio_engine import VerovioEngraver
 
 HEAD = "<mei xmlns='http://www.music-encoding.org/ns/mei'><music><body><mdiv><score>"
 TAIL = "</score></mdiv></body></music></mei>"
@@ -97,3 +104,22 @@ def test_meters_change() -> None:
     common = "<scoreDef><meterSig sym='cut'/></scoreDef>"
     events = read(measure(rest.format("a")) + change + measure(rest.format("b")) + common + measure(rest.format("c")))
     assert [events[i].duration for i in "abc"] == [3, Fraction(5, 2), 4]
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_notes_are_those_that_music21_reads(engraver: VerovioEngraver, index: int) -> None:
+    music21 = pytest.importorskip("music21")
+    score = parse_score(compose(11, index), "composed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parsed = music21.converter.parse(score.text, format="musicxml", forceSource=True)
+    expected: Counter[tuple[float, float, int]] = Counter()
+    for found in parsed.recurse().notes:
+        onset = round(float(found.getOffsetInHierarchy(parsed)), 4)
+        length = 0.0 if found.duration.isGrace else round(float(found.quarterLength), 4)
+        expected.update((onset, length, single.pitch.midi) for single in (found.notes if found.isChord else [found]))
+    events = [e for e in engraver.load(score).values() if e.kind == "note"]
+    assert (
+        Counter((round(float(e.onset or 0), 4), round(float(e.duration or 0), 4), e.midi) for e in events) == expected
+    )
+    assert sum(expected.values()) > 50

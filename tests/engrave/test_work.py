@@ -2,6 +2,9 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
+import pytest
+
+from entourage.engrave import work
 from entourage.engrave.archives import ScoreFile
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
@@ -33,3 +36,16 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> 
     assert Worker(job).do(task).failure == ""
     assert read_part_meta(part_path(tmp_path, "s")) == meta
     assert not (tmp_path / "segmentation").exists()  # no format asked for it
+
+
+def test_nothing_is_left_of_a_score_that_fails_half_way(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str, score: Score) -> tuple[str, bytes]:
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr(work, "source_file", fail)
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    assert outcome.failure == "the disk is full"
+    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []

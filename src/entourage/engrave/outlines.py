@@ -39,6 +39,11 @@ def parse_path(d: str, tolerance: float) -> list[Points]:
     if straight := _STRAIGHT.fullmatch(d):
         x0, y0, x1, y1 = (float(number) for number in straight.groups())
         return [np.array([[x0, y0], [x1, y1]])]
+    return _follow(d, tolerance)
+
+
+def _follow(d: str, tolerance: float) -> list[Points]:
+    """`parse_path` for any path, command by command."""
     tokens = _TOKEN.findall(d)
     subpaths: list[Points] = []
     points: list[complex] = []

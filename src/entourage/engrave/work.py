@@ -68,7 +68,16 @@ class Worker:
         return replace_common(read_score(task.file), self.job.replace, self.job.seed)
 
     def _engrave(self, task: Task, score: Score, digest: str) -> Outcome:
-        tables, pages, files = [], [], {}
+        files: dict[str, str] = {}
+        try:
+            return self._write_pages(task, score, digest, files)
+        except Exception:
+            for place in files:  # of a score that fails nothing is left
+                (self.job.out / place).unlink(missing_ok=True)
+            raise
+
+    def _write_pages(self, task: Task, score: Score, digest: str, files: dict[str, str]) -> Outcome:
+        tables, pages = [], []
         for page in self._pages(task, score):
             if len(page.symbols) < self.job.fewest_symbols:
                 continue
