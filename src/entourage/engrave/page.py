@@ -124,7 +124,7 @@ def draw_page(
     image = np.ones(height * width, dtype=np.float32)
     place = ink.y * width + ink.x
     np.multiply.at(image, place, 1 - ink.coverage)
-    grey = (image * 255 + 0.5).astype(np.uint8).reshape(height, width)
+    grey = np.asarray(cv2.convertScaleAbs(image.reshape(height, width), alpha=255), dtype=np.uint8)
     if degrader is not None:
         grey = degrader.finish(grey)
     solid = _solid(ink, place, image < 0.5)

@@ -94,14 +94,17 @@ def _boxes(shapes: list[Edges], which: Ints) -> _Part:
     low, high = corners.min(axis=1), corners.max(axis=1)  # (k, 2)
     first = np.floor(low).astype(np.int64)
     size = np.ceil(high).astype(np.int64) - first
-    box, place = _spread(np.zeros(len(which), dtype=np.int64), size[:, 0] * size[:, 1])
-    column, row = np.divmod(place, size[box, 1])
-    x, y = first[box, 0] + column, first[box, 1] + row
-    wide = np.minimum(high[box, 0], x + 1) - np.maximum(low[box, 0], x)
-    tall = np.minimum(high[box, 1], y + 1) - np.maximum(low[box, 1], y)
-    coverage = wide * tall
-    seen = coverage > _FAINT
-    return which[box[seen]], x[seen], y[seen], coverage[seen]
+    # Shares of columns and of rows first, each once; then every pixel is a column of a box times a row of it.
+    box, column = _spread(first[:, 0], size[:, 0])
+    wide = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
+    owner, row = _spread(first[:, 1], size[:, 1])
+    tall = np.minimum(high[owner, 1], row + 1) - np.maximum(low[owner, 1], row)
+    rows = np.cumsum(size[:, 1]) - size[:, 1]
+    across, down = _spread(rows[box], size[box, 1])
+    coverage = wide[across] * tall[down]
+    seen = np.flatnonzero(coverage > _FAINT)
+    across, down = across[seen], down[seen]
+    return which[box[across]], column[across], row[down], coverage[seen]
 
 
 def _polygons(shapes: list[Edges], which: Ints) -> _Part:
