@@ -95,3 +95,13 @@ def test_glyphs_without_a_class_are_reported(engrave: Engrave) -> None:
 def test_tremolos_count_their_strokes(engrave: Engrave, marks: int) -> None:
     shaken = note("A4", 32, "whole", notations(f"<ornaments><tremolo type='single'>{marks}</tremolo></ornaments>"))
     assert labels(engrave(build_score(shaken)))[f"tremolo{marks}"] == 1
+
+
+def test_an_accidental_above_an_ornament_is_one(engrave: Engrave) -> None:
+    trill = notations(
+        "<ornaments><trill-mark/><accidental-mark placement='above'>natural</accidental-mark></ornaments>"
+    )
+    page = engrave(build_score(note("A4", 32, "whole", trill)))
+    assert labels(page)["ornamentTrill"] == 1
+    assert labels(page)["accidentalNatural"] + labels(page)["accidentalNaturalSmall"] == 1
+    assert page.complete

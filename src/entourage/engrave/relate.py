@@ -34,6 +34,7 @@ _DIGITS = {0xE080 + n: n for n in range(10)}
 _LINES = ("slur", "tie", "lv", "hairpin", "beam", "beamSpan", "fTrem")
 # Glyphs that belong to a symbol without being one: parentheses, brackets, wavy lines, the breath mark, and the like.
 _HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xEA91, 0xEAA4, 0xE4CE, 0xE51A, 0xE51B, 0xE09A, 0xE096, 0xE097}
+_HARMLESS |= {0xE59D, 0xE59E}  # the wavy line after a trill
 _BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
 _BY_GLYPH = {
     code: name
@@ -135,7 +136,8 @@ class _Relater:
     def _notehead(self, i: int, mark: Mark) -> None:
         head = _HEADS.get(mark.code)
         if head is None:
-            self.unlabelled.append(mark.code)
+            if mark.code not in _HARMLESS:
+                self.unlabelled.append(mark.code)
             return
         note = mark.group.within("note")
         event = self.events.get(note.id) if note else None
@@ -270,6 +272,8 @@ class _Relater:
             self._add(i, mark, "", "restMaxima")
         elif mark.code == 0xE4E1:
             self._add(i, mark, "", "restLonga")
+        elif mark.code in _ACCIDENTALS:  # above or below an ornament
+            self._accidental(i, mark)
         elif mark.code not in _HARMLESS:
             self.unlabelled.append(mark.code)
 
