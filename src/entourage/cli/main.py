@@ -12,6 +12,7 @@ import typer
 from entourage import __version__
 from entourage.cli.cluster import cluster
 from entourage.cli.demo import demo
+from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(label_app, name="label", help="Label a whole data set from a handful of labels, and train a classifier.")
 app.add_typer(cluster, name="cluster")
+app.add_typer(engrave, name="engrave")
 app.command()(demo)
 
 
