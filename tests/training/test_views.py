@@ -163,6 +163,18 @@ def test_contrast_scales_around_the_mean() -> None:
     torch.testing.assert_close(views, mean + factor * (pixels - mean), rtol=0, atol=1e-2)
 
 
+def test_brightness_comes_after_contrast() -> None:
+    pixels = 64.0 + noise(50) / 8
+    views = view(pixels, ViewOptions(flip=0.0, contrast=0.5, brightness=0.5))
+    mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
+    bright = views.mean(dim=(1, 2, 3), keepdim=True) / mean  # contrast leaves the mean as it is
+    contrast = views.std(dim=(1, 2, 3), keepdim=True) / pixels.std(dim=(1, 2, 3), keepdim=True) / bright
+    torch.testing.assert_close(views, bright * (mean + contrast * (pixels - mean)), rtol=0, atol=1e-2)
+    for factor in (bright, contrast):
+        assert 0.5 - 1e-3 < factor.min() < 0.6
+        assert 1.4 < factor.max() < 1.5 + 1e-3
+
+
 def luma(images: Tensor) -> Tensor:
     return (images * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(dim=1)
 
