@@ -16,6 +16,10 @@ from torch import Tensor
 
 GREY = 127.0  # what is erased becomes this
 
+# Columns are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B; and the way there.
+_BACK = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
+_FORTH: Tensor = torch.linalg.inv(_BACK)
+
 
 @dataclass(frozen=True)
 class ViewOptions:
@@ -147,12 +151,10 @@ def _recoloured(images: Tensor, options: ViewOptions) -> Tensor:
 
 def _chroma_maps(angle: Tensor, saturation: Tensor) -> Tensor:
     """Maps of RGB that keep luma, turn chroma by an angle and scale it, shape (b, 3, 3)."""
-    # Columns of `back` are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B.
-    back = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]], device=angle.device)
+    back, forth = _BACK.to(angle.device), _FORTH.to(angle.device)
     cos, sin = angle.cos() * saturation, angle.sin() * saturation
     one, none = torch.ones_like(cos), torch.zeros_like(cos)
     turn = torch.stack([one, none, none, none, cos, -sin, none, sin, cos], dim=1).view(-1, 3, 3)  # (b, 3, 3)
-    forth: Tensor = torch.linalg.inv(back)
     return back @ turn @ forth
 
 

@@ -24,7 +24,7 @@ OPTIONS = AugmentOptions(
     neighbours=6,
     rounds=2,
     looks=LookOptions(weak_kept=2, strong_kept=2),
-    batches=MethodOptions(labelled_batch=6, unlabelled_batch=15, decay=0.5),
+    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.5),
     training=TrainingOptions(epochs=2, learning_rate=1e-3, workers=0),
 )
 WHOLE = replace(OPTIONS, trained="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0))

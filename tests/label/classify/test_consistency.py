@@ -120,7 +120,7 @@ class Killed(Consistency):
 def killed(toys: ModuleType, stop_at: int | None = None, codes: list[int] | None = None) -> Killed:
     examples, truth = toys.examples()
     found = toys.found(truth.tolist() if codes is None else codes, np.linspace(0.4, 1, 30).tolist())
-    options = MethodOptions(labelled_batch=6, unlabelled_batch=10, decay=0.9)
+    options = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10, decay=0.9)
     task = Killed(toys.network(), examples, options, found=found, warmup_steps=4)
     task.stop_at = stop_at
     return task

@@ -8,7 +8,7 @@ from entourage.label.classify.method import MethodOptions
 
 def test_the_loss_is_the_squared_difference_to_the_teacher(toys: ModuleType) -> None:
     examples, network = toys.numbers(), toys.linear()
-    method = MeanTeacher(network, examples, MethodOptions(ramp_steps=0))
+    method = MeanTeacher(network, examples, MethodOptions(least_steps=1, ramp_steps=0))
     batch = toys.batch(examples, [0], [3, 4, 5])
     teacher = toys.linear(scale=0.5)
     method.average.module.load_state_dict(teacher.state_dict())
@@ -27,7 +27,7 @@ def test_the_loss_is_the_squared_difference_to_the_teacher(toys: ModuleType) -> 
 def test_the_teacher_gets_no_gradient_and_keeps_its_statistics(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     network = toys.network()
-    method = MeanTeacher(network, examples, MethodOptions(ramp_steps=0))
+    method = MeanTeacher(network, examples, MethodOptions(least_steps=1, ramp_steps=0))
     torch.nn.init.normal_(network.head.weight)
     before = {name: value.clone() for name, value in method.average.module.state_dict().items()}
     losses = method.loss(network.train(), toys.batch(examples, [0, 1, 2], list(range(3, 12))), step=0)

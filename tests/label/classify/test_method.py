@@ -14,7 +14,7 @@ from entourage.label.classify.examples import Examples
 from entourage.label.classify.method import Batch, Method, MethodOptions
 from entourage.training import TrainingOptions, train
 
-SMALL = MethodOptions(labelled_batch=5, unlabelled_batch=8, seed=3)
+SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
 
 
 class Sum(Method):
@@ -51,11 +51,13 @@ def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
     assert len({tuple(order) for order in orders}) == 3
 
 
-def test_fewer_images_than_a_batch_make_one_batch(toys: ModuleType) -> None:
-    method = Sum(toys.linear(), toys.numbers(), MethodOptions())
-    ((labelled, every),) = method.plan(0)
-    assert sorted(every) == list(range(8))
-    assert len(labelled) == 64
+def test_few_images_come_in_small_batches_and_several_times_over(toys: ModuleType) -> None:
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, least_steps=5))
+    plan = method.plan(0)
+    assert len(plan) == 5
+    assert all(sorted(every) == list(range(8)) for _, every in plan)  # eight images are a batch, five times over
+    assert {len(labelled) for labelled, _ in plan} == {2}  # beside them a quarter as many with labels
+    assert len({tuple(every) for _, every in plan}) > 1
 
 
 def test_a_batch_holds_positions_and_codes(toys: ModuleType) -> None:
@@ -90,16 +92,16 @@ def test_all_views_pass_the_network_at_once(toys: ModuleType) -> None:
 
 
 def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
-    method = Sum(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=10))
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=10))
     assert method.ramp(0) == pytest.approx(np.exp(-5))
     assert method.ramp(5) == pytest.approx(np.exp(-5 / 4))
     assert method.ramp(10) == method.ramp(1000) == 1
-    assert Sum(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=0)).ramp(0) == 1
+    assert Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=0)).ramp(0) == 1
 
 
 def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
     network = toys.network()
-    body, head = Sum(network, toys.examples()[0], MethodOptions(head_rate=7.0)).parameter_groups()
+    body, head = Sum(network, toys.examples()[0], MethodOptions(least_steps=1, head_rate=7.0)).parameter_groups()
     assert {id(p) for p in body["params"]} == {id(p) for p in network.body.parameters()}
     assert {id(p) for p in head["params"]} == {id(p) for p in network.head.parameters()}
     assert "lr_scale" not in body
@@ -108,7 +110,7 @@ def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
 
 def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
     network, examples = toys.linear(), toys.numbers()
-    method = Sum(network, examples, MethodOptions(decay=0.5))
+    method = Sum(network, examples, MethodOptions(least_steps=1, decay=0.5))
     before = network.head.weight.detach().clone()
     with torch.no_grad():
         network.head.weight.zero_()
@@ -119,7 +121,7 @@ def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
     answer = method.teacher(views)
     torch.testing.assert_close(answer, F.softmax(kept(views).float(), dim=1))
     assert not method.teacher(views.clone().requires_grad_()).requires_grad
-    other = Sum(toys.linear(), examples, MethodOptions(decay=0.5))
+    other = Sum(toys.linear(), examples, MethodOptions(least_steps=1, decay=0.5))
     other.load_extra_state(method.extra_state())
     assert torch.equal(other.outcome().head.weight, kept.head.weight)
     assert other.average.updates == 1

@@ -16,7 +16,7 @@ def test_it_asks_for_two_weak_views(toys: ModuleType) -> None:
 
 @pytest.mark.parametrize("step", [0, 30, 100])
 def test_the_loss_is_the_squared_difference_of_both_answers(toys: ModuleType, step: int) -> None:
-    method = PiModel(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=60))
+    method = PiModel(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=60))
     generator = torch.Generator().manual_seed(step)
     logits = [torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     loss = method.disagreement(logits, toys.batch(method.examples, [0], [1, 2, 3, 4, 5]), step)

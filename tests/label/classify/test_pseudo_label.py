@@ -9,7 +9,7 @@ from entourage.label.classify.pseudo_label import THRESHOLD, PseudoLabel
 
 @pytest.mark.parametrize("step", [0, 7])
 def test_sure_answers_become_labels(toys: ModuleType, step: int) -> None:
-    method = PseudoLabel(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=7))
+    method = PseudoLabel(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=7))
     # Sure, all but sure on either side of the threshold, unsure; the last class of three is impossible.
     shares = torch.tensor([0.99, THRESHOLD + 1e-4, THRESHOLD - 1e-4, 0.5], dtype=torch.float64)
     logits = torch.stack([(1 - shares).log(), shares.log(), torch.full((4,), -1e4)], dim=1).double().requires_grad_()
@@ -25,7 +25,7 @@ def test_sure_answers_become_labels(toys: ModuleType, step: int) -> None:
 
 
 def test_the_label_gets_no_gradient(toys: ModuleType) -> None:
-    method = PseudoLabel(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=0))
+    method = PseudoLabel(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=0))
     logits = torch.tensor([[4.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(method.disagreement([logits], toys.batch(method.examples, [0], [1]), 0), logits)
     torch.testing.assert_close(gradient, logits.detach().softmax(dim=1) - torch.tensor([[1.0, 0.0, 0.0]]).double())

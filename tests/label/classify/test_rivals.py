@@ -31,7 +31,7 @@ def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) ->
     network = toys.network(channels=4 if kept else 3)
     if kept:
         examples = replace(examples, looks=keep_looks(toys.stem(), examples.looks, torch.device("cpu")))
-    options = MethodOptions(labelled_batch=6, unlabelled_batch=15, decay=0.8, ramp_steps=40)
+    options = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.8, ramp_steps=40)
     task = METHODS[name](network, examples, options)
     training = TrainingOptions(epochs=30, learning_rate=0.02, workers=0, log_every=5)
     result = train(task, training, device="cpu", progress=False)

@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 OPTIONS = AugmentOptions(
     neighbours=5,
     rounds=3,
-    batches=MethodOptions(labelled_batch=6, unlabelled_batch=10, decay=0.9),
+    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10, decay=0.9),
     training=TrainingOptions(epochs=2, learning_rate=0.01, workers=0, checkpoint_every=2),
 )
 

@@ -10,7 +10,7 @@ from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.supervised import Supervised
 from entourage.training import TrainingOptions, train
 
-SMALL = MethodOptions(labelled_batch=6, unlabelled_batch=10)
+SMALL = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10)
 
 
 def test_only_labelled_images_are_planned_for_as_many_steps_as_others_make(toys: ModuleType) -> None:

@@ -14,7 +14,7 @@ def lengths(values: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("step", [0, 9])
 def test_the_loss_is_divergence_and_entropy(toys: ModuleType, step: int) -> None:
-    method = VirtualAdversarial(toys.linear(), toys.numbers(), MethodOptions(ramp_steps=9))
+    method = VirtualAdversarial(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=9))
     generator = torch.Generator().manual_seed(0)
     clean, moved = (torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
     loss = method.disagreement([clean, moved], toys.batch(method.examples, [0], [1, 2, 3, 4, 5]), step)

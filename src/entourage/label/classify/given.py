@@ -38,10 +38,10 @@ class FoundLabels:
 
     @classmethod
     def of(cls, labeller: GraphLabeller) -> FoundLabels:
-        """What a fitted labeller found; classes are numbered in the order of its `classes_`."""
+        """What a fitted labeller found; classes are numbered in the order of its `classes_`. Given labels are sure."""
         codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
         codes[labeller.undecided_] = -1
-        return cls(codes, labeller.label_distributions_, labeller.confidence_)
+        return cls(codes, labeller.label_distributions_, np.where(labeller.given_, 1.0, labeller.confidence_))
 
     def check(self, images: int, classes: int) -> None:
         """Refuse labels of other images or other classes."""

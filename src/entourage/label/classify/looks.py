@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,6 +56,10 @@ class Looks(Protocol):
         """A strong view of each image."""
         ...
 
+    def digest(self) -> str:
+        """A short text that is another one if the images or their views are."""
+        ...
+
 
 class LiveLooks:
     """Views made anew at every step, for a network that is trained as a whole.
@@ -94,11 +99,15 @@ class LiveLooks:
         """Normalised strong views."""
         return self._view(rows, self.options.strong)
 
+    def digest(self) -> str:
+        """Of some of the pixels, of the network's input and of the views."""
+        return _digest(self.bank.values[:: _stride(len(self))], self.preprocessing, self.options)
+
     def _view(self, rows: Tensor, options: ViewOptions) -> Tensor:
         return self.preprocessing.normalise(random_view(self._pixels(rows), self.preprocessing.size, options))
 
     def _pixels(self, rows: Tensor) -> Tensor:
-        return self.bank.take(rows.cpu().numpy()).to(self.device)
+        return self.bank.take(rows).to(self.device)
 
 
 class KeptLooks:
@@ -139,6 +148,12 @@ class KeptLooks:
         if count == self.weak_count:
             raise ValueError(f"none of the {count} views of each image is strong; expected strong_kept of 1 or more")
         return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
+
+    def digest(self) -> str:
+        """Of the activations of some images."""
+        some = self.values[:: _stride(len(self))].float().cpu().numpy()
+        # A GPU's last digits differ from run to run; what is left of 16 bits after rounding does not.
+        return _digest(np.round(some.mean(axis=(2, 3, 4)), 1), self.values.shape, self.weak_count)
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
         return self.values[rows, views].float().contiguous(memory_format=torch.channels_last)
@@ -192,6 +207,14 @@ def keep_looks(
     if kept is None:
         raise ValueError("there are no images to look at; expected at least one")
     return KeptLooks(kept, options.weak_kept)
+
+
+def _stride(count: int) -> int:
+    return max(1, count // 64)
+
+
+def _digest(some: NDArray[np.generic], *notes: object) -> str:
+    return hashlib.blake2b(repr(notes).encode() + some.tobytes(), digest_size=8).hexdigest()
 
 
 def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:

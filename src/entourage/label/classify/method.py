@@ -20,6 +20,8 @@ from entourage.training import Losses, Task, WeightAverage
 
 Rows = NDArray[np.int64]
 
+LEAST_BATCH = 32  # statistics of fewer images are mostly chance
+
 
 @dataclass(frozen=True)
 class MethodOptions:
@@ -27,13 +29,14 @@ class MethodOptions:
 
     labelled_batch: int = 64  # drawn with repetition: few images are seen often
     unlabelled_batch: int = 448  # seven times as many, as in FixMatch
+    least_steps: int = 32  # of an epoch, however few the images
     decay: float = 0.99  # of the averaged weights, which are what is kept
     ramp_steps: int = 200  # in which the unsupervised loss of the older methods grows to its full weight
     head_rate: float = 10.0  # the head starts from nothing and may learn faster than the body
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("labelled_batch", "unlabelled_batch"):
+        for name in ("labelled_batch", "unlabelled_batch", "least_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
         for name in ("ramp_steps", "seed"):
@@ -92,13 +95,18 @@ class Method(Task[tuple[Rows, Rows], Batch]):
         """
 
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
-        """All images once, in a new order, each batch beside a draw of labelled ones; a small remainder waits."""
+        """All images once, in a new order, each batch beside a draw of labelled ones; what fills no batch waits.
+
+        Few images come in smaller batches, and several times over: a network learns by steps, not by images.
+        """
         rng = np.random.default_rng([self.options.seed, epoch])
-        every = rng.permutation(len(self.examples))
-        size = min(self.options.unlabelled_batch, len(every))
-        steps = len(every) // size
-        labelled = rng.choice(self.examples.labelled, (steps, self.options.labelled_batch))
-        return list(zip(labelled, every[: steps * size].reshape(steps, size), strict=True))
+        n, most = len(self.examples), self.options.unlabelled_batch
+        size = min(n, most, max(LEAST_BATCH, n // 8))
+        steps = max(n // size, self.options.least_steps)
+        passes = [rng.permutation(n) for _ in range(-(-steps * size // n))]
+        every = np.concatenate(passes)[: steps * size].reshape(steps, size)
+        beside = max(1, round(self.options.labelled_batch * size / most))
+        return list(zip(rng.choice(self.examples.labelled, (steps, beside)), every, strict=True))
 
     def load(self, item: tuple[Rows, Rows], rng: np.random.Generator) -> Batch:
         """Positions only: views are made or kept on the device."""
@@ -157,4 +165,4 @@ class Method(Task[tuple[Rows, Rows], Batch]):
     def describe(self) -> dict[str, Any]:
         """Method, options and labels."""
         labels = hashlib.blake2b(self.examples.codes.tobytes(), digest_size=8).hexdigest()
-        return {"method": type(self).__name__, **asdict(self.options), "images": len(self.examples), "labels": labels}
+        return {"method": type(self).__name__, **asdict(self.options), "images": self.looks.digest(), "labels": labels}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
+from entourage.data import atomic_path
 from entourage.game import NeighbourGraph, directions
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.augmented import Augmented
@@ -25,7 +26,7 @@ from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.validate import held_out_accuracy
 from entourage.label.transduction import GraphTransduction
-from entourage.training import train
+from entourage.training import TrainingOptions, train
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def play_rounds(
     any case. Given labels have been trained on, so that the score flatters; but it flatters every round.)
 
     Args:
-        network: where to start; left as it is.
+        network: where to start; its weights are left as they are.
         examples: the images and the labels that are known.
         labeller: unfitted; the game or one of its rivals.
         options: how many rounds, and what each is like.
@@ -97,9 +98,10 @@ def play_rounds(
     for number in range(1, options.rounds + 1):
         began = time.perf_counter()
         trained = copy.deepcopy(network)
-        task = _method(trained, examples, found, options, number)
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
-        train(task, options.training, folder, device=device, progress=progress, title=title)
+        found, score = _remembered(folder, found, score)
+        task, schedule = _method(trained, examples, found, options, number)
+        train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
         new_found, new_score = find_labels(new_features, examples, labeller, options.neighbours)
@@ -122,10 +124,38 @@ def find_labels(
     return FoundLabels.of(clone(chosen).fit(w, examples.codes)), score
 
 
+def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
+    """What the round was begun with: as it is now, or as it was when a stopped run began it.
+
+    On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
+    with the labels it began with.
+    """
+    if folder is None:
+        return found, score
+    file = folder / "found.npz"
+    if not file.is_file():
+        with atomic_path(file) as temporary:
+            known = np.array(np.nan if score is None else score)
+            distributions, confidence = found.distributions, found.confidence
+            np.savez(temporary, codes=found.codes, distributions=distributions, confidence=confidence, score=known)
+        return found, score
+    with np.load(file, allow_pickle=False) as kept:
+        begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"])
+        return begun, None if np.isnan(kept["score"]) else float(kept["score"])
+
+
 def _method(
     network: ImageNetwork, examples: Examples, found: FoundLabels, options: AugmentOptions, number: int
-) -> Method:
+) -> tuple[Method, TrainingOptions]:
+    """The task of a round, and how it is trained: in a short round, both warm-ups are short too."""
     batches = replace(options.batches, seed=options.batches.seed + number)
+    task: Method
     if options.method == "consistency":
-        return Consistency(network, examples, batches, found=found)
-    return Augmented(network, examples, batches, found=found, trust=options.trust)
+        task = Consistency(network, examples, batches, found=found)
+    else:
+        task = Augmented(network, examples, batches, found=found, trust=options.trust)
+    steps = options.training.epochs * len(task.plan(0))
+    if isinstance(task, Consistency):
+        task.warmup_steps = min(task.warmup_steps, steps // 3)
+    warmup = min(options.training.warmup_steps, steps // 5)
+    return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)
