@@ -133,3 +133,15 @@ def test_bad_looks_are_refused(toys: ModuleType) -> None:
         keep_looks(toys.stem(), LiveLooks(np.empty((0, 4, 4, 3), np.uint8), toys.preprocessing()), CPU)
     with pytest.raises(ValueError, match="expected uint8"):
         LiveLooks(np.zeros((2, 4, 4, 3)), toys.preprocessing())  # type: ignore[arg-type]
+
+
+def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> None:
+    live = live_of(toys)
+    assert live.digest() == live_of(toys).digest()
+    others = [live_of(toys, 14), live_of(toys, options=LookOptions(weak=PLAIN))]
+    others.append(LiveLooks(toys.images(seed=1)[0], toys.preprocessing()))
+    assert len({live.digest(), *(other.digest() for other in others)}) == 4
+    kept = KeptLooks(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
+    changed = KeptLooks(kept.values.roll(1, dims=0), 2)
+    assert kept.digest() == KeptLooks(kept.values.clone(), 2).digest()
+    assert len({kept.digest(), changed.digest(), KeptLooks(kept.values, 3).digest()}) == 3

@@ -30,3 +30,12 @@ def test_head_and_body_learn(toys: ModuleType) -> None:
         optimizer.step()
     assert network.body.layers[0].weight.grad.abs().max() > 0
     assert network.body.layers[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_statistics_of_batches_follow_within_few_steps() -> None:
+    body = nn.Sequential(nn.BatchNorm2d(3, momentum=0.01), nn.Flatten())
+    network = ImageNetwork(body, 3, 2)
+    for _ in range(30):
+        network(torch.full((4, 3, 1, 1), 8.0))
+    # 1 - 0.9^30 of the way from 0; with the momentum the body came with it would be 1 - 0.99^30, a quarter.
+    torch.testing.assert_close(body[0].running_mean, torch.full((3,), 8 * (1 - 0.9**30)))

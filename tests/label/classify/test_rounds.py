@@ -176,3 +176,30 @@ def test_stopped_rounds_continue_and_end_the_same(
     assert same_weights(continued.network, whole.network.state_dict())
     assert np.array_equal(continued.found.confidence, whole.found.confidence)
     assert len(continued.rounds) == 2
+
+
+def test_a_round_goes_on_with_the_labels_it_began_with(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, rounds=1)
+    whole = play(toys, options, tmp_path)
+    monkeypatch.setattr(rounds, "find_labels", lambda *_: (toys.found([0] * 30, [1.0] * 30), 0.5))
+    again = play(toys, options, tmp_path)  # a run with other labels would be refused as another run
+    assert same_weights(again.network, whole.network.state_dict())
+
+
+def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedules: list[TrainingOptions] = []
+    tasks: list[Consistency] = []
+    real = rounds.train
+
+    def watched(task: Consistency, schedule: TrainingOptions, *arguments: Any, **more: Any) -> Any:
+        schedules.append(schedule)
+        tasks.append(task)
+        return real(task, schedule, *arguments, **more)
+
+    monkeypatch.setattr(rounds, "train", watched)
+    play(toys, replace(OPTIONS, rounds=2, training=replace(OPTIONS.training, epochs=5, warmup_steps=50)))
+    assert [schedule.warmup_steps for schedule in schedules] == [3, 3]  # a fifth of 15 steps
+    assert [task.warmup_steps for task in tasks] == [5, 5]  # and a third
+    assert schedules[0].seed != schedules[1].seed  # each round draws views of its own
