@@ -16,7 +16,7 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-BENCHMARKS := label_accuracy label_confidence label_neighbours label_speed embed_loss embed_metrics
+BENCHMARKS := label_accuracy label_confidence label_neighbours label_speed embed_loss embed_metrics engrave_speed engrave_truth
 bench: $(VENV)/bench
 	mkdir -p results
 	set -e; for b in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$b | tee results/$$b.txt.part; mv results/$$b.txt.part results/$$b.txt; done

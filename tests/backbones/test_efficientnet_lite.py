@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from entourage.backbones import load_backbone
+from entourage.backbones import freeze, load_backbone
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, fold_for_inference
 
 
@@ -44,3 +44,42 @@ def test_loading_leaves_random_numbers_alone() -> None:
     before = torch.random.get_rng_state()
     load_backbone("efficientnet-lite0", "cpu")
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_network_for_training_keeps_its_batch_norms_and_freezing_makes_it_the_frozen_one() -> None:
+    frozen = load_backbone("efficientnet-lite0", "cpu")
+    trainable = load_backbone("efficientnet-lite0", "cpu", frozen=False)
+    assert frozen.fingerprint == trainable.fingerprint  # the same features, so caches may be shared
+    layers = list(trainable.module.modules())
+    assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in layers) > 40
+    assert all(parameter.requires_grad for parameter in trainable.module.parameters())
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    expected = frozen.embed(pixels)
+    torch.testing.assert_close(trainable.embed(pixels), expected, rtol=1e-3, atol=1e-3)  # folding rounds otherwise
+    assert freeze(trainable.module.train()) is trainable.module
+    assert not trainable.module.training
+    assert not any(parameter.requires_grad for parameter in trainable.module.parameters())
+    torch.testing.assert_close(trainable.embed(pixels), expected)
+    torch.testing.assert_close(
+        freeze(trainable.module)(torch.ones(1, 3, 32, 32)), frozen.module(torch.ones(1, 3, 32, 32))
+    )
+
+
+def test_other_networks_are_frozen_as_they_are() -> None:
+    layers = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).train()
+    frozen = freeze(layers)
+    assert isinstance(frozen[1], torch.nn.BatchNorm2d)  # type: ignore[index]
+    assert not frozen[1].training  # type: ignore[index]
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+
+
+def test_without_its_weights_a_network_is_random() -> None:
+    torch.manual_seed(0)
+    one = load_backbone("efficientnet-lite0", "cpu", frozen=False, pretrained=False)
+    other = load_backbone("efficientnet-lite0", "cpu", frozen=False, pretrained=False)
+    known = load_backbone("efficientnet-lite0", "cpu", frozen=False)
+    assert len({one.weights, other.weights, known.weights}) == 3
+    assert one.module.state_dict().keys() == known.module.state_dict().keys()
+    one.module.load_state_dict(known.module.state_dict())
+    pixels = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
+    torch.testing.assert_close(one.embed(pixels), known.embed(pixels))

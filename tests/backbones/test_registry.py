@@ -1,4 +1,5 @@
 import pytest
+from torch import nn
 
 from entourage.backbones import BACKBONE_NAMES, load_backbone
 
@@ -16,3 +17,12 @@ def test_names() -> None:
 def test_an_impossible_device_is_refused_before_anything_is_loaded() -> None:
     with pytest.raises(ValueError, match="device 'cuda:99' is not available"):
         load_backbone("efficientnet-lite0", "cuda:99")
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_what_is_asked_for_is_loaded(frozen: bool, pretrained: bool) -> None:
+    backbone = load_backbone("efficientnet-lite0", "cpu", frozen=frozen, pretrained=pretrained)
+    assert any(isinstance(layer, nn.BatchNorm2d) for layer in backbone.module.modules()) != frozen
+    assert (backbone.weights == load_backbone("efficientnet-lite0", "cpu").weights) == pretrained
+    assert not backbone.module.training

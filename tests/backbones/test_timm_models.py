@@ -39,11 +39,13 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     package, data = ModuleType("timm"), ModuleType("timm.data")
 
     def create_model(name: str, pretrained: bool, num_classes: int) -> nn.Module:
-        assert pretrained
         assert num_classes == 0
         if name == "nothing":
             raise RuntimeError("Unknown model\n(nothing)")
-        return Model(ndim=3 if name == "tokens" else 2)
+        model = Model(ndim=3 if name == "tokens" else 2)
+        if not pretrained:
+            nn.init.constant_(model.scale, 0.5)
+        return model
 
     package.create_model, package.data = create_model, data  # type: ignore[attr-defined]
     data.resolve_model_data_config = lambda model: CONFIG  # type: ignore[attr-defined]
@@ -59,6 +61,14 @@ def test_a_model_is_loaded_with_its_own_preprocessing() -> None:
     assert not backbone.module.training
     features = backbone.embed(backbone.preprocess(Image.new("RGB", (50, 50), "white"))[None])
     torch.testing.assert_close(features, torch.full((1, 6), 2.0))  # (1 - 0.5) / 0.25
+
+
+@pytest.mark.usefixtures("timm")
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_model_may_be_loaded_without_its_weights(frozen: bool) -> None:
+    backbone = load_backbone("timm:toy", "cpu", frozen=frozen, pretrained=False)
+    assert (backbone.module.scale == 0.5).all()  # type: ignore[operator]
+    assert backbone.weights != load_backbone("timm:toy", "cpu").weights
 
 
 @pytest.mark.usefixtures("timm")

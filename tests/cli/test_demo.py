@@ -6,17 +6,23 @@ import pytest
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
+from entourage.cluster import clustering
+from entourage.cluster import demo as cluster_demo
 from entourage.embed import demo as embed_demo
+from entourage.engrave import demo as engrave_demo
 from entourage.label import demo as label_demo
 from entourage.report import Section
 
 
 def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for verb, module in (("label", label_demo), ("embed", embed_demo)):
+    monkeypatch.setattr(clustering, "shipped_networks", lambda: ["points"])
+    verbs = {"label": label_demo, "embed": embed_demo, "cluster": cluster_demo, "engrave": engrave_demo}
+    for verb, module in verbs.items():
         section = Section(f"{verb}: a section", "its lead")
         monkeypatch.setattr(module, "demo_section", lambda section=section: section)
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0
     assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
-    report = (tmp_path / "demo" / "report.html").read_text()
-    assert report.index("label: a section") < report.index("embed: a section")
+    html = (tmp_path / "demo" / "report.html").read_text()
+    places = [html.index(f"{verb}: a section") for verb in verbs]
+    assert places == sorted(places)

@@ -176,3 +176,20 @@ def test_a_dense_graph_is_shifted_as_a_whole() -> None:
     w = np.array([[0, -0.5, 0.5, 0], [-0.5, 0, 0, 0.5], [0.5, 0, 0, -0.5], [0, 0.5, -0.5, 0]])
     graph = GraphTransduction(affinity="precomputed", negatives="shift").fit(w, [0, 1, -1, -1]).graph_
     np.testing.assert_allclose(graph.toarray(), w + 0.5 - 0.5 * np.eye(4))
+
+
+def test_shares_as_given_hold_the_classes_to_the_given_labels() -> None:
+    # Blobs of 60 and of 30 points that touch: labels that are equally frequent among the given ones should bring the
+    # classes nearer to half of the points each than the plain game does.
+    generator = np.random.default_rng(0)
+    X = np.concatenate([generator.normal(0, 1, (60, 2)), generator.normal(2.2, 1, (30, 2))])
+    y = np.full(90, -1)
+    y[0], y[60] = 0, 1
+    plain = GraphTransduction(n_neighbors=8).fit(X, y)
+    held = GraphTransduction(n_neighbors=8, shares="given").fit(X, y)
+    told = GraphTransduction(n_neighbors=8, shares=[0.5, 0.5]).fit(X, y)
+    gap = abs(np.mean(plain.transduction_ == 1) - 0.5)
+    assert abs(np.mean(held.transduction_ == 1) - 0.5) < gap
+    np.testing.assert_array_equal(held.transduction_, told.transduction_)
+    with pytest.raises(ValueError, match="shares is 'fair'; expected 'given', an array, or None"):
+        GraphTransduction(shares="fair").fit(X, y)

@@ -4,9 +4,11 @@ import base64
 import io
 from pathlib import Path
 
+import numpy as np
+import soundfile
 from PIL import Image
 
-from entourage.report import Block, Section, Thumbnail, thumbnail_address, write_page
+from entourage.report import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
 
 
 def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
@@ -50,3 +52,17 @@ def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
     red, green, blue = image.getpixel((48, 24))  # type: ignore[misc]
     assert red > 240
     assert max(green, blue) < 20
+
+
+def test_a_sound_becomes_a_player_that_plays_it(tmp_path: Path) -> None:
+    tone = (0.5 * np.sin(np.arange(8000) / 5)).astype(np.float32)
+    address = sound_address(tone, 16000)
+    head, data = address.split(",")
+    assert head == "data:audio/ogg;base64"
+    samples, rate = soundfile.read(io.BytesIO(base64.b64decode(data)))
+    assert rate == 16000
+    np.testing.assert_allclose(samples, tone, atol=0.1)
+    strip = [Thumbnail("voice", "9", sound=address), Thumbnail("silent")]
+    write_page(tmp_path / "page.html", "t", "s", [Section("x", wide=[Block(thumbnails=strip)])])
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert html.count("<audio") == html.count(address) == 1

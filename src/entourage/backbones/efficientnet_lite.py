@@ -69,6 +69,14 @@ def fold_for_inference(network: nn.Module) -> None:
                 layer.static_padding = nn.Identity()
 
 
+def freeze(module: nn.Module) -> nn.Module:
+    """Put a backbone's module into evaluation mode, to be trained no more; an EfficientNet-Lite is also made fast."""
+    module.eval().requires_grad_(False)
+    if isinstance(module, PooledFeatures):
+        fold_for_inference(module.network)
+    return module
+
+
 def _fold_batch_norm(module: nn.Module, pairs: tuple[tuple[str, str], ...]) -> None:
     for conv_name, norm_name in pairs:
         conv, norm = getattr(module, conv_name, None), getattr(module, norm_name, None)

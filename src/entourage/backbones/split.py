@@ -73,11 +73,13 @@ def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[St
         trained in the tail is trained in the backbone.
 
     Raises:
-        ValueError: the backbone is of another family, or there are no so many stages.
+        ValueError: the backbone is of another family or frozen, or there are not so many stages.
     """
     if not isinstance(backbone.module, PooledFeatures):
         raise ValueError(f"backbone {backbone.name!r} cannot be split; expected an EfficientNet-Lite")
     network = backbone.module.network
+    if not isinstance(network._bn1, nn.BatchNorm2d):
+        raise ValueError(f"backbone {backbone.name!r} was loaded frozen; expected one with frozen=False")
     cut = _first_of_last(network, stages)
     early = copy.deepcopy(network)
     early._blocks = early._blocks[:cut]  # type: ignore[index]

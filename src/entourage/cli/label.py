@@ -1,24 +1,42 @@
-"""`entourage label`: a few labels in, labels for everything out."""
+"""`entourage label`: a few labels in, labels for everything and a classifier out; `label predict` asks it."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from entourage.label.classify import AugmentOptions
 
 Metric = Literal["auto", "euclidean", "cosine"]
 SKIPPED_SOME = 1  # exit code when all went well but for items that could not be read
 
 
+class _LabelsByDefault(TyperGroup):
+    """`entourage label SOURCE ...` labels; only the word `predict` asks for something else."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands:
+            args = ["source", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_LabelsByDefault, no_args_is_help=True)
+
+
+@app.command("source")
 def label(
     source: Annotated[Path, typer.Argument(help="A folder of images, or features as .npy, .npz, .csv or .parquet.")],
     labels: Annotated[Path, typer.Option(help="CSV file with the columns item,label for the few you know.")],
     out: Annotated[Path, typer.Option(help="Folder for labels.csv, report.html and summary.json.")],
     prior: Annotated[Path | None, typer.Option(help="CSV file: item, then a column a class; 0 excludes it.")] = None,
     preset: Annotated[
-        Literal["default", "thesis", "original"], typer.Option(help="How the game is played.")
+        Literal["default", "thesis", "original"], typer.Option(help="How the game is played, and the network trained.")
     ] = "default",
     neighbours: Annotated[int | None, typer.Option(min=1, help="Neighbours of an item; by default log2 n + 1.")] = None,
     backbone: Annotated[str, typer.Option(help="Network for images: efficientnet-lite0..2 or timm:NAME.")] = (
@@ -26,10 +44,24 @@ def label(
     ),
     metric: Annotated[Metric, typer.Option(help="How features compare; auto is cosine for images.")] = "auto",
     suggestions: Annotated[int, typer.Option(min=0, help="How many items to suggest for labelling next.")] = 12,
+    train: Annotated[bool, typer.Option("--train", help="Train a classifier too: classifier.safetensors.")] = False,
+    size: Annotated[int | None, typer.Option(min=32, help="With --train: side of the images in pixels.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="With --train: most rounds of game and training.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="With --train: epochs of each round.")] = None,
+    learn: Annotated[
+        Literal["consistency", "hard", "soft", "weighted"] | None,
+        typer.Option(help="With --train: views that must agree, or found labels as given, as chances, as far as sure."),
+    ] = None,
+    layers: Annotated[
+        Literal["late", "all"] | None, typer.Option(help="With --train: which layers of the network are trained.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     cache: Annotated[bool, typer.Option(help="Keep the features of images for the next time.")] = True,
 ) -> None:
-    """Label a whole data set from a handful of labels."""
+    """Label a whole data set from a handful of labels, and train a classifier on it.
+
+    `entourage label predict CLASSIFIER IMAGES...` asks the classifier.
+    """
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
 
@@ -41,6 +73,7 @@ def label(
             out=out,
             prior=prior,
             options=options if neighbours is None else replace(options, n_neighbors=neighbours),
+            train=_training(preset, neighbours, size, rounds, epochs, learn, layers) if train else None,
             backbone=backbone,
             metric=metric,
             suggestions=suggestions,
@@ -52,5 +85,48 @@ def label(
         typer.echo(f"entourage: skipped {skipped['item']}: {skipped['reason']}", err=True)
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
     typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
+    if train:
+        typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
     if summary["skipped"]:
         raise typer.Exit(SKIPPED_SOME)
+
+
+@app.command()
+def predict(
+    classifier: Annotated[Path, typer.Argument(help="A classifier.safetensors of `entourage label --train`.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files, and folders of them.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Classify images with a trained classifier."""
+    from entourage.label.classify.ask import predict_images, write_predictions
+
+    paths, predictions = predict_images(classifier, images, device=device)
+    write_predictions(sys.stdout if out is None else out, paths, predictions)
+    for path, reason in predictions.failures:
+        typer.echo(f"entourage: skipped {path}: {reason}", err=True)
+    if predictions.failures:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+def _training(
+    preset: str,
+    neighbours: int | None,
+    size: int | None,
+    rounds: int | None,
+    epochs: int | None,
+    learn: Literal["consistency", "hard", "soft", "weighted"] | None,
+    layers: Literal["late", "all"] | None,
+) -> AugmentOptions:
+    """The preset's options, changed where the user said so."""
+    from entourage.label.classify import preset as named
+
+    options = named(preset)
+    if learn == "consistency":
+        options = replace(options, method="consistency")
+    elif learn is not None:
+        options = replace(options, method="labels", trust=learn)
+    if epochs is not None:
+        options = replace(options, training=replace(options.training, epochs=epochs))
+    changes = {"neighbours": neighbours, "size": size, "rounds": rounds, "trained": layers}
+    return replace(options, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]

@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from entourage import __version__
+from entourage.cli.cluster import cluster
 from entourage.cli.demo import demo
 from entourage.cli.embed import embed
-from entourage.cli.label import label
+from entourage.cli.engrave import app as engrave
+from entourage.cli.label import app as label_app
 
 app = typer.Typer(
     help="Neural networks that use context.",
@@ -20,8 +22,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(label)
+app.add_typer(label_app, name="label", help="Label a whole data set from a handful of labels, and train a classifier.")
 app.add_typer(embed, name="embed")
+app.add_typer(cluster, name="cluster")
+app.add_typer(engrave, name="engrave")
 app.command()(demo)
 
 

@@ -1,5 +1,13 @@
 """Reading what users have (images, features, labels) and writing what they get."""
 
+from entourage.data.audio import (
+    AUDIO_SUFFIXES,
+    UnreadableAudioError,
+    decode_audio,
+    has_audio_name,
+    list_audio,
+    read_audio,
+)
 from entourage.data.datasets import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.device import resolve_device
 from entourage.data.features import FeatureTable, read_features
@@ -14,6 +22,7 @@ from entourage.data.splits import draw_labels, seeded_split
 from entourage.data.writing import atomic_path
 
 __all__ = [
+    "AUDIO_SUFFIXES",
     "DATASET_NAMES",
     "IMAGE_SUFFIXES",
     "FeatureTable",
@@ -21,13 +30,18 @@ __all__ = [
     "ImageSource",
     "ItemMatcher",
     "Pixels",
+    "UnreadableAudioError",
     "UnreadableImageError",
     "atomic_path",
+    "decode_audio",
     "decode_pixels",
     "draw_labels",
     "find_dataset",
+    "has_audio_name",
+    "list_audio",
     "list_images",
     "progress_bar",
+    "read_audio",
     "read_features",
     "read_image",
     "read_image_set",

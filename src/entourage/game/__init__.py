@@ -1,7 +1,7 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
 from entourage.game.cells import nearest_centre, smallest, squared_to
-from entourage.game.dynamics import Play, consistency, replicator, revise, support
+from entourage.game.dynamics import Play, balance, consistency, replicator, revise, support
 from entourage.game.graph import (
     Affinity,
     Negatives,
@@ -27,6 +27,7 @@ __all__ = [
     "Play",
     "Symmetry",
     "auto_neighbours",
+    "balance",
     "centre",
     "clamp",
     "consistency",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 SIMPLEX_TOLERANCE = 1e-3  # rows that a float16 softmax made are still distributions
+PACE = 0.3  # of a label's distance to its share, on a logarithmic scale, that each round makes up for
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def replicator(
     *,
     fixed: Tensor | None = None,
     class_similarity: Tensor | None = None,
+    shares: Tensor | None = None,
     max_iter: int = 1000,
     tol: float | None = 1e-4,
     trace: bool = False,
@@ -100,6 +102,8 @@ def replicator(
         x: initial strategies, shape (n, m), rows on the simplex.
         fixed: players that never move, shape (n,), boolean.
         class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
+        shares: how frequent each label is known to be, shape (m,), positive for labels that anyone plays. Each round
+            then favours the labels that have too few followers (`balance`); F(X) may fall for it.
         max_iter: the most rounds to play.
         tol: when to stop; None plays exactly `max_iter` rounds.
         trace: keep F(X) of every round (F comes out of the round itself: the trace costs one extra round at the end).
@@ -111,9 +115,11 @@ def replicator(
         ValueError: on shapes that do not fit, negative or non-finite similarities, rows off the simplex.
     """
     _check(w, x, fixed, class_similarity, max_iter)
+    _check_shares(shares, x)
     dtype = torch.promote_types(torch.promote_types(w.dtype, x.dtype), torch.float32)  # half has too few digits
     w, x = w.to(dtype), x.to(dtype)
     s = None if class_similarity is None else class_similarity.to(x)
+    shares = None if shares is None else shares.to(x)
     still = None if fixed is None else fixed.nonzero().flatten()  # (f,)
     differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (w, x, s))
     x, spare = (x, x) if differentiable else (x.clone(), torch.empty_like(x))
@@ -122,10 +128,10 @@ def replicator(
     while n_iter < max_iter and not converged:
         previous = x
         if differentiable:
-            x, average = _differentiable_round(w, x, s, still)
+            x, average = _differentiable_round(w, x, s, shares, still)
         else:
             # The strategies before the previous are needed no more: their memory takes this round.
-            (x, average), spare = _buffered_round(w, x, s, still, spare), previous
+            (x, average), spare = _buffered_round(w, x, s, shares, still, spare), previous
         n_iter += 1
         if trace:
             levels.append(average.detach().sum(dtype=torch.float64))
@@ -139,13 +145,32 @@ def replicator(
     return Play(x, n_iter, converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64))
 
 
-def _differentiable_round(w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None) -> tuple[Tensor, Tensor]:
+def balance(x: Tensor, shares: Tensor) -> Tensor:
+    """What each label is multiplied by to come nearer to its share of the followers.
+
+    Args:
+        x: strategies, shape (n, m).
+        shares: how frequent each label is known to be, shape (m,), summing to 1.
+
+    Returns:
+        (share / mean of x) ^ PACE, shape (m,); 1 where a label has neither.
+    """
+    mass = x.mean(dim=0)  # (m,)
+    tiny = torch.finfo(x.dtype).tiny
+    return torch.where(mass > tiny, (shares / mass.clamp_min(tiny)) ** PACE, torch.ones_like(mass))
+
+
+def _differentiable_round(
+    w: Tensor, x: Tensor, s: Tensor | None, shares: Tensor | None, still: Tensor | None
+) -> tuple[Tensor, Tensor]:
     revised, average = revise(x, support(w, x, s))
+    if shares is not None:
+        revised, _ = revise(revised, balance(revised, shares).expand_as(revised))
     return (revised if still is None else revised.index_copy(0, still, x[still])), average
 
 
 def _buffered_round(
-    w: Tensor, x: Tensor, s: Tensor | None, still: Tensor | None, spare: Tensor
+    w: Tensor, x: Tensor, s: Tensor | None, shares: Tensor | None, still: Tensor | None, spare: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The same round in the memory of `spare`: fresh memory for each would double the time at a million players."""
     voices = x if s is None else x @ s.T
@@ -154,7 +179,11 @@ def _buffered_round(
     tiny = torch.finfo(x.dtype).tiny
     lonely = (average <= tiny).flatten()  # (n,), nobody supports them
     still = lonely.nonzero().flatten() if still is None else torch.cat([still, lonely.nonzero().flatten()])
-    return payoff.div_(average.clamp_min(tiny)).index_copy_(0, still, x[still]), average
+    revised = payoff.div_(average.clamp_min(tiny))
+    if shares is not None:
+        revised.mul_(balance(revised, shares))
+        revised.div_(revised.sum(dim=1, keepdim=True).clamp_min(tiny))
+    return revised.index_copy_(0, still, x[still]), average
 
 
 def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_iter: int) -> None:
@@ -176,6 +205,16 @@ def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_ite
     with torch.no_grad():
         if n and not bool(((x.sum(dim=1) - 1).abs().max() <= SIMPLEX_TOLERANCE) & (x.min() >= 0)):
             raise ValueError("x has rows that are no distributions; expected non-negative rows that sum to 1")
+
+
+def _check_shares(shares: Tensor | None, x: Tensor) -> None:
+    if shares is None:
+        return
+    m = x.shape[1]
+    if shares.shape != (m,):
+        raise ValueError(f"shares has shape {tuple(shares.shape)}; expected ({m},), one a label")
+    if not bool((shares >= 0).all() & ((shares.sum() - 1).abs() <= SIMPLEX_TOLERANCE)):
+        raise ValueError("shares is no distribution; expected non-negative numbers that sum to 1")
 
 
 def _check_payoffs(name: str, values: Tensor | None) -> None:

@@ -7,14 +7,18 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.data import atomic_path, list_images, read_labels, read_prior, status
+from entourage.data import atomic_path, decode_pixels, list_images, read_labels, read_prior, status
+from entourage.game import directions
+from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
 from entourage.label.show import labelling_sections
@@ -22,7 +26,7 @@ from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
 
-OUTPUTS = ("labels.csv", "report.html", "summary.json")
+OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class LabelJob:
         out: the folder to write to.
         prior: a CSV file with the column item and one column a class, or None.
         options: how the game is played.
+        train: how a classifier is trained, or None to label only.
         backbone: the network that looks at images.
         metric: see `represent`.
         suggestions: how many items to suggest for labelling.
@@ -48,6 +53,7 @@ class LabelJob:
     out: Path
     prior: Path | None = None
     options: TransductionOptions = field(default_factory=TransductionOptions)
+    train: AugmentOptions | None = None
     backbone: str = "efficientnet-lite1"
     metric: Metric = "auto"
     suggestions: int = 12
@@ -59,7 +65,9 @@ class LabelJob:
 def label_source(job: LabelJob) -> dict[str, Any]:
     """Labels every item of the source and writes `labels.csv`, `report.html` and `summary.json` into the out folder.
 
-    Each file is written whole or not at all, and none is written unless the labelling succeeded.
+    With `train` it also writes `classifier.safetensors`, and the labels are those over the graph of the trained
+    network's features. Each file is written whole or not at all, and none is written unless the labelling succeeded;
+    only the checkpoints of a training are written before, in `training`, from which a stopped run continues.
 
     Returns:
         The summary, as in `summary.json`.
@@ -80,12 +88,20 @@ def label_source(job: LabelJob) -> dict[str, Any]:
             cache=job.cache,
             progress=job.progress,
         )
+    trained: LabelAugmenter | None = None
+    if job.train is not None:
+        with _timed(seconds, "train"):
+            trained = _train(job, job.train, items)
+        items = replace(items, features=directions(torch.from_numpy(trained.features_)).numpy())
     with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", job.progress):
         model = _decide(job, items)
     with _timed(seconds, "show"), status("Writing the report", job.progress):
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    if trained is not None:
+        summary["classifier"] = {"classes": trained.classifier_.classes, "rounds": [asdict(r) for r in trained.rounds_]}
+        trained.classifier_.save(job.out / "classifier.safetensors")
     _write_labels(job.out / "labels.csv", items, model)
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
     with atomic_path(job.out / "summary.json") as temporary:
@@ -103,13 +119,41 @@ def _check_places(job: LabelJob) -> None:
             raise ValueError(f"{job.out / name}: is read and would be overwritten; expected another folder to write to")
 
 
-def _decide(job: LabelJob, items: Items) -> GraphTransduction:
+def _train(job: LabelJob, options: AugmentOptions, items: Items) -> LabelAugmenter:
+    if items.images is None:
+        raise ValueError(
+            f"{job.source}: a classifier is trained on images, not on features; expected a folder of images"
+        )
+    y, _ = _known_labels(job, items)
+    if len(set(y) - {""}) < 2:
+        raise ValueError(f"{job.labels}: a single class is labelled; expected two or more for a classifier")
+    side = (options.size, options.size)
+    pixels = decode_pixels(
+        items.images, side, crop=1.0, progress=job.progress, cache_file=job.out / "training" / "pixels.npy"
+    )
+    if pixels.failures:
+        raise ValueError(
+            f"{pixels.failures[0][0]}: has become unreadable ({pixels.failures[0][1]}); expected it unchanged"
+        )
+    labeller = GraphTransduction(**asdict(job.options))
+    augmenter = LabelAugmenter(
+        labeller, job.backbone, options, device=job.device, run=job.out / "training", progress=job.progress
+    )
+    return augmenter.fit(pixels.values, y)
+
+
+def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], list[str]]:
+    """The label of each item, "" where it is unknown, and all classes of the labels file."""
     # A label for an image that turned out to be broken is no mistake in the labels file.
     known = read_labels(job.labels, [*items.names, *(name for name, _ in items.skipped)])
     y = np.array([known.get(name, "") for name in items.names], dtype=object)
     if not any(y):
         raise ValueError(f"{job.labels}: all labelled items were skipped as unreadable; expected one that can be read")
-    classes = sorted(set(known.values()))
+    return y, sorted(set(known.values()))
+
+
+def _decide(job: LabelJob, items: Items) -> GraphTransduction:
+    y, classes = _known_labels(job, items)
     prior = None if job.prior is None else read_prior(job.prior, items.names, classes)
     model = GraphTransduction(**asdict(job.options), classes=classes, device=job.device)
     return model.fit(items.features, y, prior)

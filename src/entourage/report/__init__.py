@@ -1,7 +1,7 @@
 """Figures and the HTML report, in one look for all verbs."""
 
 from entourage.report.figures import bars, curve, histogram, house_style, to_svg
-from entourage.report.page import Block, Section, Thumbnail, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
 
 __all__ = [
     "Block",
@@ -11,6 +11,7 @@ __all__ = [
     "curve",
     "histogram",
     "house_style",
+    "sound_address",
     "thumbnail_address",
     "to_svg",
     "write_page",

@@ -28,15 +28,16 @@ class PixelBank:
 
     def move(self, device: torch.device) -> None:
         """Go to a GPU, if all rows take no more than a quarter of what is free there: batches then cost no transfer."""
-        if self._resident is not None and self._resident.device == device:
+        here = None if self._resident is None else self._resident.device
+        if here is not None and here.type == device.type and device.index in (None, here.index):
             return
         self._resident = None
         if device.type == "cuda" and self.values.nbytes <= SHARE * torch.cuda.mem_get_info(device)[0]:
             self._resident = torch.from_numpy(np.ascontiguousarray(self.values)).to(device)
 
-    def take(self, rows: NDArray[np.integer]) -> Tensor:
+    def take(self, rows: NDArray[np.integer] | Tensor) -> Tensor:
         """Some rows as uint8 images, shape (b, 3, height, width), channels last; on the GPU if the bank is there."""
+        index = rows if isinstance(rows, Tensor) else torch.from_numpy(np.ascontiguousarray(rows))
         if self._resident is not None:
-            index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._resident.device)
-            return self._resident[index].permute(0, 3, 1, 2)  # (b, h, w, 3) -> (b, 3, h, w)
-        return torch.from_numpy(self.values[rows]).permute(0, 3, 1, 2)
+            return self._resident[index.to(self._resident.device)].permute(0, 3, 1, 2)  # (b, h, w, 3) -> (b, 3, h, w)
+        return torch.from_numpy(self.values[index.cpu().numpy()]).permute(0, 3, 1, 2)

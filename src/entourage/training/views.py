@@ -16,6 +16,10 @@ from torch import Tensor
 
 GREY = 127.0  # what is erased becomes this
 
+# Columns are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B; and the way there.
+_BACK = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
+_FORTH: Tensor = torch.linalg.inv(_BACK)
+
 
 @dataclass(frozen=True)
 class ViewOptions:
@@ -51,11 +55,14 @@ class ViewOptions:
         low, high = self.area
         if not 0 < low <= high <= 1:
             raise ValueError(f"area is {self.area}; expected two shares above 0 and up to 1, the smaller first")
-        if self.aspect < 1:
+        if not self.aspect >= 1:
             raise ValueError(f"aspect is {self.aspect}; expected 1 or more")
         for name in ("flip", "brightness", "contrast", "saturation", "grey", "solarise", "erase"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a number from 0 to 1")
+        for name in ("rotate", "shear", "hue"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 
 
 PLAIN = ViewOptions(flip=0.0)  # the image itself
@@ -88,7 +95,11 @@ def random_view(pixels: Tensor, size: tuple[int, int], options: ViewOptions = WE
     Returns:
         float32 in 0..255, shape (b, 3, *size), channels last: what `Preprocessing.normalise` takes.
     """
-    moved = _sample(pixels, _placements(len(pixels), options, pixels.device), size)  # (b, 3, height, width)
+    if pixels.ndim != 4 or pixels.shape[1] != 3:
+        raise ValueError(f"pixels of shape {tuple(pixels.shape)}; expected (b, 3, h, w)")
+    count, _, height, width = pixels.shape
+    placements = _placements(count, options, height / width, pixels.device)
+    moved = _sample(pixels, placements, size)  # (b, 3, *size)
     if options.brightness or options.contrast or options.saturation or options.hue or options.grey:
         moved = _recoloured(moved, options)
     if options.solarise:
@@ -98,19 +109,22 @@ def random_view(pixels: Tensor, size: tuple[int, int], options: ViewOptions = WE
     return moved.contiguous(memory_format=torch.channels_last)
 
 
-def _placements(count: int, options: ViewOptions, device: torch.device) -> Tensor:
-    """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3)."""
+def _placements(count: int, options: ViewOptions, tall: float, device: torch.device) -> Tensor:
+    """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3).
+
+    `tall` is the images' height over their width: a rotation turns pixels, not coordinates.
+    """
     area = _uniform(count, *options.area, device=device)
-    stretch = torch.exp(_uniform(count, -0.5, 0.5, device=device) * 2 * math.log(options.aspect) / 2)
+    stretch = torch.exp(_uniform(count, -0.5, 0.5, device=device) * math.log(options.aspect))
     wide = (area.sqrt() * stretch).clamp(max=1.0)  # half the width of what is shown; 1 is the whole image
     high = (area.sqrt() / stretch).clamp(max=1.0)
     angle = _uniform(count, -options.rotate, options.rotate, device=device) * math.pi / 180
     shear = _uniform(count, -options.shear, options.shear, device=device)
     mirror = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
-    cos, sin = angle.cos(), angle.sin()
-    # turn(angle) @ [[1, shear], [0, 1]] @ diag(mirror * wide, high)
-    x_row = torch.stack([cos * wide * mirror, (cos * shear - sin) * high, (1 - wide) * _sign(count, device)], dim=1)
-    y_row = torch.stack([sin * wide * mirror, (sin * shear + cos) * high, (1 - high) * _sign(count, device)], dim=1)
+    cos, up, down = angle.cos(), angle.sin() * tall, angle.sin() / tall
+    # [[cos, -up], [down, cos]] @ [[1, shear], [0, 1]] @ diag(mirror * wide, high)
+    x_row = torch.stack([cos * wide * mirror, (cos * shear - up) * high, (1 - wide) * _sign(count, device)], dim=1)
+    y_row = torch.stack([down * wide * mirror, (down * shear + cos) * high, (1 - high) * _sign(count, device)], dim=1)
     return torch.stack([x_row, y_row], dim=1)  # (count, 2, 3)
 
 
@@ -137,12 +151,10 @@ def _recoloured(images: Tensor, options: ViewOptions) -> Tensor:
 
 def _chroma_maps(angle: Tensor, saturation: Tensor) -> Tensor:
     """Maps of RGB that keep luma, turn chroma by an angle and scale it, shape (b, 3, 3)."""
-    # Columns of `back` are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B.
-    back = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]], device=angle.device)
+    back, forth = _BACK.to(angle.device), _FORTH.to(angle.device)
     cos, sin = angle.cos() * saturation, angle.sin() * saturation
     one, none = torch.ones_like(cos), torch.zeros_like(cos)
     turn = torch.stack([one, none, none, none, cos, -sin, none, sin, cos], dim=1).view(-1, 3, 3)  # (b, 3, 3)
-    forth: Tensor = torch.linalg.inv(back)
     return back @ turn @ forth
 
 

@@ -1,0 +1,148 @@
+"""Pages a second, and where the time goes: the whole chain beside a plain CairoSVG raster and the LilyPond engine.
+
+    python -m benchmarks.engrave_speed                      # composed scores
+    python -m benchmarks.engrave_speed --scores FOLDER      # your own, or $ENTOURAGE_DATA with the Lieder in it
+
+The chain is: read, engrave, image, segmentation, boxes, masks, onsets, and all files written, at 1894 x 2668. CairoSVG
+only turns the same engraver's SVG into an image. LilyPond runs the same chain on the first, shortest, score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import cairosvg
+import cv2
+
+from benchmarks.engrave_scores import default_source, some_scores
+from benchmarks.machine import machine
+from entourage.engrave.archives import ScoreFile
+from entourage.engrave.compose import compose
+from entourage.engrave.formats import page_table
+from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.page import draw_page
+from entourage.engrave.pipeline import engrave
+from entourage.engrave.png import encode_png
+from entourage.engrave.relate import relate
+from entourage.engrave.scores import Score, parse_score, read_score
+from entourage.engrave.svg import SvgReader
+from entourage.engrave.symbols import EXTENDED_IDS
+from entourage.engrave.verovio_engine import VerovioEngraver
+
+LEIPZIG = MusicFont("Leipzig")
+
+
+def main() -> None:
+    """Prints pages a second on one core and on two, the ratios, and the share of each step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scores", type=Path, default=default_source())
+    parser.add_argument("--count", type=int, default=12, help="scores to engrave")
+    parser.add_argument("--no-lilypond", action="store_true")
+    arguments = parser.parse_args()
+    cv2.setNumThreads(1)
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder:
+        files = some_scores(arguments.scores, arguments.count, Path(folder))
+        steps, pages, svgs = _steps(files)
+        chain = sum(steps.values()) / pages
+        print(f"one core, step by step, {pages} pages of {len(files)} scores: {1 / chain:.2f} pages/s")
+        for name, seconds in steps.most_common():
+            print(f"  {name:<34}{1000 * seconds / pages:7.1f} ms a page  {seconds / pages / chain:5.0%}")
+        cairo = _seconds(lambda: [cairosvg.svg2png(bytestring=svg.encode()) for svg in svgs[:6]]) / len(svgs[:6])
+        print(f"CairoSVG, image alone: {cairo:.2f} s a page, {cairo / chain:.1f} times the whole chain")
+        for workers in (1, 2):
+            rate = _pipeline(files, workers, Path(folder) / f"out{workers}")
+            print(f"`entourage engrave` with {workers} worker{'s' * (workers > 1)}: {rate:.2f} pages/s")
+        if not arguments.no_lilypond:
+            _lilypond(files, chain)
+
+
+def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
+    """CPU seconds of each step of the chain, the number of pages, and the engraver's drawings of them."""
+    spent: Counter[str] = Counter()
+
+    @contextmanager
+    def clock(name: str) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        spent[name] += time.process_time() - start
+
+    options = PageOptions()
+    engraver = VerovioEngraver(options, LEIPZIG)
+    reader = SvgReader(options.interline / 200)
+    svgs: list[str] = []
+    for chosen in (files[:1], files):  # the first score twice, so that glyphs and fonts are loaded before it counts
+        spent.clear()
+        svgs.clear()
+        for file in chosen:
+            with clock("read and check the score"):
+                score = read_score(file)
+            with clock("engrave: layout, and onsets"):
+                events = engraver.load(score)
+            for number in range(1, engraver._toolkit.getPageCount() + 1):
+                with clock("engrave: draw as SVG"):
+                    svg = engraver._toolkit.renderToSVG(number)
+                with clock("outlines of all marks"):
+                    marks = reader.read(svg)
+                with clock("classes and music"):
+                    related = relate(marks, events, score.ids, options.interline)
+                with clock("raster, boxes"):
+                    page = draw_page(marks, related, options.height, options.width, number)
+                with clock("segmentation"):
+                    segmentation = page.segmentation(EXTENDED_IDS)
+                with clock("masks and table"):
+                    page_table(page, score="s", work="w", name="n", font="f")
+                with clock("PNG, two images"):
+                    [encode_png(image, options.dpi) for image in (page.image, segmentation)]
+                svgs.append(svg)
+    return spent, len(svgs), svgs
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def _pipeline(files: list[ScoreFile], workers: int, out: Path) -> float:
+    """Pages a second of the command itself, by the clock, start of the processes included."""
+    formats = ("segmentation", "parquet")
+    sources = tuple({file.path for file in files}) if not files[0].member else ()
+    if not sources:  # members of an archive: give the command the same few scores
+        folder = out.with_name(f"{out.name}-scores")
+        folder.mkdir()
+        for file in files:
+            (folder / f"{file.name}.musicxml").write_text(read_score(file).text, encoding="utf-8")
+        sources = (folder,)
+    start = time.perf_counter()
+    manifest = engrave(EngraveJob(out, sources, fonts=(LEIPZIG,), formats=formats, workers=workers))
+    return float(manifest["counts"]["pages"] / (time.perf_counter() - start))
+
+
+def _lilypond(files: list[ScoreFile], chain: float) -> None:
+    from entourage.engrave.lilypond_engine import LilypondEngraver
+
+    scores = sorted((read_score(file) for file in files), key=lambda score: len(score.text))
+    score = scores[0] if scores else parse_score(compose(0, 0), "composed")
+    seconds, pages = _wall(LilypondEngraver(PageOptions()), score)
+    print(
+        f"LilyPond engine, {pages} pages: {seconds / pages:.1f} s a page, {seconds / pages / chain:.0f} times the chain"
+    )
+
+
+def _wall(engraver: object, score: Score) -> tuple[float, int]:
+    """Seconds by the clock (the work is done by other programs) and the number of pages."""
+    start = time.perf_counter()
+    pages = list(engraver.engrave(score))  # type: ignore[attr-defined]
+    return time.perf_counter() - start, len(pages)
+
+
+if __name__ == "__main__":
+    main()

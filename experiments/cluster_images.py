@@ -1,0 +1,89 @@
+"""Clusters of objects nobody has seen: COIL-100, the last column of the appendix' table.
+
+ENTOURAGE_DATA=... python -m experiments.cluster_images --networks default,thesis --seeds 0 --minutes 8
+
+80 objects are learned from, 10 validate, 10 are tested on; the seed draws them. Sets have n = 20 images and k = 1 to 5.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.cluster import LabelledSampler, Recipe
+from entourage.cluster.augment import ImageView, plain_image
+from entourage.cluster.curriculum import EPISODE, Curriculum
+from entourage.cluster.disguise import ImageDisguise
+from entourage.cluster.options import preset
+from entourage.data import decode_pixels, find_dataset
+from experiments.cluster_rows import NETWORKS, Data, arguments, chosen_networks, network_row, rival_rows, shown, trained
+from experiments.ledger import RESULTS, Ledger
+
+N, K, SIDE = 20, 5, 128
+TRAIN_OBJECTS, OTHER_OBJECTS = 80, 10
+SETS = Curriculum(home=N, home_k=K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
+PUBLISHED = {
+    "thesis": ("0.116", "0.867"),
+    "thesis+euclidean": ("0.123", "0.884"),
+    "thesis+mahalanobis": ("0.093", "0.890"),
+    "thesis+full": ("0.100", "0.880"),
+    "random": ("0.435", "0.346"),
+}
+
+
+def main() -> None:
+    """Trains, measures, and writes the table."""
+    options = arguments("Clusters of COIL-100's objects", minutes=8).parse_args()
+    ledger = Ledger("cluster_images", options.results or RESULTS)
+    images = find_dataset("coil100")
+    pixels = decode_pixels(images, (SIDE, SIDE))
+    values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)
+    labels = images.labels[pixels.kept]
+    if options.rivals:
+        rival_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
+    for name, seed in chosen_networks(options):
+        measure(ledger, name, seed, split(values, labels, seed, disguised=True), options)
+    ledger.write_table("Clusters of objects: COIL-100", _text(ledger))
+
+
+def split(values: Tensor, labels: np.ndarray, seed: int, *, disguised: bool) -> Data:
+    """Objects to learn from, to validate with and to be tested on, none in two of them."""
+    objects = np.random.default_rng(seed).permutation(np.unique(labels))
+    parts = np.split(objects, [TRAIN_OBJECTS, TRAIN_OBJECTS + OTHER_OBJECTS])
+    rows = [np.flatnonzero(np.isin(labels, part)) for part in parts]
+    disguise = ImageDisguise() if disguised else None
+    seen = LabelledSampler(values[rows[0]], labels[rows[0]], K, view=ImageView(), disguise=disguise)
+    others = [LabelledSampler(values[part], labels[part], K, view=plain_image) for part in rows[1:]]
+    return Data(seen, *others)
+
+
+def measure(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
+    """The row of one network."""
+    attention = preset(NETWORKS[name].preset).model.network == "attention"
+    recipe = Recipe(curriculum=SETS if attention else EPISODE, seed=seed, validation=200)
+    if options.small:
+        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
+    network = trained(name, data, recipe, options.runs / f"cluster_images-{name}-{seed}", options)
+    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, N, options))
+
+
+def as_pixels(x: Tensor) -> Tensor:
+    """What rivals see of an image: 16 x 16 pixels as they are, shape (b, n, 3, h, w) to (b, n, 768)."""
+    return F.adaptive_avg_pool2d(x.flatten(0, 1), 16).flatten(1).reshape(*x.shape[:2], -1)
+
+
+def _text(ledger: Ledger) -> str:
+    lead = (
+        f"Sets of n = {N} images, k = 1 to {K}, of {OTHER_OBJECTS} objects that no network has seen; {TRAIN_OBJECTS} "
+        f"are learned from and {OTHER_OBJECTS} validate, drawn by the seed. Rivals see 16 x 16 pixels."
+    )
+    return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Draws docs/images/cluster.svg: the demo's section on 2D sets, with the network that comes with the package.
+
+python -m experiments.cluster_picture
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from entourage.cluster.demo import demo_section
+from entourage.data import atomic_path
+
+IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"
+
+
+def main() -> None:
+    """Draws it."""
+    section = demo_section()
+    with atomic_path(IMAGE) as temporary:
+        temporary.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{section.wide[0].figure}\n', encoding="utf-8")
+    for row in section.wide[1].table:
+        print("  ".join(f"{cell:26}" for cell in row))
+
+
+if __name__ == "__main__":
+    main()

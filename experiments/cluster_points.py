@@ -1,0 +1,186 @@
+"""Clusters of 2D points: the first column of the appendix' table, and beyond it n = 1,000 and k = 20.
+
+python -m experiments.cluster_points --networks default,thesis --seeds 0 --minutes 8
+
+Networks and their checkpoints are kept in --runs, rows in results/cluster_points.json: a command that was stopped, or
+that is given more networks or seeds, goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from entourage.cluster import (
+    ClusterNetwork,
+    Curriculum,
+    PointSampler,
+    Recipe,
+    evaluate,
+    load_network,
+    mean_scores,
+    save_network,
+    score,
+)
+from entourage.cluster.curriculum import FIXED
+from entourage.cluster.evaluate import draw_sets
+from entourage.cluster.options import preset
+from entourage.data import resolve_device
+from experiments.cluster_rows import (
+    NETWORKS,
+    TEST_SEED,
+    Data,
+    arguments,
+    chosen_networks,
+    network_row,
+    rival_rows,
+    scores_of,
+    shown,
+    trained,
+)
+from experiments.ledger import RESULTS, Ledger, table, timed
+
+N, K = 72, 5
+LARGE_N, LARGE_K = 1000, 20
+SIZES = (72, 250, 500, 1000, 2000)  # of sets whose time and memory are measured
+PUBLISHED = {
+    "thesis": ("0.004", "0.993"),
+    "thesis+euclidean": ("0.177", "0.730"),
+    "thesis+mahalanobis": ("0.185", "0.725"),
+    "thesis+full": ("0.165", "0.740"),
+    "random": ("0.485", "0.232"),
+    "k-means, k given": ("0.178", "0.796"),
+    "DBSCAN": ("0.265", "0.676"),
+}
+
+
+def main() -> None:
+    """Trains, measures, and writes the tables."""
+    parser = arguments("Clusters of 2D points", minutes=8)
+    parser.add_argument("--large-sets", type=int, default=100, help="of 1,000 points, to be tested on")
+    parser.add_argument("--ship", type=Path, default=None, help="where to keep the default network of the best seed")
+    options = parser.parse_args()
+    ledger = Ledger("cluster_points", options.results or RESULTS)
+    test = PointSampler(K)
+    if options.rivals:
+        rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
+    for name, seed in chosen_networks(options):
+        measure(ledger, name, seed, options)
+    if options.ship is not None:
+        ship(ledger, options)
+    ledger.write_table("Clusters of 2D points", _text(ledger))
+
+
+def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -> None:
+    """All rows of one network."""
+    key = f"{name}, seed {seed}"
+    attention = preset(NETWORKS[name].preset).model.network == "attention"
+    many = PointSampler(LARGE_K if attention else K)
+    recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
+    if options.small:
+        tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
+        recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)
+    run = options.runs / f"cluster_points-{name}-{seed}"
+    if NETWORKS[name].metric != "none":  # the appendix: N = 50 for metric learning with 2D points
+        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))
+    few = PointSampler(K)
+    network = trained(name, Data(many, many, few), recipe, run, options)
+    ledger.row(key, lambda: network_row(network, few, N, options))
+    if not attention:
+        return
+    large, exact = PointSampler(LARGE_K), PointSampler(LARGE_K, k_min=LARGE_K)
+    sets = options.large_sets
+    ledger.row(f"large: {key}", lambda: scores_of(network, large, sets, LARGE_N, options.device))
+    ledger.row(f"twenty: {key}", lambda: scores_of(network, exact, sets, LARGE_N, options.device))
+    ledger.row(f"shuffled: {key}", lambda: shuffled_row(network, options))
+    for n in SIZES if name == "default" and seed == 0 else ():
+        ledger.row(f"growth {n}: {key}", lambda n=n: growth_row(network, n, options.device))  # type: ignore[misc]
+
+
+@torch.no_grad()
+def shuffled_row(network: ClusterNetwork, options: argparse.Namespace) -> dict[str, Any]:
+    """In how many sets shuffling the points changes who is with whom, and how many points change their cluster."""
+    device = resolve_device(options.device)
+    network.to(device).eval()
+    changed, moved, total = 0, 0.0, 0
+    for sampler, n, sets in ((PointSampler(K), N, options.sets), (PointSampler(LARGE_K), LARGE_N, options.large_sets)):
+        for episode in draw_sets(sampler, sets, n, seed=TEST_SEED):
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(n)).to(device)
+            x = episode.x.to(device)
+            first, second = network(x).clusters()[:, order].cpu(), network(x[:, order]).clusters().cpu()
+            for a, b in zip(first.numpy(), second.numpy(), strict=True):
+                mr = score(a, b).mr
+                changed, moved, total = changed + (mr > 0), moved + mr, total + 1
+    return {"sets": total, "sets_changed": changed / total, "points_moved": moved / total}
+
+
+@torch.no_grad()
+def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
+    """Seconds and peak memory of one set of n points; memory is known on a GPU only."""
+    place = resolve_device(device)
+    network = copy.deepcopy(network).to(place).eval()
+    x = next(draw_sets(PointSampler(LARGE_K), 1, n, seed=TEST_SEED)).x.to(place)
+    network(x)
+    if place.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(place)
+    repeats = 5
+    with timed(place) as seconds:
+        for _ in range(repeats):
+            network(x)
+        each = seconds() / repeats
+    memory = torch.cuda.max_memory_allocated(place) / 2**20 if place.type == "cuda" else None
+    return {"n": n, "seconds": each, "mebibytes": memory}
+
+
+def ship(ledger: Ledger, options: argparse.Namespace) -> None:
+    """Keeps the default network of the seed that does best on validation sets, for the package."""
+    found = []
+    for run in sorted(options.runs.glob("cluster_points-default-*")):
+        network = load_network(run / "network.safetensors")
+        validation = PointSampler(K)
+        found.append((scores_of_validation(network, validation, options), run, network))
+    if not found:
+        raise SystemExit(f"{options.runs}: holds no default network that is ready; train one first")
+    mr, run, network = min(found, key=lambda one: one[0])
+    network.notes |= {"items": "points", "backbone": "", "trained by": "experiments.cluster_points", "run": run.name}
+    save_network(network.cpu(), options.ship, half=True)
+    print(f"{run.name} (validation MR {mr:.4f}) is kept as {options.ship}", flush=True)
+
+
+def scores_of_validation(network: ClusterNetwork, sampler: PointSampler, options: argparse.Namespace) -> float:
+    """Misclassification rate on validation sets: never on those of the table."""
+    device = resolve_device(options.device)
+    return mean_scores(evaluate(network.to(device), sampler, options.sets, N, device=device)).mr
+
+
+def _text(ledger: Ledger) -> str:
+    parts = [
+        f"Sets of n = {N} points, k = 1 to {K}; every method sees sets of the same kind, networks none of them in "
+        "training. MR is by optimal assignment; greedy MR and NMI by the geometric mean are the appendix' own.\n",
+        shown(ledger, "", PUBLISHED),
+    ]
+    if large := shown(ledger, "large: ", {}):
+        parts += [f"\nn = {LARGE_N}, k = 1 to {LARGE_K}:\n", large]
+        parts += [f"\nn = {LARGE_N}, k = {LARGE_K} in every set:\n", shown(ledger, "twenty: ", {})]
+    growth = [(key, row) for key, row in ledger.rows.items() if key.startswith("growth")]
+    if growth:
+        memory = ["" if row["mebibytes"] is None else f"{row['mebibytes']:.0f}" for _, row in growth]
+        times = [(str(row["n"]), f"{1000 * row['seconds']:.1f}") for _, row in growth]
+        cells = [(*time, used) for time, used in zip(times, memory, strict=True)]
+        parts += ["\nOne set through the default network:\n", table(("n", "milliseconds", "MiB"), cells)]
+    for key, row in ledger.rows.items():
+        if key.startswith("shuffled"):
+            parts.append(
+                f"\n{key.removeprefix('shuffled: ')}: shuffling the points changed the clusters in "
+                f"{row['sets_changed']:.1%} of {row['sets']} sets, {row['points_moved']:.3%} of the points."
+            )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Rows that the three tables of `cluster` share: a trained network, the rivals, and how they are shown."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
+from entourage.cluster.episodes import Episode, EpisodeSampler
+from entourage.cluster.evaluate import draw_sets
+from entourage.cluster.learn import learn
+from entourage.cluster.options import Metric
+from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
+from entourage.cluster.task import ClusterTask
+from entourage.data import resolve_device
+from experiments.ledger import Ledger, spread, table
+
+TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
+RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
+
+Features = Callable[[Tensor], Tensor]
+"""From sets of items (b, n, ...) to what a rival is given of them, shape (b, n, d)."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A row of the table: the preset, and the metric block it is given."""
+
+    preset: str
+    metric: Metric = "none"
+
+
+NETWORKS = {
+    "default": Network("default"),
+    "thesis": Network("thesis"),
+    "original": Network("original"),
+    "thesis+euclidean": Network("thesis", "euclidean"),
+    "thesis+mahalanobis": Network("thesis", "diagonal"),
+    "thesis+full": Network("thesis", "full"),
+    "default+euclidean": Network("default", "euclidean"),
+    "default+mahalanobis": Network("default", "diagonal"),
+    "default+full": Network("default", "full"),
+}
+NAMES = {
+    "default": "default (attention)",
+    "thesis": "LSTM, preset thesis",
+    "original": "LSTM, preset original",
+    "thesis+euclidean": "LSTM + Euclidean",
+    "thesis+mahalanobis": "LSTM + Mahalanobis",
+    "thesis+full": "LSTM + full metric",
+    "default+euclidean": "default + Euclidean",
+    "default+mahalanobis": "default + Mahalanobis",
+    "default+full": "default + full metric",
+}
+RIVALS = ("random", "k-means, k given", "k-means, k by silhouette", "DBSCAN", "HDBSCAN")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Episodes to learn from, to validate with and to be tested on."""
+
+    learn: EpisodeSampler
+    validate: EpisodeSampler
+    test: EpisodeSampler
+
+
+def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
+    """Options that the three experiments share."""
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--networks", default="default,thesis", help=f"some of {', '.join(NETWORKS)}; or none")
+    parser.add_argument("--seeds", default="0", help="e.g. 0,1,2")
+    parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each network and seed")
+    parser.add_argument("--sets", type=int, default=300, help="to be tested on")
+    parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for checkpoints and networks")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the results, if not results/")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--small", action="store_true", help="tiny networks, to rehearse")
+    return parser
+
+
+def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Names and seeds of the networks to train, seed by seed."""
+    names = [] if options.networks == "none" else options.networks.split(",")
+    if unknown := set(names) - set(NETWORKS):
+        raise SystemExit(f"unknown networks: {', '.join(unknown)}; expected some of {', '.join(NETWORKS)}")
+    return [(name, int(seed)) for seed in options.seeds.split(",") for name in names]
+
+
+def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
+    """Trains a network, or goes on, or loads it if it is ready: it is kept as network.safetensors in its folder."""
+    file = run / "network.safetensors"
+    if file.is_file():
+        return load_network(file)
+    network = NETWORKS[name]
+    chosen = preset(network.preset)
+    lstm = chosen.model.network == "lstm"
+    model = replace(
+        chosen.model,
+        k_max=data.learn.k_max if lstm else max(chosen.model.k_max, data.learn.k_max),
+        metric=network.metric,
+        set_size=recipe.curriculum.home if lstm and network.metric != "none" else None,
+    )
+    if options.small:
+        model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
+    torch.manual_seed(recipe.seed)
+    title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
+    built = ClusterNetwork(data.learn.shape, model)
+    task = ClusterTask(built, data.learn, data.validate, chosen.loss, recipe, say=lambda line: say(f"{title}: {line}"))
+    ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
+    ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
+    ready.notes["set_size"] = str(recipe.curriculum.most)
+    save_network(ready, file)
+    print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
+    return ready
+
+
+def scores_of(
+    model: Any, sampler: EpisodeSampler, sets: int, n: int, device: str, k_max: int | None = None
+) -> dict[str, Any]:
+    """Mean scores on the test sets, as a row."""
+    place = resolve_device(device)
+    if isinstance(model, ClusterNetwork):
+        model.to(place).eval()
+    found = evaluate(model, sampler, sets, n, k_max, device=place, seed=TEST_SEED)
+    return {"sets": sets, "n": n, **asdict(mean_scores(found))}
+
+
+def network_row(
+    network: ClusterNetwork, sampler: EpisodeSampler, n: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Scores of a trained network, and how it was trained."""
+    steps, minutes = int(network.notes["steps"]), float(network.notes["seconds"]) / 60
+    scores = scores_of(network, sampler, options.sets, n, options.device)
+    return {"steps": steps, "training_minutes": minutes, **scores}
+
+
+def rival_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features, prefix: str = "") -> None:
+    """Rows of chance, k-means, DBSCAN and HDBSCAN on the same test sets, which are drawn on the CPU."""
+    most = data.test.k_max
+
+    def run(rival: Callable[[NDArray[np.float64], int], NDArray[Any]]) -> dict[str, Any]:
+        found = []
+        for episode in draw_sets(data.test, sets, n, seed=TEST_SEED):
+            rows = zip(*_given(episode, features), episode.k.tolist(), strict=True)
+            found += [score(truth, rival(X, k)) for X, truth, k in rows]
+        return {"sets": sets, "n": n, **asdict(mean_scores(found))}
+
+    def tuned(best: Callable[..., Any]) -> dict[str, Any]:
+        pairs = []
+        for episode in draw_sets(data.validate, min(RIVAL_SETS, sets), n, seed=RIVAL_SEED):
+            pairs += list(zip(*_given(episode, features), strict=True))
+        rival, name = best(pairs)
+        return {"setting": name, **run(lambda X, k: rival(X))}
+
+    dice = np.random.default_rng(TEST_SEED)
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "random": partial(run, lambda X, k: random_clusters(X, most, seed=int(dice.integers(2**31)))),
+        "k-means, k given": partial(run, k_means),
+        "k-means, k by silhouette": partial(run, lambda X, k: k_means_silhouette(X, most)),
+        "DBSCAN": partial(tuned, best_dbscan),
+        "HDBSCAN": partial(tuned, best_hdbscan),
+    }
+    for name in RIVALS:
+        ledger.row(f"{prefix}{name}", ways[name])
+
+
+def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """What a rival is given of each set, shape (b, n, d), and the truth, shape (b, n)."""
+    if episode.labels is None:
+        raise ValueError("the sets have no labels; expected a sampler of labelled items")
+    return features(episode.x).double().numpy(), episode.labels.numpy()
+
+
+def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], extra: Sequence[str] = ()) -> str:
+    """The table: one row a method, the mean over seeds, and what was published."""
+    rows = []
+    for name in (*NETWORKS, *extra, *RIVALS):
+        key = f"{prefix}{name}"
+        found = [row for one, row in ledger.rows.items() if one == key or one.startswith(f"{key}, seed ")]
+        if found:
+            measures = ("mr", "greedy_mr", "nmi", "nmi_geometric", "ari", "k_right")
+            cells = [spread([row[measure] for row in found]) for measure in measures]
+            note = f" ({found[0]['setting']})" if "setting" in found[0] else ""
+            rows.append((NAMES.get(name, name) + note, str(len(found)), *cells, *published.get(name, ("", ""))))
+    header = ("method", "seeds", "MR", "greedy MR", "NMI", "NMI, geometric", "ARI", "k right", "published MR", "NMI")
+    return table(header, rows) if rows else ""

@@ -1,0 +1,199 @@
+"""Clusters of voices nobody has heard: LibriSpeech, in the place of TIMIT in the appendix' table.
+
+ENTOURAGE_DATA=... python -m experiments.cluster_speakers --prepare runs/voices.npz
+python -m experiments.cluster_speakers --voices runs/voices.npz --networks default,thesis --seeds 0 --minutes 8
+
+The first command decodes the sounds and keeps their spectrograms, so that the second can run where no sound library
+is. Sets have n = 20 snippets of 1.28 s and k = 1 to 5 speakers, of whom none was learned from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from entourage.cluster import LabelledSampler, Recipe
+from entourage.cluster.augment import SoundView, plain_sound
+from entourage.cluster.curriculum import EPISODE, Curriculum
+from entourage.cluster.disguise import SoundDisguise
+from entourage.cluster.labelled import View
+from entourage.cluster.options import preset
+from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
+from entourage.data import atomic_path, decode_audio, has_audio_name, progress_bar, read_audio
+from experiments.cluster_rows import NETWORKS, Data, arguments, chosen_networks, network_row, rival_rows, shown, trained
+from experiments.ledger import RESULTS, Ledger
+
+N, K = 20, 5
+VALIDATION_SHARE = TEST_SHARE = 0.16  # the appendix: 100 of 630 speakers each
+LONGEST = 16.0  # seconds of an utterance that are kept
+MOST_UTTERANCES = 3  # of a speaker
+LOWEST, STEP = -1.7, 0.02  # of a spectrogram as bytes
+SETS = Curriculum(home=N, home_k=K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
+PUBLISHED = {
+    "thesis": ("0.060", "0.928"),
+    "thesis+euclidean": ("0.093", "0.883"),
+    "thesis+mahalanobis": ("0.104", "0.882"),
+    "thesis+full": ("0.101", "0.880"),
+    "random": ("0.435", "0.346"),
+}
+
+
+@dataclass(frozen=True)
+class Voices:
+    """Spectrograms as bytes, all utterances one after the other.
+
+    Attributes:
+        frames: shape (frames, 128).
+        ends: where each utterance ends, shape (u,).
+        speakers: whose each is, shape (u,).
+    """
+
+    frames: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    speakers: NDArray[np.str_]
+
+
+def main() -> None:
+    """Prepares, or trains, measures and writes the table."""
+    parser = arguments("Clusters of LibriSpeech's speakers", minutes=8)
+    parser.add_argument("--prepare", type=Path, default=None, help="decode the sounds into this file and end")
+    parser.add_argument("--voices", type=Path, default=None, help="the file that --prepare wrote")
+    options = parser.parse_args()
+    if options.prepare is not None:
+        prepare(options.prepare)
+        return
+    if options.voices is None:
+        raise SystemExit("--voices is missing; expected the file that --prepare wrote")
+    with np.load(options.voices, allow_pickle=False) as file:
+        voices = Voices(file["frames"], file["ends"], file["speakers"])
+    ledger = Ledger("cluster_speakers", options.results or RESULTS)
+    if options.rivals:
+        rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
+    for name, seed in chosen_networks(options):
+        measure(ledger, name, seed, split(voices, seed), options)
+    ledger.write_table("Clusters of voices: LibriSpeech", _text(ledger, voices))
+
+
+def prepare(out: Path) -> None:
+    """Decodes all utterances and keeps their spectrograms."""
+    parts: dict[str, list[NDArray[np.uint8]]] = {}
+    found = list(utterances(Path(os.environ.get("ENTOURAGE_DATA", ""))))
+    with progress_bar("Reading voices", len(found)) as advance:
+        for speaker, read in found:
+            advance(1)
+            if len(parts.setdefault(speaker, [])) < MOST_UTTERANCES:
+                samples = torch.from_numpy(read()[: int(LONGEST * RATE)])
+                scaled = (mel_spectrogram(samples).T - LOWEST) / STEP  # (frames, bands)
+                parts[speaker].append(scaled.round().clamp(0, 255).byte().numpy())
+    flat = [(speaker, one) for speaker, many in sorted(parts.items()) for one in many if len(one) >= FRAMES]
+    with atomic_path(out) as temporary:
+        np.savez_compressed(
+            temporary,
+            frames=np.concatenate([one for _, one in flat]),
+            ends=np.cumsum([len(one) for _, one in flat]),
+            speakers=np.array([speaker for speaker, _ in flat]),
+        )
+    print(f"{len(flat)} utterances of {len(parts)} speakers: {out}, {out.stat().st_size / 2**20:.0f} MiB")
+
+
+def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float32]]]]:
+    """Speaker and reader of every utterance: from librispeech*.zip, or from the official folders."""
+    archives = sorted(root.glob("librispeech*.zip"))
+    for archive in archives:
+        file = zipfile.ZipFile(archive)  # stays open for the readers
+        for name in sorted(file.namelist()):
+            if has_audio_name(Path(name).name):
+                yield _speaker(name), partial(_unzipped, file, name)
+    if not archives:
+        files = sorted(path for path in root.glob("LibriSpeech/**/*") if has_audio_name(path.name))
+        if not files:
+            raise SystemExit(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
+        for path in files:
+            yield _speaker(path.name), partial(read_audio, path, RATE)
+
+
+def split(voices: Voices, seed: int) -> Data:
+    """Speakers to learn from, to validate with and to be tested on, none in two of them."""
+    people = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
+    some = round(TEST_SHARE * len(people)), round(VALIDATION_SHARE * len(people))
+    test, validate, learn = np.split(people, np.cumsum(some))
+    heard = cut(voices, learn, 2 * FRAMES, FRAMES)
+    stretches = LabelledSampler(*heard, K, view=_Bytes(SoundView()), disguise=SoundDisguise())
+    unheard = [cut(voices, who, FRAMES, FRAMES) for who in (validate, test)]
+    others = [LabelledSampler(*snippets, K, view=_Bytes(plain_sound)) for snippets in unheard]
+    return Data(stretches, *others)
+
+
+def cut(voices: Voices, people: NDArray[np.str_], length: int, step: int) -> tuple[Tensor, NDArray[np.str_]]:
+    """Stretches of some speakers' utterances, as bytes (m, 128, length), and whose each is.
+
+    To be tested on, snippets lie side by side; to learn from, stretches overlap and views take a random half of each.
+    """
+    stretches, whose, first = [], [], 0
+    for end, speaker in zip(voices.ends.tolist(), voices.speakers, strict=True):
+        if speaker in people:
+            for start in range(first, end - length + 1, step):
+                stretches.append(voices.frames[start : start + length].T)
+                whose.append(speaker)
+        first = end
+    return torch.from_numpy(np.stack(stretches)), np.array(whose)
+
+
+class _Bytes:
+    """A view of spectrograms that are kept as bytes."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
+        return self.view(items.float() * STEP + LOWEST, generator)
+
+
+def measure(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
+    """The row of one network."""
+    attention = preset(NETWORKS[name].preset).model.network == "attention"
+    recipe = Recipe(curriculum=SETS if attention else EPISODE, seed=seed, validation=200)
+    if options.small:
+        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
+    network = trained(name, data, recipe, options.runs / f"cluster_speakers-{name}-{seed}", options)
+    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, N, options))
+
+
+def as_statistics(x: Tensor) -> Tensor:
+    """What rivals hear of a snippet: mean and spread of each band, shape (b, n, 1, 128, 128) to (b, n, 256)."""
+    return torch.cat([x.mean(-1), x.std(-1)], dim=-1).squeeze(2)
+
+
+def _unzipped(file: zipfile.ZipFile, name: str) -> NDArray[np.float32]:
+    return decode_audio(io.BytesIO(file.read(name)), name, RATE)
+
+
+def _speaker(name: str) -> str:
+    return Path(name).name.split("-")[0]
+
+
+def _text(ledger: Ledger, voices: Voices) -> str:
+    people = len(np.unique(voices.speakers))
+    other = round(TEST_SHARE * people)
+    lead = (
+        f"Sets of n = {N} snippets of 1.28 s as {BANDS} x {FRAMES} mel spectrograms, k = 1 to {K}, of {other} speakers "
+        f"that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the seed. "
+        "Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The published "
+        "figures are on TIMIT. Rivals hear the mean and spread of each band."
+    )
+    return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""A few percent of labels on Caltech-101: tables and figure of chapter 3.
+
+ENTOURAGE_DATA=... python -m experiments.label_fractions
+
+2, 5 and 10 percent of each class are labelled, at least one image; the seed draws them and the split (70 % for
+training, 30 % for testing). Accuracy and macro-averaged F score of the trained network on the test images, for two
+backbones, and the relative improvement over the network that was trained on the labelled images alone.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from entourage.data import atomic_path, draw_labels, find_dataset, seeded_split
+from entourage.report import house_style, to_svg
+from experiments.label_rows import (
+    OPTIONS,
+    TRAINED,
+    Clock,
+    arguments,
+    device_of,
+    prepare,
+    rehearsal,
+    trained_row,
+    values,
+)
+from experiments.ledger import RESULTS, Ledger, spread, table
+
+SHARES = (0.02, 0.05, 0.10)
+BACKBONES = ("efficientnet-lite0", "efficientnet-lite1")
+TRAIN_SHARE = 0.7
+SIDE = 128  # at which the images are kept
+
+
+def main() -> None:
+    """Finds the rows that are missing, writes the tables and draws the figure."""
+    options = arguments("A few percent of labels on Caltech-101").parse_args()
+    ledger, clock = Ledger("label_fractions", options.results or RESULTS), Clock(options.minutes)
+    images = rehearsal(find_dataset("caltech101"), options.few)
+    for backbone, seed in product(BACKBONES, range(options.seeds)):
+        cells = [
+            (method, share)
+            for method, share in product([] if options.graph_only else options.methods, SHARES)
+            if _key(backbone, method, share, seed) not in ledger.rows
+        ]
+        if not cells:
+            continue
+        split = seeded_split(images.labels, TRAIN_SHARE, seed)
+        setting = prepare(images, split, backbone, options.size, device_of(options), stored=SIDE)
+        for method, share in clock.until_late(cells):
+            given = draw_labels(setting.labels, share, seed)
+            key = _key(backbone, method, share, seed)
+            ledger.row(key, lambda m=method, g=given, s=seed, x=setting: trained_row(x, m, g, s, OPTIONS))
+    ledger.write_table("A few percent of labels on Caltech-101", text(ledger))
+    with atomic_path(ledger.path.with_suffix(".svg")) as temporary:
+        temporary.write_text(figure(ledger), encoding="utf-8")
+
+
+def text(ledger: Ledger) -> str:
+    """Accuracy and macro F for each backbone."""
+    header = ("method", *(f"{share:.0%} labelled" for share in SHARES))
+    parts = []
+    for backbone, (what, title) in product(BACKBONES, (("accuracy", "Accuracy"), ("macro_f", "Macro F"))):
+        rows = [(name, *(_cell(ledger, backbone, name, share, what) for share in SHARES)) for name in TRAINED]
+        parts += [f"{title} on the test images, in percent, {backbone}:", table(header, rows)]
+    return "\n\n".join(parts)
+
+
+def figure(ledger: Ledger) -> str:
+    """Relative improvement of each graph's labels over the plain network, as in the thesis' figure."""
+    with house_style():
+        drawing = Figure(figsize=(9, 3.4))
+        for axes, backbone in zip(drawing.subplots(1, len(BACKBONES), sharey=True), BACKBONES, strict=True):
+            for name in [name for name in TRAINED if name.endswith("+network")]:
+                gains = [_gain(ledger, backbone, name, share) for share in SHARES]
+                axes.plot([f"{share:.0%}" for share in SHARES], gains, marker="o", label=name)
+            axes.set_title(backbone)
+            axes.set_xlabel("labelled")
+        drawing.axes[0].set_ylabel("better than the plain network, %")
+        drawing.axes[0].legend(frameon=False)
+        return to_svg(drawing)
+
+
+def _gain(ledger: Ledger, backbone: str, name: str, share: float) -> float:
+    own, plain = (values(ledger, _key(backbone, method, share, ""), "accuracy") for method in (name, "supervised"))
+    return 100 * (float(np.mean(own)) / float(np.mean(plain)) - 1) if own and plain else float("nan")
+
+
+def _cell(ledger: Ledger, backbone: str, name: str, share: float, what: str) -> str:
+    found = values(ledger, _key(backbone, name, share, ""), what)
+    return spread(found, 1) if found else ""
+
+
+def _key(backbone: str, method: str, share: float, seed: int | str) -> str:
+    return f"{backbone}/{method}/{share}/{seed}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""What the experiments of chapter 3 share: images as a network sees them, and every method on them by name."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import f1_score
+from torch import Tensor
+
+from entourage.backbones import load_backbone, split_backbone
+from entourage.data import ImageSet, decode_pixels, resolve_device
+from entourage.game import NeighbourGraph, directions
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.features import outputs
+from entourage.label.classify.frozen import FROZEN, frozen_classifier
+from entourage.label.classify.looks import KeptLooks, LiveLooks, LookOptions, keep_looks
+from entourage.label.classify.network import ImageNetwork
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.rivals import LABELLERS, METHODS
+from entourage.label.classify.rounds import play_rounds
+from entourage.training import train
+from experiments.ledger import Ledger
+
+GRAPH_NEIGHBOURS = 20
+PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
+TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
+OPTIONS = AugmentOptions()
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A data set as a frozen stem sees it, once for all methods, label counts and seeds.
+
+    Attributes:
+        backbone: the network that all methods start from.
+        train: views of the training images, n of them.
+        test: the test images as they are.
+        labels: true classes of the training images, shape (n,).
+        test_labels: and of the test images.
+        classes: how many, m.
+        features: of the training images, from the untrained backbone, shape (n, d), on the device.
+        test_features: and of the test images.
+        device: where all of it is.
+    """
+
+    backbone: str
+    train: KeptLooks
+    test: KeptLooks
+    labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    classes: int
+    features: Tensor
+    test_features: Tensor
+    device: torch.device
+
+    def network(self) -> ImageNetwork:
+        """The late part of the backbone as it came, with an empty head."""
+        backbone = load_backbone(self.backbone, "cpu", frozen=False)
+        return ImageNetwork(split_backbone(backbone)[1], backbone.dim, self.classes)
+
+    def examples(self, given: NDArray[np.int64]) -> Examples:
+        """The training images, those at the given positions with their labels."""
+        return Examples(self.train, self.codes(given), self.classes)
+
+    def codes(self, given: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The labels at the given positions, -1 elsewhere."""
+        codes = np.full(len(self.labels), -1)
+        codes[given] = self.labels[given]
+        return codes
+
+
+def prepare(
+    images: ImageSet, split: NDArray[np.uint8], backbone: str, side: int, device: torch.device, stored: int
+) -> Setting:
+    """Decode a data set and let the stem look at it.
+
+    Args:
+        images: all of them.
+        split: 0 for training and 1 for testing, shape (n,).
+        backbone: an EfficientNet-Lite.
+        side: of the network's input.
+        device: where.
+        stored: side at which images are decoded, their own.
+    """
+    pixels = decode_pixels(images, (stored, stored))
+    network = load_backbone(backbone, "cpu", frozen=False)
+    preprocessing = replace(network.preprocessing, size=(side, side), crop=1.0)
+    stem, tail = split_backbone(network)
+    looks = []
+    for part, options in ((0, OPTIONS.looks), (1, LookOptions(weak_kept=2, strong_kept=0))):
+        rows = split[pixels.kept] == part
+        looks.append(keep_looks(stem, LiveLooks(pixels.values[rows], preprocessing, options), device))
+    labels = images.labels[pixels.kept]
+    known = labels[split[pixels.kept] == 0], labels[split[pixels.kept] == 1]
+    features = [outputs(tail, look, device) for look in looks]
+    return Setting(backbone, looks[0], looks[1], *known, len(images.class_names), features[0], features[1], device)
+
+
+def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
+    """How many unlabelled images a propagator labels right on a graph that all of them share."""
+    codes = setting.codes(given)
+    labeller = LABELLERS[name](affinity="precomputed", classes=np.arange(setting.classes), device=str(setting.device))
+    found = labeller.fit(w, codes).transduction_
+    unknown = codes < 0
+    return {"found": _percent(found[unknown] == setting.labels[unknown])}
+
+
+def shared_graph(setting: Setting) -> Any:
+    """The graph of the untrained backbone's features, as `play_rounds` makes its own."""
+    return NeighbourGraph(directions(setting.features), GRAPH_NEIGHBOURS).w
+
+
+def trained_row(
+    setting: Setting, name: str, given: NDArray[np.int64], seed: int, options: AugmentOptions
+) -> dict[str, Any]:
+    """Train by a method and measure on the test images.
+
+    Args:
+        setting: the data.
+        name: one of `TRAINED`.
+        given: positions of the labelled images.
+        seed: of the training.
+        options: of all methods alike; methods without rounds make as many steps as all rounds together.
+    """
+    if name in FROZEN:
+        return _frozen_row(setting, name, given)
+    batches = replace(options.batches, seed=seed)
+    training = replace(options.training, seed=seed)
+    examples = setting.examples(given)
+    began = time.perf_counter()
+    row: dict[str, Any] = {}
+    if name in METHODS:
+        task = METHODS[name](setting.network(), examples, batches)
+        train(task, replace(training, epochs=options.rounds * training.epochs), device=setting.device, progress=False)
+        network = task.outcome()
+    else:
+        labeller = LABELLERS[name.removesuffix("+network")]()
+        chosen = replace(options, batches=batches, training=training)
+        outcome = play_rounds(setting.network(), examples, labeller, chosen, setting.device, progress=False)
+        network = outcome.network
+        unknown = examples.codes < 0
+        row["found"] = _percent(outcome.found.codes[unknown] == setting.labels[unknown])
+        row["rounds"] = len(outcome.rounds)
+    predicted = outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
+    return {**_measures(setting, predicted), **row, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def _frozen_row(setting: Setting, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
+    features = setting.features[torch.from_numpy(given).to(setting.device)].cpu().numpy()
+    fitted = frozen_classifier(name).fit(features, setting.labels[given])
+    return _measures(setting, fitted.predict(setting.test_features.cpu().numpy()))
+
+
+def _measures(setting: Setting, predicted: NDArray[np.int64]) -> dict[str, Any]:
+    right = _percent(predicted == setting.test_labels)
+    return {"accuracy": right, "macro_f": round(100 * f1_score(setting.test_labels, predicted, average="macro"), 3)}
+
+
+def _percent(right: NDArray[np.bool_]) -> float:
+    return round(100 * float(right.mean()), 3)
+
+
+class Clock:
+    """Ends an experiment in good time: rows that are not begun wait for the next call."""
+
+    def __init__(self, minutes: float) -> None:
+        self.end = time.monotonic() + 60 * minutes
+
+    def until_late(self, cells: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """The cells, as long as there is time."""
+        for cell in cells:
+            if time.monotonic() > self.end:
+                print("out of time: run the command again for the remaining rows", flush=True)
+                return
+            yield cell
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """What both experiments can be told."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
+    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=TRAINED)
+    parser.add_argument("--graph-only", action="store_true", help="only the rows that need no training")
+    parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the results")
+    parser.add_argument("--few", type=int, default=None, help="only so many images: a rehearsal")
+    return parser
+
+
+def rehearsal(images: ImageSet, few: int | None) -> ImageSet:
+    """All images, or every so manieth of them."""
+    return images if few is None else images.subset(np.arange(0, len(images), max(1, len(images) // few)))
+
+
+def device_of(options: argparse.Namespace) -> torch.device:
+    """The device that was asked for, made ready."""
+    torch.backends.cudnn.benchmark = True
+    return resolve_device(options.device)
+
+
+def values(ledger: Ledger, prefix: str, what: str) -> list[float]:
+    """One figure of all rows whose name begins so."""
+    return [row[what] for key, row in ledger.rows.items() if key.startswith(prefix) and what in row]

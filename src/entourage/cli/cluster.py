@@ -1,0 +1,85 @@
+"""`entourage cluster`: learn from examples what belongs together, then find it in what was never seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+SKIPPED_SOME = 1  # exit code when all went well but for items that could not be read
+
+cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
+
+
+@cluster.command()
+def run(
+    source: Annotated[Path, typer.Argument(help="A table of points (.csv, .npy...), or a folder of images or sounds.")],
+    out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
+    model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
+    clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
+    set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Draws the parts of large data.")] = 0,
+) -> None:
+    """Cluster points, images or sounds, and find how many clusters there are."""
+    from entourage.cluster.pipeline import RunJob, run_source
+
+    summary = run_source(RunJob(source, out, model, clusters, set_size, device, seed))
+    _report(summary["skipped"])
+    sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
+    known = "" if sure is None else f" (P(k) {sure:.0%})"
+    typer.echo(f"{summary['items']} items, {summary['clusters']} clusters{known}: {out / 'report.html'}")
+    if summary["skipped"]:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+@cluster.command()
+def train(
+    source: Annotated[
+        str, typer.Argument(help="A folder of images or sounds, a folder a class; a table; or points: 2D shapes.")
+    ],
+    out: Annotated[Path, typer.Option(help="File for the network.")],
+    labels: Annotated[Path | None, typer.Option(help="CSV file with the columns item,label.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns first,second,same.")] = None,
+    preset: Annotated[
+        Literal["default", "thesis", "original"], typer.Option(help="The network and its loss.")
+    ] = "default",
+    metric: Annotated[
+        Literal["none", "euclidean", "diagonal", "full"], typer.Option(help="The optional metric block.")
+    ] = "none",
+    backbone: Annotated[str, typer.Option(help="Network that looks at images first: efficientnet-lite0..2.")] = "",
+    clusters: Annotated[int | None, typer.Option(min=1, help="The most clusters of a set.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
+    from entourage.cluster.teach import TrainJob, train_source
+
+    job = TrainJob(
+        source,
+        out,
+        labels=labels,
+        pairs=pairs,
+        preset=preset,
+        metric=metric,
+        backbone=backbone,
+        k_max=clusters,
+        steps=steps,
+        minutes=minutes,
+        device=device,
+        seed=seed,
+    )
+    result = train_source(job)
+    _report(result["skipped"])
+    scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
+    typer.echo(f"{result['steps']} steps; on unseen sets {scores}: {out}")
+    if result["skipped"]:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+def _report(skipped: list[dict[str, str]]) -> None:
+    for one in skipped:
+        typer.echo(f"entourage: skipped {one['item']}: {one['reason']}", err=True)

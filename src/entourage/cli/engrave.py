@@ -1,0 +1,148 @@
+"""`entourage engrave`: scores in, annotated pages out; and what to do with pages afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+SKIPPED_SOME = 1  # exit code when all went well but for scores that could not be engraved
+
+
+class _WithDefault(TyperGroup):
+    """`entourage engrave SCORES` without naming a command is `entourage engrave run SCORES`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_WithDefault,
+    help="Engrave scores into pages with complete ground truth: engrave SCORES... --out DIR.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def run(
+    scores: Annotated[list[Path] | None, typer.Argument(help="Scores, folders or archives of scores.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the data set.")] = Path("engraved"),
+    compose: Annotated[int, typer.Option(min=0, help="How many scores to compose.")] = 0,
+    balanced: Annotated[bool, typer.Option("--balanced", help="Compose all classes about equally often.")] = False,
+    engine: Annotated[Literal["verovio", "lilypond"], typer.Option(help="The engraver.")] = "verovio",
+    fonts: Annotated[str, typer.Option(help="all, or names and SMuFL font files, separated by commas.")] = "all",
+    every_font: Annotated[bool, typer.Option("--every-font", help="Engrave each score in every font.")] = False,
+    degrade: Annotated[Literal["none", "scan", "photo"], typer.Option(help="Make pages look used.")] = "none",
+    replace: Annotated[float, typer.Option(help="Share of common symbols that give way to rare ones.")] = 0.0,
+    formats: Annotated[str, typer.Option(help="all, or some of the formats, separated by commas.")] = "all",
+    width: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 1894,
+    height: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 2668,
+    interline: Annotated[float, typer.Option(help="Pixels between staff lines.")] = 20.0,
+    dpi: Annotated[float, typer.Option(help="Resolution noted in the images.")] = 400.0,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")] = 0,
+    ray: Annotated[str, typer.Option(help="Address of a Ray cluster to work on.")] = "",
+) -> None:
+    """Engrave scores; the word `run` may be left out. A run that was killed continues where it stopped."""
+    from entourage.engrave.fonts import find_fonts
+    from entourage.engrave.job import FORMATS, EngraveJob
+    from entourage.engrave.options import PageOptions
+    from entourage.engrave.pipeline import engrave
+
+    job = EngraveJob(
+        out=out,
+        sources=tuple(scores or ()),
+        compose=compose,
+        balanced=balanced,
+        engine=engine,
+        fonts=find_fonts(fonts),
+        every_font=every_font,
+        page=PageOptions(width, height, interline, dpi),
+        degrade=degrade,
+        replace=replace,
+        formats=FORMATS if formats == "all" else tuple(formats.split(",")),  # type: ignore[arg-type]
+        seed=seed,
+        workers=workers,
+        ray=ray,
+    )
+    manifest = engrave(job)
+    for name, reason in manifest["failed"].items():
+        typer.echo(f"entourage: skipped {name}: {reason}", err=True)
+    counts = manifest["counts"]
+    typer.echo(f"{counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols: {out}")
+    if manifest["failed"]:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+@app.command()
+def stats(
+    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    classes: Annotated[Literal["extended", "v1", "v1-118"], typer.Option(help="The list to count.")] = "extended",
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; DIR/stats by default.")] = None,
+) -> None:
+    """Count symbols a page and a class, and draw the histogram and a contact sheet of every class."""
+    from entourage.engrave.stats import count_symbols, write_statistics
+
+    statistics = count_symbols(folder, classes)
+    target = out or folder / "stats"
+    write_statistics(folder, statistics, target)
+    for row in statistics.table():
+        typer.echo(f"{row[0]:<20}{row[1]:>16}{row[2]:>18}")
+    commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
+    typer.echo(f"top ten classes: {statistics.top_share:.1%} of the symbols")
+    typer.echo(f"commonest class: {commonest} symbols; rarest: {rarest}")
+    typer.echo(f"classes without symbols: {', '.join(statistics.absent) or 'none'}")
+    typer.echo(f"report: {target / 'report.html'}")
+
+
+@app.command()
+def show(
+    page: Annotated[Path, typer.Argument(help="The image of a page: DIR/images/PAGE.png.")],
+    out: Annotated[Path | None, typer.Option(help="The picture to write; PAGE_truth.png by default.")] = None,
+    layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
+) -> None:
+    """Draw the ground truth of a page on it."""
+    from entourage.data import atomic_path
+    from entourage.engrave.png import encode_png
+    from entourage.engrave.show import LAYERS, draw_truth, read_page
+
+    wanted = LAYERS if layers == "all" else tuple(layers.split(","))
+    if unknown := [name for name in wanted if name not in LAYERS]:
+        raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
+    image, rows = read_page(page)
+    target = out or Path(f"{page.stem}_truth.png")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
+    typer.echo(f"{len(rows)} symbols drawn: {target}")
+
+
+@app.command()
+def align(
+    scan: Annotated[Path, typer.Argument(help="A scan or photo of a page.")],
+    page: Annotated[Path, typer.Argument(help="The clean page: DIR/images/PAGE.png.")],
+    out: Annotated[Path, typer.Option(help="Folder for the rectified picture and its annotations.")] = Path("aligned"),
+) -> None:
+    """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
+    from entourage.engrave.align import write_alignment
+
+    found = write_alignment(scan, page, out)
+    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {out}")
+
+
+@app.command()
+def crops(
+    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("crops.parquet"),
+    share: Annotated[float, typer.Option(help="Classes below this share of all symbols are rare.")] = 0.01,
+    most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,
+) -> None:
+    """Cut out rare symbols with their surroundings, for the margins of a detector's training pages."""
+    from entourage.engrave.crops import write_crops
+
+    counts = write_crops(folder, out, share=share, most=most)
+    typer.echo(f"{sum(counts.values())} crops of {len(counts)} classes: {out}")

@@ -1,0 +1,214 @@
+"""`LearnedClustering`: a scikit-learn clusterer whose notion of a cluster was learned from examples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+from entourage.cluster.coherent import Floats, cluster_coherently
+from entourage.cluster.episodes import EpisodeSampler
+from entourage.cluster.learn import learn
+from entourage.cluster.model import ClusterNetwork, load_network, save_network
+from entourage.cluster.options import preset
+from entourage.cluster.prediction import SetPrediction
+from entourage.cluster.task import ClusterTask, Recipe
+from entourage.data import resolve_device
+
+WEIGHTS = Path(__file__).parent.parent / "weights"
+PREFIX = "cluster-"
+USUAL_SET = 1000  # items, where a network does not say with how many it was trained
+
+
+class LearnedClustering(ClusterMixin, BaseEstimator):
+    """Groups unseen items as the examples were grouped that it learned from, and says how many groups there are.
+
+    Args:
+        preset: "default", "thesis" or "original": the network and its loss.
+        k_max: the most clusters it can find; None for the preset's, or what the network was trained with. The default
+            network can be asked for more than it was trained with.
+        n_clusters: the number of clusters, if it is known; None to have it found.
+        set_size: items that are looked at together; None for as many as the network was trained with. Larger data are
+            clustered in parts that share a core (see `coherent`). Time and memory of a look grow with set_size^2.
+        recipe: how `fit` trains; None for the default.
+        device: "auto", "cpu", "cuda"...
+        random_state: draws the core and the parts of data larger than set_size.
+
+    Attributes:
+        network_: the trained network.
+        labels_: the cluster of each item of the last prediction, shape (n,), the largest cluster being 0.
+        n_clusters_: how many there are.
+        probabilities_: P(l | x_i, k) for that number, shape (n, n_clusters_).
+        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,).
+    """
+
+    def __init__(
+        self,
+        preset: str = "default",
+        *,
+        k_max: int | None = None,
+        n_clusters: int | None = None,
+        set_size: int | None = None,
+        recipe: Recipe | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.preset = preset
+        self.k_max = k_max
+        self.n_clusters = n_clusters
+        self.set_size = set_size
+        self.recipe = recipe
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        sampler: EpisodeSampler,
+        y: None = None,
+        *,
+        validation: EpisodeSampler | None = None,
+        run: str | Path | None = None,
+        minutes: float | None = None,
+        progress: bool | None = None,
+    ) -> Self:
+        """Learns what belongs together from episodes.
+
+        Args:
+            sampler: of episodes, e.g. a `LabelledSampler`.
+            y: ignored, as everywhere in scikit-learn's clusterers.
+            validation: of episodes to validate with, of other classes; the sampler itself by default.
+            run: a folder for checkpoints; a call with the same folder goes on where it was stopped.
+            minutes: how long it may take, instead of the recipe's steps.
+            progress: show a line; None: only on a terminal.
+        """
+        chosen = preset(self.preset)
+        options = replace(chosen.model, k_max=self.k_max or max(chosen.model.k_max, sampler.k_max))
+        recipe = self.recipe or Recipe()
+        torch.manual_seed(recipe.seed)
+        network = ClusterNetwork(sampler.shape, options)
+        task = ClusterTask(network, sampler, validation or sampler, chosen.loss, recipe)
+        self.network_, self.training_result_ = learn(
+            task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
+        )
+        self.network_.notes["set_size"] = str(recipe.curriculum.most)
+        return self
+
+    @classmethod
+    def load(cls, source: str | Path, **options: Any) -> Self:
+        """A clusterer with a trained network.
+
+        Args:
+            source: a file, or the name of a network that comes with the package, such as "points".
+            options: arguments of the constructor.
+        """
+        clusterer = cls(**options)
+        clusterer.network_ = load_network(find_weights(source))
+        return clusterer
+
+    def save(self, path: str | Path) -> None:
+        """Writes the trained network, for `load`."""
+        save_network(self._network(), path)
+
+    def predict(self, X: ArrayLike | Tensor) -> NDArray[np.int64]:
+        """The cluster of each item, shape (n,); sets `n_clusters_`, `probabilities_` and `count_probabilities_`.
+
+        Args:
+            X: the items, shape (n, columns) or (n, channels, height, width), n >= 2, finite.
+
+        Raises:
+            ValueError: on items of another shape, fewer than two, or values that are not finite.
+        """
+        network = self._network()
+        items = _checked(X, network.shape)
+        device = resolve_device(self.device)
+        network.to(device).eval()
+        k_max = network.options.k_max if self.k_max is None else self.k_max
+        _check_number(self.n_clusters, k_max, len(items))
+
+        @torch.inference_mode()
+        def look(rows: NDArray[np.int64]) -> SetPrediction:
+            prediction: SetPrediction = network.ask(items[torch.from_numpy(rows)].unsqueeze(0).to(device), k_max)
+            return prediction
+
+        rng = np.random.default_rng(self.random_state)
+        set_size = self.set_size or int(network.notes.get("set_size", USUAL_SET))
+        partition = cluster_coherently(look, len(items), set_size, rng, self.n_clusters)
+        self.count_probabilities_ = partition.count
+        self.labels_, self.probabilities_ = _by_size(partition.probabilities)
+        self.n_clusters_ = self.probabilities_.shape[1]
+        return self.labels_
+
+    def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
+        """The probability of each cluster for each item, shape (n, n_clusters_); rows sum to 1. For X see `predict`."""
+        self.predict(X)
+        return self.probabilities_
+
+    def fit_predict(self, X: ArrayLike | Tensor, y: None = None) -> NDArray[np.int64]:
+        """The same as `predict`: what there is to learn was learned from other data."""
+        return self.predict(X)
+
+    def _network(self) -> ClusterNetwork:
+        if not hasattr(self, "network_"):
+            raise NotFittedError("this LearnedClustering has not learned to cluster yet; call fit, or load a network")
+        return self.network_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "network_")
+
+
+def find_weights(source: str | Path) -> Path:
+    """The file of a network: itself, or that of a name that comes with the package.
+
+    Raises:
+        ValueError: there is neither such a file nor such a name.
+    """
+    path, shipped = Path(source), WEIGHTS / f"{PREFIX}{source}.safetensors"
+    for file in (path, shipped):
+        if file.is_file():
+            return file
+    names = ", ".join(shipped_networks()) or "none"
+    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {names}")
+
+
+def shipped_networks() -> list[str]:
+    """Names of the networks that come with the package."""
+    return sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
+
+
+def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Items as a tensor of finite float32 numbers, shape (n, *shape)."""
+    items = torch.as_tensor(X if isinstance(X, Tensor) else np.asarray(X, dtype=np.float32)).float()
+    if items.ndim != 1 + len(shape):
+        raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
+    if tuple(items.shape[1:]) != shape:
+        unit = "columns" if len(shape) == 1 else "values an item"
+        raise ValueError(f"X has {tuple(items.shape[1:])} {unit}; the network was trained for {shape}")
+    if len(items) < 2:
+        raise ValueError(f"X has {len(items)} item; expected two or more to cluster")
+    if not bool(items.isfinite().all()):
+        row = int((~items.isfinite()).flatten(1).any(1).nonzero()[0])
+        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers that fit into 32 bits")
+    return items
+
+
+def _check_number(k: int | None, k_max: int, n: int) -> None:
+    if k is not None and not 1 <= k <= min(k_max, n):
+        raise ValueError(f"n_clusters is {k}; expected 1 to {min(k_max, n)}, or None to have it found")
+
+
+def _by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Clusters that have members, the largest first: their labels (n,) and probabilities (n, k)."""
+    labels = probabilities.argmax(1)
+    sizes = np.bincount(labels, minlength=probabilities.shape[1])
+    order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
+    kept = probabilities[:, order]
+    name = np.empty(len(sizes), dtype=np.int64)
+    name[order] = np.arange(len(order))
+    return name[labels], kept / kept.sum(1, keepdims=True)  # by name, not by the largest again: there may be ties

@@ -1,0 +1,81 @@
+"""Examples of what belongs together, as users have them: a folder a class, a table of labels, or a table of pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.cluster.represent import Items
+from entourage.data import ItemMatcher, read_labels
+from entourage.data.rows import read_rows
+
+_YES, _NO = {"1", "yes", "true", "same"}, {"0", "no", "false", "different"}
+
+
+def folder_labels(items: Items, source: Path) -> list[str]:
+    """The folder of each item as its class.
+
+    Raises:
+        ValueError: all items lie in one folder.
+    """
+    labels = [Path(name).parent.as_posix() for name in items.names]
+    if len(set(labels)) < 2:
+        raise ValueError(f"{source}: all files are in one folder; expected a folder for each class, or --labels")
+    return labels
+
+
+def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
+    """Positions and classes of the items that a CSV file with the columns item,label names."""
+    known = read_labels(path, sorted({*items.names, *(name for name, _ in items.skipped)}))
+    rows = [row for row, name in enumerate(items.names) if name in known]
+    return rows, [known[items.names[row]] for row in rows]
+
+
+def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Must-links and cannot-links, each (p, 2), from a CSV file with the columns first, second and same.
+
+    Items of one name, such as the stretches of a sound, belong together in any case.
+
+    Raises:
+        ValueError: one line with the file, the line and what is wrong there.
+    """
+    rows = read_rows(path)
+    first, second, same = (rows.column(name) for name in ("first", "second", "same"))
+    place = {name: row for row, name in enumerate(items.names)}
+    matcher = ItemMatcher(list(place))
+    broken = {name for name, _ in items.skipped}
+    links: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for line, cells in rows.lines:
+        names = [cells[first].strip(), cells[second].strip()]
+        if broken & set(names):
+            continue  # a pair with a file that cannot be read is no mistake of the table
+        found = [matcher.find(name) for name in names]
+        for name, matches in zip(names, found, strict=True):
+            if len(matches) != 1:
+                problem = "is ambiguous" if matches else "does not exist"
+                expected = f"expected a name such as {items.names[0]!r}"
+                raise ValueError(f"{path}: line {line}: item {name!r} {problem}; {expected}")
+        answer = cells[same].strip().lower()
+        if answer not in _YES | _NO:
+            raise ValueError(f"{path}: line {line}: same is {cells[same]!r}; expected 1 or 0")
+        links[answer in _YES].append((place[found[0][0]], place[found[1][0]]))
+    for row, name in enumerate(items.names):
+        if place[name] != row:
+            links[True].append((row, place[name]))
+    must, cannot = (np.array(links[kind], dtype=np.int64).reshape(-1, 2) for kind in (True, False))
+    return must, cannot
+
+
+def hold_out(labels: list[str], share: float, least: int, seed: int) -> NDArray[np.bool_]:
+    """Which items are of classes held out for validation, shape (n,): a share of the classes, at least `least`.
+
+    None are held out if fewer than `least` classes would remain to learn from.
+    """
+    classes = sorted(set(labels))
+    count = max(round(share * len(classes)), least)
+    if len(classes) - count < least:
+        return np.zeros(len(labels), dtype=bool)
+    held = np.random.default_rng(seed).permutation(classes)[:count]
+    return np.isin(labels, held)

@@ -1,0 +1,44 @@
+"""Training a network to cluster, to the end or for a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from entourage.cluster.model import ClusterNetwork
+from entourage.cluster.pace import steps_within
+from entourage.cluster.task import ClusterTask
+from entourage.training import TrainingResult, train
+
+
+def learn(
+    task: ClusterTask,
+    run: Path | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+    title: str = "Learning to cluster",
+) -> tuple[ClusterNetwork, TrainingResult]:
+    """Trains to the end, going on where an earlier call with the same folder was stopped.
+
+    Args:
+        task: what is trained.
+        run: the folder for checkpoints; None keeps none.
+        minutes: how long it may take in all, in place of the recipe's steps: the first steps tell how many there will
+            be, and the folder remembers it.
+        device: where to train.
+        progress: show a line; None: only on a terminal.
+        title: what the line calls it.
+
+    Returns:
+        The trained network, in evaluation mode, and how the run went.
+    """
+    if minutes is not None:
+        steps = steps_within(task, run, minutes, device)
+        task.recipe = replace(task.recipe, steps=steps)
+    result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
+    network = task.outcome()
+    if not isinstance(network, ClusterNetwork):
+        raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
+    return network.eval(), result

@@ -1,0 +1,141 @@
+"""Endless sets of 2D points whose clusters have many shapes: what a network for points learns from (appendix A).
+
+Everything is drawn for the whole batch at once and on any device, so a GPU is fed without leaving it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from entourage.cluster.episodes import Episode, shuffled
+from entourage.cluster.layout import draw_boxes
+from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
+
+
+class PointSampler:
+    """Draws sets of 2D points: k uniform, clusters of about equal size, groups of random kinds on a random grid.
+
+    Args:
+        k_max: the most clusters of a set.
+        k_min: the fewest.
+        kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
+            since it alone fits wherever one cluster is left and points are few.
+    """
+
+    shape: tuple[int, ...] = (2,)
+
+    def __init__(self, k_max: int = 5, *, k_min: int = 1, kinds: tuple[int, ...] = tuple(range(len(KINDS)))) -> None:
+        if not 1 <= k_min <= k_max:
+            raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
+        if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
+            raise ValueError(f"kinds are {kinds}; expected places in KINDS, {GAUSSIANS[0]} (one Gaussian) among them")
+        self.k_max = k_max
+        self.k_min = k_min
+        self.kinds = tuple(kinds)
+
+    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
+        """Draws `sets` sets of n points each on the device of the generator.
+
+        Args:
+            sets: how many, b.
+            n: points of each.
+            generator: the source of randomness.
+            k_max: the most clusters, if fewer than the sampler's.
+
+        Raises:
+            ValueError: n is too small for so many clusters, or k_max is not within the sampler's.
+        """
+        most = self._most(k_max)
+        if n < max(2, most):
+            raise ValueError(f"n is {n}; expected at least {max(2, most)} points for {most} clusters")
+        device = generator.device
+        k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
+        kind = self._draw_kinds(k, n, most, generator)  # (b, g)
+        group, role, label = _members(kind, k, n, generator)
+        local = draw_shapes(kind, group, role, generator)  # (b, n, 2)
+        corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
+        place = group.unsqueeze(-1).expand(-1, -1, 2)
+        points = corner.gather(1, place) + local * size.gather(1, place)
+        return shuffled(Episode.of_labels(points, label), generator)
+
+    def same_share(self, n: int, k_max: int | None = None) -> float:
+        """phi: the probability that two points of a set of n belong together, exactly, over all k."""
+        pairs = [_expected_pairs(k, n, self.kinds) for k in range(self.k_min, self._most(k_max) + 1)]
+        return sum(pairs) / len(pairs) / (n * (n - 1))
+
+    def _most(self, k_max: int | None) -> int:
+        if k_max is not None and not self.k_min <= k_max <= self.k_max:
+            raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
+        return self.k_max if k_max is None else k_max
+
+    def _draw_kinds(self, k: Tensor, n: int, most: int, generator: torch.Generator) -> Tensor:
+        """Kinds of groups that hold k clusters together, shape (b, most), -1 beyond the last group."""
+        clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)
+        least = torch.tensor([kind.least for kind in KINDS], device=k.device)
+        allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
+        allowed[list(self.kinds)] = True
+        roomy = allowed & ((n // k).unsqueeze(-1) >= least)  # (b, kinds)
+        left, drawn = k.clone(), []
+        for _ in range(most):
+            fits = roomy & (clusters <= left.unsqueeze(-1))
+            fits[:, GAUSSIANS[0]] |= left == 0  # something to draw from; put aside below
+            kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
+            drawn.append(torch.where(left > 0, kind, -1))
+            left = left - torch.where(left > 0, clusters[kind], 0)
+        return torch.stack(drawn, dim=1)
+
+
+def _members(kind: Tensor, k: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Group, role within the group, and cluster of n points a set, each (b, n), in order of the groups.
+
+    Every cluster gets n // k points and the last the remainder; several Gaussians of a group share theirs at random,
+    one point each at least.
+    """
+    b = len(k)
+    clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)[kind.clamp_min(0)] * (kind >= 0)
+    base = (n // k).unsqueeze(-1)  # (b, 1)
+    ends = (clusters * base).cumsum(1)  # (b, g)
+    last = (kind >= 0).sum(1, keepdim=True) - 1
+    groups = torch.arange(kind.shape[1], device=k.device)
+    ends = torch.where(groups >= last, n, ends)  # the remainder goes to the last group
+    position = torch.arange(n, device=k.device).expand(b, n).contiguous()
+    group = torch.searchsorted(ends.contiguous(), position, right=True)  # (b, n)
+    starts = torch.cat([ends.new_zeros(b, 1), ends[:, :-1]], dim=1)
+    within = position - starts.gather(1, group)
+    held = clusters.gather(1, group)  # clusters of the point's group
+    in_turn = torch.minimum(within // base, held - 1)
+    lots = (torch.rand(b, n, generator=generator, device=k.device) * held).long().clamp(max=held - 1)
+    at_random = torch.where(within < held, within, lots)
+    role = torch.where(kind.gather(1, group) >= GAUSSIANS[0], at_random, in_turn)
+    first = clusters.cumsum(1) - clusters
+    return group, role, first.gather(1, group) + role
+
+
+def _expected_pairs(k: int, n: int, kinds: tuple[int, ...]) -> float:
+    """The expected number of ordered pairs of points of one cluster, in a set of n points and k clusters."""
+    base, over = n // k, n % k
+
+    def pairs(kind: int, extra: int) -> float:
+        clusters = KINDS[kind].clusters
+        if kind < GAUSSIANS[0]:
+            return (clusters - 1) * base * (base - 1) + (base + extra) * (base + extra - 1)
+        free = clusters * base + extra - clusters  # points beyond the one that each cluster has for certain
+        mean = free / clusters
+        square = free * (1 / clusters) * (1 - 1 / clusters) + mean**2
+        return clusters * (square + mean)  # E[s (s - 1)] with s = 1 + Bin(free, 1 / clusters)
+
+    @cache
+    def rest(left: int) -> float:
+        if left == 0:
+            return 0.0
+        fits = [kind for kind in kinds if KINDS[kind].clusters <= left and KINDS[kind].least <= base]
+        total = 0.0
+        for kind in fits:
+            after = left - KINDS[kind].clusters
+            total += pairs(kind, over if after == 0 else 0) + rest(after)
+        return total / len(fits)
+
+    return rest(k)

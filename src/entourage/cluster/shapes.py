@@ -1,0 +1,118 @@
+"""The shapes of the 2D sets: rings, moons and Gaussians, each drawn in a square of its own (thesis, appendix A)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of group.
+
+    Attributes:
+        name: what it looks like.
+        clusters: how many clusters it holds.
+        least: how many points a cluster needs for its shape to be seen.
+    """
+
+    name: str
+    clusters: int
+    least: int
+
+
+KINDS = (
+    Kind("ring", 1, 10),
+    Kind("concentric rings", 2, 5),
+    Kind("moon", 1, 10),
+    Kind("pair of moons", 2, 5),
+    Kind("Gaussian", 1, 1),
+    Kind("two Gaussians", 2, 1),
+    Kind("five Gaussians", 5, 1),
+)
+RINGS, MOONS, GAUSSIANS = (0, 1), (2, 3), (4, 5, 6)
+MOST_CLUSTERS = max(kind.clusters for kind in KINDS)
+
+INNER_RADIUS = (0.1, 0.4)  # of the inner ring, in radii of the outer
+RING_NOISE, MOON_NOISE = 0.02, 0.03  # the largest standard deviation around the curve, in radii
+FRAME = (0.25, 0.75)  # rings and moons take the middle of their square
+SIGMA = 0.05  # standard deviation of a Gaussian, in sides of the square
+APART = 0.2  # least distance of the centres of two Gaussians of a group
+MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares lie at least as far apart
+TRIES = 24  # draws of centres, of which the first that keeps them apart is taken
+
+
+def draw_shapes(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws every point within the square of its group.
+
+    Args:
+        kind: the kind of each group as its place in `KINDS`, shape (b, g); -1 where there is none.
+        group: the group of each point, shape (b, n).
+        role: which cluster of its group a point belongs to, shape (b, n).
+        generator: the source of randomness, on the device of the tensors.
+
+    Returns:
+        Coordinates, shape (b, n, 2), in the unit square but for the tails of Gaussians. Costs O(b (n + g)).
+    """
+    of_point = kind.gather(1, group)  # (b, n)
+    curves = _on_curves(kind, group, role, of_point, generator)
+    centres = _draw_centres(kind, generator)  # (b, g, m, 2)
+    place = (group * MOST_CLUSTERS + role).unsqueeze(-1).expand(-1, -1, 2)  # (b, n, 2)
+    noise = SIGMA * torch.randn(curves.shape, generator=generator, device=kind.device)
+    clouds = centres.flatten(1, 2).gather(1, place) + noise  # (b, n, 2)
+    return torch.where((of_point >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
+
+
+def _on_curves(kind: Tensor, group: Tensor, role: Tensor, of_point: Tensor, generator: torch.Generator) -> Tensor:
+    """Points on rings and moons, turned by the angle of their group and fitted into the frame, shape (b, n, 2)."""
+
+    def uniform(shape: torch.Size, low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(shape, generator=generator, device=kind.device)
+
+    inner = uniform(kind.shape, *INNER_RADIUS).gather(1, group)
+    angle = uniform(kind.shape, 0, 2 * math.pi).gather(1, group)
+    is_moon = (of_point == MOONS[0]) | (of_point == MOONS[1])
+    noise = uniform(kind.shape, 0, 1).gather(1, group) * torch.where(is_moon, MOON_NOISE, RING_NOISE)
+    t = uniform(group.shape, 0, 2 * math.pi)
+    radius = torch.where(role == 1, inner, 1.0)
+    ring = torch.stack([radius * t.cos(), radius * t.sin()], dim=-1)  # (b, n, 2)
+    half = t / 2  # a moon is half a ring; the second is the first upside down, pushed into it
+    upper = torch.stack([half.cos(), half.sin()], dim=-1)
+    lower = torch.stack([1 - half.cos(), 0.5 - half.sin()], dim=-1)
+    moon = torch.where((role == 1).unsqueeze(-1), lower, upper)
+    points = torch.where(is_moon.unsqueeze(-1), moon, ring)
+    points = points + noise.unsqueeze(-1) * torch.randn(points.shape, generator=generator, device=kind.device)
+    c, s = angle.cos(), angle.sin()
+    turned = torch.stack([c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], dim=-1)
+    return _framed(turned, group, kind.shape[1])
+
+
+def _framed(points: Tensor, group: Tensor, groups: int) -> Tensor:
+    """Shifts and scales every group into the frame, its proportions kept."""
+    place = group.unsqueeze(-1).expand_as(points)
+    empty = points.new_zeros(points.shape[0], groups, 2)
+    low = empty.scatter_reduce(1, place, points, "amin", include_self=False)  # (b, g, 2)
+    high = empty.scatter_reduce(1, place, points, "amax", include_self=False)
+    side = (high - low).amax(dim=-1, keepdim=True).clamp_min(1e-6)  # (b, g, 1)
+    middle = ((low + high) / 2).gather(1, place)
+    scale = ((FRAME[1] - FRAME[0]) / side).expand(-1, -1, 2).gather(1, place)
+    return (points - middle) * scale + 0.5
+
+
+def _draw_centres(kind: Tensor, generator: torch.Generator) -> Tensor:
+    """Centres of the Gaussians of every group, as far apart as they have to be, shape (b, g, MOST_CLUSTERS, 2)."""
+    shape = (*kind.shape, TRIES, MOST_CLUSTERS, 2)
+    centres = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
+    clusters = torch.tensor([k.clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
+    there = torch.arange(MOST_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
+    gaps = (centres.unsqueeze(-2) - centres.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
+    pair = there.unsqueeze(-1) & there.unsqueeze(-2)  # (b, g, m, m)
+    pair = pair & ~torch.eye(MOST_CLUSTERS, dtype=torch.bool, device=kind.device)
+    least = gaps.masked_fill(~pair.unsqueeze(2), 2.0).flatten(-2).amin(-1)  # (b, g, t)
+    # The first draw that is wide enough, and should there be none the widest: TRIES makes that a rarity.
+    best = torch.where(least >= APART, 2.0, least).argmax(-1)  # (b, g)
+    chosen = best[..., None, None, None].expand(-1, -1, 1, MOST_CLUSTERS, 2)
+    return centres.gather(2, chosen).squeeze(2)

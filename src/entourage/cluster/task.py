@@ -1,0 +1,178 @@
+"""What the training loop trains: a network on episodes that are drawn on the device that learns from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from entourage.cluster.curriculum import Curriculum, Draw
+from entourage.cluster.episodes import EpisodeSampler
+from entourage.cluster.evaluate import evaluate
+from entourage.cluster.loss import total_loss
+from entourage.cluster.measures import mean_scores
+from entourage.cluster.model import ClusterNetwork
+from entourage.cluster.options import LossOptions
+from entourage.training import Task, TrainingOptions, WeightAverage
+from entourage.training.options import OptimizerName, Schedule
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes:
+        steps: updates of the weights.
+        curriculum: sizes of the sets.
+        optimizer: of the training loop.
+        learning_rate: the highest; it rises over `warmup` steps and then follows the schedule.
+        schedule: "cosine", "constant" or "linear".
+        warmup: steps.
+        weight_decay: of all weights.
+        average: decay of the moving average of the weights, which is what is kept; 0 keeps the last weights.
+        validation: sets to validate with, after every epoch.
+        epoch: steps of an epoch.
+        seed: of everything.
+    """
+
+    steps: int = 20_000
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    optimizer: OptimizerName = "adamw"
+    learning_rate: float = 1e-3
+    schedule: Schedule = "cosine"
+    warmup: int = 200
+    weight_decay: float = 0.01
+    average: float = 0.999
+    validation: int = 100
+    epoch: int = 500
+    seed: int = 0
+
+    def training_options(self) -> TrainingOptions:
+        """The same for the training loop."""
+        return TrainingOptions(
+            epochs=max(1, -(-self.steps // self.epoch)),
+            max_steps=self.steps,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            schedule=self.schedule,
+            warmup_steps=min(self.warmup, self.steps // 4),
+            clip_norm=1.0,
+            seed=self.seed,
+            monitor="mr",
+            mode="min",
+            log_every=50,
+            workers=0,  # a batch is drawn where it is needed, from a seed
+        )
+
+
+class ClusterTask(Task[Draw, Draw]):
+    """What the training loop trains.
+
+    Args:
+        network: is trained in place.
+        sampler: of the episodes to learn from.
+        validation: of the episodes to validate with; classes it draws from should not be the sampler's.
+        loss: weights of the terms.
+        recipe: sizes and number of sets.
+        say: is told of every validation in a line, e.g. print; None says nothing.
+    """
+
+    def __init__(
+        self,
+        network: ClusterNetwork,
+        sampler: EpisodeSampler,
+        validation: EpisodeSampler,
+        loss: LossOptions,
+        recipe: Recipe,
+        *,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        if sampler.shape != network.shape:
+            raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
+        if sampler.k_max > network.options.k_max:
+            raise ValueError(f"sets have up to {sampler.k_max} clusters; the network counts to {network.options.k_max}")
+        self.model = self.network = network
+        self.sampler = sampler
+        self.validation = validation
+        self.loss_options = loss
+        self.recipe = recipe
+        self.say = say
+        self.step = 0
+        self.device = torch.device("cpu")
+        self.average = WeightAverage(network, recipe.average) if recipe.average else None
+        self._phi: dict[tuple[int, int], float] = {}
+
+    def prepare(self, device: torch.device) -> None:
+        """Remembers where to draw."""
+        self.device = device
+        if self.average is not None:
+            self.average.module.to(device)
+
+    def plan(self, epoch: int) -> Sequence[Draw]:
+        """Sizes and seeds of an epoch's batches."""
+        rng = np.random.default_rng([self.recipe.seed, epoch])
+        first = epoch * self.recipe.epoch
+        at = [(first + step) / self.recipe.steps for step in range(self.recipe.epoch)]
+        return [self.recipe.curriculum.draw(progress, self.sampler.k_max, rng) for progress in at]
+
+    def load(self, item: Draw, rng: np.random.Generator) -> Draw:
+        """Nothing is loaded: the draw itself takes place on the device."""
+        return item
+
+    def loss(self, model: nn.Module, batch: Draw, step: int) -> Mapping[str, Tensor]:
+        """Draws the sets and returns the loss and its parts."""
+        generator = torch.Generator(self.device).manual_seed(batch.seed)
+        episode = self.sampler.draw(batch.sets, batch.n, generator, batch.k_max)
+        key = (batch.n, batch.k_max)
+        if key not in self._phi:
+            self._phi[key] = self.sampler.same_share(*key)
+        total, parts = total_loss(model(episode.x), episode, self._phi[key], self.loss_options)
+        return {"loss": total, **parts}
+
+    def after_step(self, step: int) -> None:
+        """Keeps the metric positive semidefinite and the average up to date."""
+        self.step = step
+        self.network.project()
+        if self.average is not None:
+            self.average.update(self.model)
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Measures on sets of the home size, always the same."""
+        curriculum = self.recipe.curriculum
+        k_max = min(curriculum.home_k, self.validation.k_max)
+        scores = evaluate(model, self.validation, self.recipe.validation, curriculum.home, k_max, device=self.device)
+        mean = mean_scores(scores)
+        if self.say is not None:
+            found = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
+            self.say(f"step {self.step} of {self.recipe.steps}: {found}")
+        return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
+
+    def outcome(self) -> nn.Module:
+        """The averaged network."""
+        return self.model if self.average is None else self.average.module
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """The average, for a run that goes on."""
+        return {} if self.average is None else self.average.state()
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Takes the average back."""
+        if self.average is not None:
+            self.average.load_state(state)
+
+    def describe(self) -> dict[str, Any]:
+        """What makes this run this run."""
+        return {
+            "shape": list(self.network.shape),
+            "network": asdict(self.network.options),
+            "loss": asdict(self.loss_options),
+            "recipe": json.loads(json.dumps(asdict(self.recipe))),
+            "sampler": type(self.sampler).__name__,
+            "k_max": self.sampler.k_max,
+        }

@@ -1,0 +1,1 @@
+"""MusicXML in, fully annotated score pages out."""

@@ -1,0 +1,120 @@
+"""Music fonts: those that come with Verovio, and any SMuFL font of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from fontTools.misc.transform import Scale
+from fontTools.pens.boundsPen import BoundsPen
+from fontTools.pens.svgPathPen import SVGPathPen
+from fontTools.pens.transformPen import TransformPen
+from fontTools.ttLib import TTFont, TTLibError
+
+from entourage.data import atomic_path
+from entourage.engrave.options import FONTS, MusicFont
+
+_SMUFL = range(0xE000, 0xF400)
+_EM = 1000  # Verovio's units
+
+
+def find_fonts(names: str) -> tuple[MusicFont, ...]:
+    """The fonts that a list such as "Leipzig,my/Sebastian.otf" names; "all" for those that come with Verovio.
+
+    Raises:
+        ValueError: a name that is none of them and no file, or a file that is no SMuFL font.
+    """
+    if names == "all":
+        return tuple(MusicFont(name) for name in FONTS)
+    known = {name.lower(): name for name in FONTS}
+    fonts = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        if name.lower() in known:
+            fonts.append(MusicFont(known[name.lower()]))
+        elif Path(name).is_file():
+            fonts.append(convert_font(Path(name)))
+        else:
+            raise ValueError(f"font {name!r} is unknown; expected one of {', '.join(FONTS)}, or a SMuFL font file")
+    return tuple(fonts)
+
+
+def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
+    """Turns a SMuFL font (.otf, .ttf, .woff2) into the archive of outlines that Verovio loads.
+
+    Stem anchors come from the metadata file beside the font (NAME.json or NAME_metadata.json), as SMuFL prescribes; a
+    font without one gets those that its noteheads' bounds suggest.
+
+    Args:
+        path: the font.
+        folder: where to put the archive; by default a folder for temporary files.
+    """
+    try:
+        font = TTFont(path)
+        glyphs, cmap = font.getGlyphSet(), font.getBestCmap()
+    except (TTLibError, OSError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read as a font: {error}") from error
+    codes = sorted(code for code in cmap if code in _SMUFL)
+    if 0xE0A4 not in codes:
+        raise ValueError(f"{path} has no notehead at U+E0A4; expected a SMuFL font")
+    name = "".join(c for c in path.stem if c.isalnum()) or "Custom"
+    scale = Scale(_EM / font["head"].unitsPerEm)
+    anchors = _anchors(path)
+    boxes, files = [], {}
+    for code in codes:
+        pen, bounds = SVGPathPen(glyphs), BoundsPen(glyphs)
+        for target in (pen, bounds):
+            glyphs[cmap[code]].draw(TransformPen(target, scale))
+        x0, y0, x1, y1 = bounds.bounds or (0, 0, 0, 0)
+        advance = glyphs[cmap[code]].width * scale[0]
+        box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
+        inside = "".join(
+            f'<a n={quoteattr(n)} x="{x:g}" y="{y:g}"/>'
+            for n, (x, y) in anchors.get(code, _guess(code, x1 / 250)).items()
+        )
+        boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
+        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{pen.getCommands()}"/></g>'
+    index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    target_path = (
+        (folder or Path(tempfile.gettempdir()) / "entourage-fonts") / digest / f"{name}.zip"
+    )  # it goes by the file's name
+    with atomic_path(target_path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}.xml", index)
+        for code, text in files.items():
+            archive.writestr(f"{name}/{code:04X}.xml", text)
+        archive.writestr(f"{name}.css", "")
+    return MusicFont(name, target_path)
+
+
+_NAMED = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}
+_NAMED |= {
+    0xE240 + k: f"flag{n}{d}"
+    for k, (n, d) in enumerate((n, d) for n in ("8th", "16th", "32nd", "64th", "128th") for d in ("Up", "Down"))
+}
+
+
+def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
+    """Stem anchors by code point, from the font's metadata, in staff spaces."""
+    for beside in (path.with_suffix(".json"), path.with_name(f"{path.stem.lower()}_metadata.json")):
+        if beside.is_file():
+            try:
+                given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{beside} is no SMuFL metadata: {error}") from error
+            return {
+                code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
+                for code, name in _NAMED.items()
+                if name in given
+            }
+    return {}
+
+
+def _guess(code: int, width: float) -> dict[str, tuple[float, float]]:
+    """Where stems meet a notehead of that width, in staff spaces, if nobody says."""
+    if code not in (0xE0A3, 0xE0A4):
+        return {}
+    return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}

@@ -1,0 +1,42 @@
+% Tags every graphical object in the SVG with what it is, when it begins and what it means.
+#(define (entourage-text x) (if (or (not x) (null? x)) "" (format #f "~a" x)))
+#(define (entourage-property grob name)
+   (let ((value (ly:grob-property grob name #f))) (if (procedure? value) "" (entourage-text value))))
+#(define (entourage-tag grob)
+   (let* ((event (event-cause grob))
+          (pitch (and event (ly:event-property event 'pitch #f)))
+          (length (and event (ly:event-property event 'duration #f)))
+          (text (ly:grob-property grob 'text #f))
+          (keys (ly:grob-property grob 'alteration-alist #f))
+          (time (and event (ly:event-property event 'numerator #f)))
+          (moment (false-if-exception (grob::when grob))))
+     (list (cons 'class (symbol->string (grob::name grob)))
+           (cons 'data-glyph (entourage-property grob 'glyph-name))
+           (cons 'data-onset (if (ly:moment? moment) (entourage-text (ly:moment-main moment)) ""))
+           (cons 'data-grace (if (ly:moment? moment) (entourage-text (ly:moment-grace moment)) "0"))
+           (cons 'data-duration
+                 (if (ly:duration? length) (entourage-text (ly:moment-main (ly:duration-length length))) ""))
+           (cons 'data-pitch
+                 (if (ly:pitch? pitch)
+                     (format #f "~a ~a ~a" (ly:pitch-octave pitch) (ly:pitch-notename pitch) (ly:pitch-alteration pitch))
+                     ""))
+           (cons 'data-log (entourage-property grob 'duration-log))
+           (cons 'data-position (entourage-property grob 'staff-position))
+           (cons 'data-direction (entourage-property grob 'direction))
+           (cons 'data-grow (entourage-property grob 'grow-direction))
+           (cons 'data-script (entourage-property grob 'script-stencil))
+           (cons 'data-flags (entourage-property grob 'flag-count))
+           (cons 'data-sign (if (pair? keys) (entourage-text (cdar keys)) ""))
+           (cons 'data-fraction (entourage-property grob 'fraction))
+           (cons 'data-style (entourage-property grob 'style))
+           (cons 'data-text (if (string? text) text "")))))
+\layout {
+  \context {
+    \Score
+    \consists #(lambda (context)
+                 (make-engraver
+                  (acknowledgers
+                   ((grob-interface engraver grob source)
+                    (ly:grob-set-property! grob 'output-attributes entourage-tag)))))
+  }
+}

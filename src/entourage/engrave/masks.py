@@ -1,0 +1,106 @@
+"""Masks as run lengths, in COCO's compressed form, for all symbols of a page at once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: int) -> list[str]:
+    """COCO's `counts` of each mask.
+
+    Args:
+        owner: the mask that each pixel belongs to, shape (n,).
+        x, y: the pixels, shape (n,), mask by mask, each column by column from the left, top first, none twice.
+        count: how many masks there are.
+        height, width: of the page.
+
+    Returns:
+        The run lengths of each, column by column from the top left, off first, as the text that pycocotools reads.
+    """
+    size = height * width
+    place = owner * (size + 1) + x * height + y  # a gap between masks, so that runs never join
+    if len(place) == 0:
+        return [_text(np.array([size]))[0]] * count
+    breaks = np.flatnonzero(np.diff(place) != 1) + 1
+    first = place[np.concatenate([[0], breaks])]
+    last = place[np.concatenate([breaks - 1, [len(place) - 1]])] + 1
+    mask = first // (size + 1)
+    runs = np.bincount(mask, minlength=count)
+    begin = np.cumsum(runs) - runs
+    # The borders of mask m are first, last, first, last, ... within the page, and then the end of the page.
+    lengths = 2 * runs + 1
+    offset = np.cumsum(lengths) - lengths
+    borders = np.zeros(lengths.sum(), dtype=np.int64)
+    at = offset[mask] + 2 * (np.arange(len(mask)) - begin[mask])
+    borders[at] = first - mask * (size + 1)
+    borders[at + 1] = last - mask * (size + 1)
+    borders[offset + 2 * runs] = size
+    counts = np.diff(borders, prepend=0)
+    counts[offset] = borders[offset]
+    return _text_deltas(counts, offset)
+
+
+def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
+    """The pixels x, y, shape (n,) each, of a mask that `encode_masks` wrote for a page of that height."""
+    numbers: list[int] = []
+    place = 0
+    while place < len(counts):
+        value = shift = 0
+        more = True
+        while more:
+            code = ord(counts[place]) - 48
+            value |= (code & 0x1F) << shift
+            more = bool(code & 0x20)
+            place, shift = place + 1, shift + 5
+            if not more and code & 0x10:
+                value |= -1 << shift
+        if len(numbers) > 2:
+            value += numbers[-2]
+        numbers.append(value)
+    ends = np.cumsum(numbers)
+    lengths = np.array(numbers[1::2], dtype=np.int64)
+    starts = ends[0::2][: len(lengths)]
+    flat = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return flat // height, flat % height
+
+
+def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
+    """The mask that `encode_masks` wrote, shape (height, width)."""
+    mask = np.zeros((height, width), dtype=bool)
+    x, y = mask_pixels(counts, height)
+    mask[y, x] = True
+    return mask
+
+
+def _text_deltas(counts: Ints, offset: Ints) -> list[str]:
+    """From the fourth number of a mask on, the difference to the last but one is written."""
+    rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))
+    deltas = counts.copy()
+    late = np.flatnonzero(rank > 2)
+    deltas[late] -= counts[late - 2]
+    return _text(deltas, offset)
+
+
+def _text(values: Ints, offset: Ints | None = None) -> list[str]:
+    """Numbers as COCO writes them: five bits a letter, low ones first, a sixth bit to say that more follow."""
+    offset = np.zeros(1, dtype=np.int64) if offset is None else offset
+    letters = np.zeros((len(values), 7), dtype=np.uint8)
+    used = np.zeros((len(values), 7), dtype=bool)
+    rest, open_ = values.copy(), np.ones(len(values), dtype=bool)
+    for k in range(7):
+        bits = rest & 0x1F
+        rest = rest >> 5
+        more = np.where(bits & 0x10, rest != -1, rest != 0)
+        letters[:, k] = bits | (more << 5)
+        used[:, k] = open_
+        open_ = open_ & more
+    text = (letters[used] + 48).tobytes().decode("ascii")
+    ends = np.cumsum(used.sum(axis=1))
+    cuts = np.append(offset, len(values))
+    at = np.concatenate([[0], ends])[cuts]
+    return [text[a:b] for a, b in pairwise(at)]

@@ -1,0 +1,168 @@
+"""Scores as the engraver takes them: checked, decoded, and with an id on everything that an annotation may point to."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lxml import etree
+
+from entourage.engrave.archives import ScoreFile, read_bytes
+
+Notation = Literal["musicxml", "mei", "abc", "humdrum"]
+_BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
+_DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")
+_ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.:-]+)["']""")
+_NAMED = ("slur", "tied", "wedge", "fermata", "accidental", "dynamics", "pedal", "octave-shift", "tuplet", "harmony")
+_DEEPEST = 200  # the engraver's reader recurses
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score that has been read.
+
+    Attributes:
+        name: how it is called in the output.
+        text: the notation; MusicXML as one part after the other, with an `id` on each note, measure and so on.
+        notation: its language.
+        title, composer: as the score says, possibly nothing.
+        ids: all ids in it.
+    """
+
+    name: str
+    text: str
+    notation: Notation
+    title: str = ""
+    composer: str = ""
+    ids: frozenset[str] = frozenset()
+
+    @property
+    def work(self) -> str:
+        """What tells works apart: two editions of one song share it, so that they land in the same split."""
+        plain = re.sub(r"[\W_]+", " ", f"{self.composer} {self.title}".casefold()).strip()
+        return plain or self.name
+
+
+def read_score(file: ScoreFile) -> Score:
+    """Read a score of any kind.
+
+    Raises:
+        ValueError: one line that says which score cannot be engraved, and why.
+    """
+    data = read_bytes(file)
+    text = _decode(data, file)
+    if not text.lstrip("\ufeff \t\r\n").startswith("<"):
+        suffix = "." + (file.member or file.path.name).lower().rsplit(".", 1)[-1]
+        notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
+        if notation == "mei" or (suffix not in _BY_SUFFIX and not _looks_like_abc(text) and notation == "abc"):
+            raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
+        return Score(file.name, text, notation)
+    return _read_xml(text, file)
+
+
+def parse_score(text: str, name: str) -> Score:
+    """A score from text that is already at hand, such as one that was composed here."""
+    return _read_xml(text, ScoreFile(name, Path(name)))
+
+
+def _read_xml(text: str, file: ScoreFile) -> Score:
+    if "<!ENTITY" in text:
+        raise ValueError(f"{file} declares entities, which could reach files or grow without bound; expected plain XML")
+    body = _DECLARED.sub("", text.lstrip("\ufeff"), count=1).encode()
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True
+    )
+    try:
+        root = etree.fromstring(body, parser)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"{file} is not well-formed XML: {error.msg}") from error
+    _check_depth(root, file)
+    kind = etree.QName(root).localname
+    if kind == "mei":
+        return Score(file.name, etree.tostring(root, encoding="unicode"), "mei", ids=_xml_ids(root))
+    if kind == "score-timewise":
+        root = _partwise(root)
+    elif kind != "score-partwise":
+        raise ValueError(f"{file} is <{kind}>; expected <score-partwise>, <score-timewise> or <mei>")
+    if next(root.iter("note"), None) is None:
+        raise ValueError(f"{file} has no notes; expected at least one")
+    ids = _give_ids(root)
+    title = root.findtext("movement-title") or root.findtext("work/work-title") or ""
+    composer = next((c.text or "" for c in root.iter("creator") if c.get("type") == "composer"), "")
+    text = etree.tostring(root, encoding="unicode")
+    return Score(file.name, text, "musicxml", title.strip(), composer.strip(), ids)
+
+
+def _decode(data: bytes, file: ScoreFile) -> str:
+    declared = _ENCODING.match(data)
+    encoding = declared[1].decode("ascii") if declared else "utf-8"
+    if data.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8-sig"
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif data[:2] in (b"<\0", b"\0<"):  # UTF-16 without the mark that should be there
+        encoding = "utf-16-le" if data[:1] == b"<" else "utf-16-be"
+    try:
+        return data.decode(encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        raise ValueError(f"{file} is not text in {encoding}: {error}") from error
+
+
+def _looks_like_abc(text: str) -> bool:
+    return re.search(r"^X:\s*\d", text, re.MULTILINE) is not None and re.search(r"^K:", text, re.MULTILINE) is not None
+
+
+def _check_depth(root: etree._Element, file: ScoreFile) -> None:
+    depth = 0
+    for event, _ in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        if depth > _DEEPEST:
+            raise ValueError(f"{file} nests its elements more than {_DEEPEST} deep; expected a score")
+
+
+def _xml_ids(root: etree._Element) -> frozenset[str]:
+    key = "{http://www.w3.org/XML/1998/namespace}id"
+    return frozenset(i for element in root.iter() if isinstance(element.tag, str) and (i := element.get(key)))
+
+
+def _give_ids(root: etree._Element) -> frozenset[str]:
+    """Puts an id, such as p1m12n3, on what has none; given ids stay unless they occur twice."""
+    ids: set[str] = set()
+
+    def name(element: etree._Element, fallback: str) -> None:
+        given = element.get("id")
+        if given is None or given in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", given):
+            element.set("id", fallback)
+        ids.add(element.get("id", fallback))
+
+    for p, part in enumerate(root.iterchildren("part"), start=1):
+        for m, measure in enumerate(part.iterchildren("measure"), start=1):
+            name(measure, f"p{p}m{m}")
+            counts: dict[str, int] = {}
+            for element in measure.iter("note", *_NAMED):
+                tag = "n" if element.tag == "note" else str(element.tag)
+                counts[tag] = counts.get(tag, 0) + 1
+                name(element, f"p{p}m{m}{tag}{counts[tag]}")
+    return frozenset(ids)
+
+
+def _partwise(root: etree._Element) -> etree._Element:
+    """A timewise score (measures that hold parts) as a partwise one."""
+    turned = etree.Element("score-partwise", dict(root.attrib))
+    parts: dict[str, etree._Element] = {}
+    for child in list(root):
+        if child.tag != "measure":
+            turned.append(child)
+            continue
+        for part in list(child):
+            key = part.get("id", "P1")
+            if key not in parts:
+                parts[key] = etree.SubElement(turned, "part", id=key)
+            measure = etree.SubElement(parts[key], "measure", dict(child.attrib))
+            measure.extend(list(part))
+    for part in parts.values():
+        turned.append(part)  # after everything else
+    return turned

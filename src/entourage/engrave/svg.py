@@ -1,0 +1,285 @@
+"""Reading an engraver's SVG page: what is drawn, where, and in which groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from lxml import etree
+
+from entourage.engrave.outlines import (
+    Edges,
+    Points,
+    dashes,
+    ellipse,
+    filled,
+    moved,
+    parse_path,
+    positive,
+    rectangle,
+    stroked,
+)
+from entourage.engrave.text import Letter, Typeface
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_CALL = re.compile(r"(\w+)\(([^)]*)\)")
+_FINE = 0.04  # pixels between a curve and its chords
+_BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
+_ITALIC = {"dir", "dynam", "mNum"}
+
+
+@dataclass(eq=False)
+class Group:
+    """A `<g>`: its classes (the first says what it is), its id and the group around it."""
+
+    classes: tuple[str, ...] = ()
+    id: str = ""
+    parent: Group | None = None
+
+    @property
+    def kind(self) -> str:
+        """The first class, or nothing."""
+        return self.classes[0] if self.classes else ""
+
+    def up(self) -> Iterator[Group]:
+        """This group and those around it, from the inside out."""
+        group: Group | None = self
+        while group is not None:
+            yield group
+            group = group.parent
+
+    def within(self, *kinds: str) -> Group | None:
+        """The nearest group of one of these kinds, this one included, or None."""
+        return next((group for group in self.up() if group.kind in kinds), None)
+
+
+@dataclass(eq=False)
+class Mark:
+    """One thing drawn.
+
+    Attributes:
+        shape: "glyph", "line", "area" or "letter".
+        edges: its outline in pixels, shape (n, 4).
+        group: the group it stands in.
+        code: the code point of a glyph or letter, else 0.
+        scale: size of a glyph in pixels an em, else 0.
+        x, y: origin of a glyph or letter; start of a line.
+        points: of a line, shape (n, 2), else empty.
+    """
+
+    shape: str
+    edges: Edges
+    group: Group
+    code: int = 0
+    scale: float = 0.0
+    x: float = 0.0
+    y: float = 0.0
+    points: Points = field(default_factory=lambda: np.empty((0, 2)))
+
+
+@dataclass
+class _Pen:
+    """Where text stands while it is being set."""
+
+    x: float
+    y: float
+    anchor: str
+    size: float = 0.0
+    font: str = ""
+    run: list[tuple[float, Letter, int, float]] = field(default_factory=list)  # offset, letter, code, size
+
+
+class SvgReader:
+    """Reads pages; outlines of glyphs and letters are kept from page to page.
+
+    Args:
+        pixels: pixels a unit of the page's view box.
+        fonts: folder with the glyphs of music fonts, FONT/CODE.xml, for music inside text; None if there is none.
+    """
+
+    def __init__(self, pixels: float, fonts: Path | None = None) -> None:
+        self.pixels = pixels
+        self._fonts = fonts
+        self._music: dict[tuple[str, str], Letter] = {}
+        self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
+        self._type = Typeface()
+
+    def read(self, svg: str) -> list[Mark]:
+        """All that is drawn on a page, in the order of drawing.
+
+        Args:
+            svg: an SVG document as Verovio writes it.
+        """
+        root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+        marks: list[Mark] = []
+        codes: dict[str, tuple[int, Edges]] = {}
+        for child in root:
+            tag = etree.QName(child).localname
+            if tag == "defs":
+                codes = {f"#{g.get('id')}": self._definition(g) for g in child}
+            elif tag == "svg":
+                self._walk(child, Group(), (0.0, 0.0), codes, marks)
+        return marks
+
+    def _definition(self, g: etree._Element) -> tuple[int, Edges]:
+        data = g[0].get("d", "")
+        if data not in self._glyphs:
+            # Font units, a thousand an em with y upwards; an em is some 80 pixels.
+            flip = np.array([1, -1, 1, -1]) / 1000
+            self._glyphs[data] = filled(parse_path(data, tolerance=_FINE * 1000 / 80)) * flip
+        return int(g.get("id", "0").split("-")[0], 16), self._glyphs[data]
+
+    def _walk(
+        self,
+        element: etree._Element,
+        group: Group,
+        origin: tuple[float, float],
+        codes: dict[str, tuple[int, Edges]],
+        marks: list[Mark],
+    ) -> None:
+        for child in element:
+            tag = child.tag
+            if not isinstance(tag, str):
+                continue
+            tag = tag[tag.index("}") + 1 :]
+            if tag == "g":
+                classes = tuple(child.get("class", "").split())
+                if "placeholder" in classes or child.get("visibility") == "hidden":
+                    continue
+                shift = _shift(child.get("transform"))
+                inner = Group(classes, child.get("id", ""), group)
+                self._walk(child, inner, (origin[0] + shift[0], origin[1] + shift[1]), codes, marks)
+            elif tag == "use":
+                code, outline = codes[child.get(_HREF)]
+                x, y, size = _placement(child.get("transform", ""))
+                px, py, scale = (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels, 1000 * size * self.pixels
+                marks.append(Mark("glyph", moved(outline, scale, px, py), group, code, scale, px, py))
+            elif tag == "text":
+                self._text(child, group, origin, marks)
+            else:
+                marks += self._drawn(tag, child, group, origin)
+
+    def _drawn(self, tag: str, element: etree._Element, group: Group, origin: tuple[float, float]) -> list[Mark]:
+        """Paths, polygons and so on; what is neither is not drawn."""
+
+        def number(name: str) -> float:
+            return float(element.get(name, "0")) * self.pixels
+
+        shift = np.array(origin)
+        left, top = origin[0] * self.pixels, origin[1] * self.pixels
+        width = number("stroke-width")
+        if tag == "ellipse":
+            x, y = left + number("cx"), top + number("cy")
+            return [Mark("area", ellipse(x, y, number("rx"), number("ry")), group, x=x, y=y)]
+        if tag == "rect":
+            x, y = left + number("x"), top + number("y")
+            return [Mark("area", rectangle(x, y, number("width"), number("height")), group, x=x, y=y)]
+        if tag in ("polygon", "polyline"):
+            numbers = np.array(_NUMBER.findall(element.get("points", "")), dtype=float)
+            lines = [(numbers.reshape(-1, 2) + shift) * self.pixels]
+        elif tag == "path":
+            lines = [(p + shift) * self.pixels for p in parse_path(element.get("d", ""), _FINE / self.pixels)]
+        else:
+            return []
+        if tag == "polygon" or (tag == "path" and element.get("fill") != "none" and any(len(p) > 2 for p in lines)):
+            parts = [positive(filled([p])) for p in lines] + [stroked(p, width, "round") for p in lines if width > 0]
+            return [Mark("area", np.concatenate(parts), group, x=lines[0][0, 0], y=lines[0][0, 1])]
+        pattern = [float(n) * self.pixels for n in _NUMBER.findall(element.get("stroke-dasharray", ""))]
+        cap = element.get("stroke-linecap", "butt")
+        marks = []
+        for line in lines:
+            pieces = [stroked(piece, width, cap) for piece in dashes(line, pattern)]
+            marks.append(Mark("line", np.concatenate(pieces), group, x=line[0, 0], y=line[0, 1], points=line))
+        return marks
+
+    def _text(self, element: etree._Element, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+        kinds = {above.kind for above in group.up()}
+        pen = _Pen(0.0, 0.0, "start")
+        self._set(element, pen, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
+        self._flush(pen, group, origin, marks)
+
+    def _set(
+        self,
+        element: etree._Element,
+        pen: _Pen,
+        bold: bool,
+        italic: bool,
+        group: Group,
+        origin: tuple[float, float],
+        marks: list[Mark],
+    ) -> None:
+        """Sets the text of an element and of those inside it; an element with a place of its own starts a new run."""
+        if element.get("x") is not None or element.get("y") is not None:
+            self._flush(pen, group, origin, marks)
+            pen.x, pen.y = float(element.get("x", pen.x)), float(element.get("y", pen.y))
+        pen.anchor = element.get("text-anchor", pen.anchor)
+        size = _NUMBER.match(element.get("font-size", ""))
+        pen.size = float(size[0]) if size else pen.size
+        bold = {"bold": True, "normal": False}.get(element.get("font-weight", ""), bold)
+        italic = {"italic": True, "normal": False}.get(element.get("font-style", ""), italic)
+        pen.font = element.get("font-family", pen.font)
+        self._write(element.text, pen, bold, italic)
+        outer = pen.size, pen.font
+        for child in element:
+            if isinstance(child.tag, str) and child.tag.endswith("tspan"):
+                self._set(child, pen, bold, italic, group, origin, marks)
+                pen.size, pen.font = outer
+            self._write(child.tail, pen, bold, italic)
+
+    def _write(self, text: str | None, pen: _Pen, bold: bool, italic: bool) -> None:
+        along = sum(letter.advance * size for _, letter, _, size in pen.run)
+        for character in (text or "").replace("\n", ""):
+            music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
+            letter = self._musical(character, pen.font) if music else self._type.letter(character, bold, italic)
+            pen.run.append((along, letter, ord(character), pen.size))
+            along += letter.advance * pen.size
+
+    def _musical(self, character: str, font: str) -> Letter:
+        """A glyph of a music font inside text, such as the note of a metronome mark."""
+        key = (character, font)
+        if key not in self._music:
+            name = font.split(",")[0].strip("'\" ")
+            path = self._fonts / name / f"{ord(character):04X}.xml" if self._fonts else None
+            letter = Letter(filled([]), 0.3)
+            if path is not None and path.is_file():
+                glyph = etree.parse(path).getroot()
+                data = "".join(p.get("d", "") for p in glyph.iter("{*}path"))
+                edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)
+                letter = Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + 0.02)
+            self._music[key] = letter
+        return self._music[key]
+
+    def _flush(self, pen: _Pen, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+        length = sum(letter.advance * size for _, letter, _, size in pen.run)
+        left = pen.x - length * {"middle": 0.5, "end": 1.0}.get(pen.anchor, 0.0)
+        y = (origin[1] + pen.y) * self.pixels
+        for along, letter, code, size in pen.run:
+            x = (origin[0] + left + along) * self.pixels
+            if len(letter.edges):
+                marks.append(Mark("letter", moved(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y))
+        pen.run.clear()
+        pen.x = left + length
+
+
+def _shift(transform: str | None) -> tuple[float, float]:
+    if not transform:
+        return 0.0, 0.0
+    x, y, _ = _placement(transform)
+    return x, y
+
+
+def _placement(transform: str) -> tuple[float, float, float]:
+    """The shift and the scale that `translate(x, y) scale(s, s)` asks for."""
+    x = y = 0.0
+    scale = 1.0
+    for name, arguments in _CALL.findall(transform):
+        numbers = [float(n) for n in arguments.replace(",", " ").split()]
+        if name == "translate":
+            x, y = numbers[0], (numbers[1] if len(numbers) > 1 else 0.0)
+        elif name == "scale":
+            scale = numbers[0]
+    return x, y, scale

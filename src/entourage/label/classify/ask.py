@@ -1,0 +1,45 @@
+"""A saved classifier and some images in, a table of labels out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from entourage.data import atomic_path, list_images
+from entourage.label.classify.classifier import ImageClassifier, Predictions
+
+
+def predict_images(
+    classifier: str | Path, images: Sequence[Path], *, device: str = "auto", progress: bool | None = None
+) -> tuple[list[Path], Predictions]:
+    """Classify image files and all images below folders.
+
+    Args:
+        classifier: a file that `ImageClassifier.save` wrote.
+        images: files and folders.
+        device: where the network runs.
+        progress: show a bar; None: only on a terminal.
+
+    Returns:
+        The paths that were found, and what the classifier says of them.
+
+    Raises:
+        ValueError: the classifier cannot be read, or a folder holds no image.
+    """
+    model = ImageClassifier.load(classifier)
+    paths = [path for place in images for path in (list_images(place) if place.is_dir() else [place])]
+    return paths, model.predict(paths, device=device, progress=progress)
+
+
+def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions: Predictions) -> None:
+    """Write item, label and confidence of every image that could be read, as CSV; a file is written whole or not."""
+    if isinstance(target, Path):
+        with atomic_path(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+            write_predictions(stream, paths, predictions)
+        return
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(["item", "label", "confidence"])
+    rows = zip(predictions.kept, predictions.labels, predictions.probabilities.max(axis=1, initial=0), strict=True)
+    writer.writerows([str(paths[place]), label, f"{sure:.4f}"] for place, label, sure in rows)

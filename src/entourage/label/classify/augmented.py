@@ -1,0 +1,69 @@
+"""Training on found labels: a network that takes what a graph said for granted (thesis, chapter 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.given import FoundLabels, Trust
+from entourage.label.classify.method import Batch, Method, MethodOptions
+from entourage.label.classify.network import ImageNetwork
+
+
+class Augmented(Method):
+    """Cross-entropy with found labels on weak views.
+
+    Args:
+        network, examples, options: as for `Method`.
+        found: a label for every image.
+        trust: how far they are trusted.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        found: FoundLabels,
+        trust: Trust = "weighted",
+    ) -> None:
+        super().__init__(network, examples, options)
+        found.check(len(examples), examples.classes)
+        self.trust = trust
+        self.found = found.digest()
+        self.targets, self.weights = found.targets(trust)  # (n, m), (n,)
+
+    def prepare(self, device: torch.device) -> None:
+        """The found labels go to the device too."""
+        super().prepare(device)
+        self.targets, self.weights = self.targets.to(device), self.weights.to(device)
+
+    def views(self, batch: Batch) -> Sequence[Tensor]:
+        """One weak view."""
+        return (self.looks.weak(batch.unlabelled),)
+
+    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+        """Weighted cross-entropy with the found labels."""
+        return weighted_cross_entropy(logits[0], self.targets[batch.unlabelled], self.weights[batch.unlabelled])
+
+    def describe(self) -> dict[str, Any]:
+        """With what was found."""
+        return {**super().describe(), "trust": self.trust, "found": self.found}
+
+
+def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Mean over a batch of w_i H(t_i, softmax(logits_i)), the sum of weights taken as the batch's size.
+
+    Args:
+        logits: shape (b, m).
+        targets: distributions, shape (b, m).
+        weights: shape (b,), not negative; if all are 0, so is the result.
+    """
+    each = -(targets * F.log_softmax(logits, dim=1)).sum(dim=1)  # (b,)
+    return (weights * each).sum() / weights.sum().clamp_min(1e-6)

@@ -1,0 +1,107 @@
+"""From a few labels to a classifier, all steps in one: what `entourage label --train` does, for Python."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from entourage.backbones import Backbone, load_backbone
+from entourage.backbones.split import split_backbone
+from entourage.data import resolve_device
+from entourage.label.base import GraphLabeller
+from entourage.label.classify.classifier import ImageClassifier
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.looks import LiveLooks, keep_looks
+from entourage.label.classify.network import ImageNetwork
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.rounds import play_rounds
+from entourage.label.targets import read_targets, without_missing
+from entourage.label.transduction import GraphTransduction
+
+
+class LabelAugmenter:
+    """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
+
+    In each round the network's features make a graph, the game labels every image over it, and the network is trained
+    on what the game found, each image as far as its label is sure; see `play_rounds`.
+
+    Args:
+        labeller: what labels all images over a graph; by default the game.
+        backbone: the network to start from.
+        options: everything else.
+        device: where to compute.
+        run: a folder for checkpoints; a stopped `fit` continues from it.
+        progress: show lines; None: only on a terminal.
+
+    Attributes:
+        classifier_: the trained network with its classes.
+        classes_: the classes, shape (m,).
+        transduction_: a label for every image, shape (n,); -1 (or "" among text) where it is undecided.
+        confidence_: how sure each is, shape (n,).
+        features_: what the trained network makes of every image, shape (n, d).
+        rounds_: what each round came to.
+    """
+
+    def __init__(
+        self,
+        labeller: GraphLabeller | None = None,
+        backbone: str = "efficientnet-lite1",
+        options: AugmentOptions | None = None,
+        *,
+        device: str | torch.device = "auto",
+        run: str | Path | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.labeller = labeller
+        self.backbone = backbone
+        self.options = options or AugmentOptions()
+        self.device = device
+        self.run = run
+        self.progress = progress
+
+    def fit(self, pixels: NDArray[np.uint8], y: ArrayLike) -> Self:
+        """Train.
+
+        Args:
+            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`.
+            y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
+
+        Raises:
+            ValueError: something in the options, images or labels is not as it should be.
+        """
+        device = resolve_device(self.device)
+        targets = read_targets(np.asarray(without_missing(y)))
+        backbone = load_backbone(self.backbone, "cpu", frozen=False)
+        side = (self.options.size, self.options.size)
+        backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
+        live = LiveLooks(pixels, backbone.preprocessing, self.options.looks)
+        examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+        body = backbone.module
+        if self.options.trained == "late":
+            stem, body = split_backbone(backbone)
+            kept = keep_looks(stem, live, device, seed=self.options.batches.seed, progress=self.progress)
+            examples = replace(examples, looks=kept)
+        network = ImageNetwork(body, backbone.dim, examples.classes)
+        labeller = GraphTransduction() if self.labeller is None else self.labeller
+        run = None if self.run is None else Path(self.run)
+        outcome = play_rounds(network, examples, labeller, self.options, device, run=run, progress=self.progress)
+        self.classes_ = targets.classes
+        self.transduction_ = targets.names(outcome.found.codes)
+        self.confidence_ = outcome.found.confidence
+        self.features_ = outcome.features
+        self.rounds_ = outcome.rounds
+        self.classifier_ = _complete(outcome.network, body, backbone, [str(name) for name in targets.classes])
+        return self
+
+
+def _complete(trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str]) -> ImageClassifier:
+    """The trained part put back into the whole network; `body` shares the weights of the backbone."""
+    body.load_state_dict(trained.body.state_dict())
+    network = ImageNetwork(backbone.module, backbone.dim, len(classes))
+    network.head.load_state_dict(trained.head.state_dict())
+    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing)

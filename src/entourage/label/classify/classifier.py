@@ -1,0 +1,113 @@
+"""The classifier that comes out: a network, its classes and how its images are prepared, in one file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage import __version__
+from entourage.backbones import Backbone, Preprocessing, extract_features, freeze, load_backbone
+from entourage.label.classify.network import ImageNetwork
+from entourage.training.weights import load_into, read_weights, write_weights
+
+_KIND = "entourage classifier"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a classifier says of image files.
+
+    Attributes:
+        labels: the most probable class of each image that could be read, k of them.
+        probabilities: of all classes, shape (k, m), in the order of `ImageClassifier.classes`.
+        kept: for each of the k its place among the given paths, ascending.
+        failures: path and reason, one line, of every image that could not be read.
+    """
+
+    labels: list[str]
+    probabilities: NDArray[np.float32]
+    kept: list[int]
+    failures: list[tuple[Path, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageClassifier:
+    """A trained network with all it takes to ask it.
+
+    Attributes:
+        network: normalised images (b, 3, h, w) to logits (b, m).
+        backbone: name of the network it grew from.
+        classes: what the logits stand for, m names.
+        preprocessing: from image to network input.
+    """
+
+    network: ImageNetwork
+    backbone: str
+    classes: list[str]
+    preprocessing: Preprocessing
+
+    def predict(
+        self, paths: Sequence[Path], *, device: str | torch.device = "auto", progress: bool | None = None
+    ) -> Predictions:
+        """Classify image files; broken ones are set aside.
+
+        Args:
+            paths: image files.
+            device: where the network runs.
+            progress: show a bar; None: only on a terminal.
+        """
+        network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
+        freeze(network.body)
+        asked = Backbone(self.backbone, len(self.classes), network, self.preprocessing, weights="trained")
+        found = extract_features(paths, asked, device=device, progress=progress)
+        logits = torch.from_numpy(found.features)  # (k, m)
+        labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
+        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), found.kept, found.failures)
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file: weights, and everything else as JSON in its header."""
+        notes = {
+            "kind": _KIND,
+            "version": __version__,
+            "backbone": self.backbone,
+            "classes": self.classes,
+            "preprocessing": asdict(self.preprocessing),
+        }
+        write_weights(Path(path), self.network.state_dict(), notes)
+
+    @classmethod
+    def load(cls, path: str | Path) -> ImageClassifier:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: the file is missing, broken, or not a classifier.
+        """
+        source = Path(path)
+        state, notes = read_weights(source)
+        try:
+            if notes.get("kind") != _KIND:
+                raise ValueError("it holds other weights")
+            classes = [str(name) for name in notes["classes"]]
+            preprocessing = _preprocessing(notes["preprocessing"])
+            with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
+                backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
+                network = ImageNetwork(backbone.module, backbone.dim, len(classes))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            expected = "expected a file that `entourage label --train` wrote"
+            raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
+        load_into(network, state, source)
+        return cls(network.eval(), backbone.name, classes, preprocessing)
+
+
+def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:
+    """From JSON, which knows lists but no tuples."""
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    return Preprocessing(**values)

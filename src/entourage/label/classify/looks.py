@@ -1,0 +1,226 @@
+"""The views that a network is trained on: made from pixels at every step, or once and for all by a frozen stem."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from entourage.backbones import Preprocessing
+from entourage.data import progress_bar
+from entourage.training.bank import PixelBank
+from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
+
+BATCH = {"cpu": 64, "cuda": 2048}
+
+
+@dataclass(frozen=True)
+class LookOptions:
+    """Which views there are."""
+
+    weak: ViewOptions = field(default=WEAK)
+    strong: ViewOptions = field(default=STRONG)
+    weak_kept: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
+    strong_kept: int = 12
+
+    def __post_init__(self) -> None:
+        for name, least in (("weak_kept", 2), ("strong_kept", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {least} or more")
+
+
+class Looks(Protocol):
+    """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training."""
+
+    def __len__(self) -> int: ...
+
+    def move(self, device: torch.device) -> None:
+        """Go to the device, as far as there is room."""
+        ...
+
+    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+        """The images as they are, or their mirror images: inputs of the network, (b, ...)."""
+        ...
+
+    def weak(self, rows: Tensor) -> Tensor:
+        """A weak view of each image."""
+        ...
+
+    def strong(self, rows: Tensor) -> Tensor:
+        """A strong view of each image."""
+        ...
+
+    def digest(self) -> str:
+        """A short text that is another one if the images or their views are."""
+        ...
+
+
+class LiveLooks:
+    """Views made anew at every step, for a network that is trained as a whole.
+
+    Args:
+        pixels: uint8, shape (n, h, w, 3).
+        preprocessing: size and normalisation of the network's input.
+        options: which views.
+    """
+
+    def __init__(
+        self, pixels: NDArray[np.uint8], preprocessing: Preprocessing, options: LookOptions | None = None
+    ) -> None:
+        self.bank = PixelBank(pixels)
+        self.preprocessing = preprocessing
+        self.options = options or LookOptions()
+        self.device = torch.device("cpu")
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    def move(self, device: torch.device) -> None:
+        """Pixels that fit go to the GPU."""
+        self.bank.move(device)
+        self.device = device
+
+    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+        """Normalised images, shape (b, 3, height, width)."""
+        images = resized(self._pixels(rows), self.preprocessing.size)
+        return self.preprocessing.normalise(images.flip(3) if mirrored else images)
+
+    def weak(self, rows: Tensor) -> Tensor:
+        """Normalised weak views."""
+        return self._view(rows, self.options.weak)
+
+    def strong(self, rows: Tensor) -> Tensor:
+        """Normalised strong views."""
+        return self._view(rows, self.options.strong)
+
+    def digest(self) -> str:
+        """Of some of the pixels, of the network's input and of the views."""
+        return _digest(self.bank.values[:: _stride(len(self))], self.preprocessing, self.options)
+
+    def _view(self, rows: Tensor, options: ViewOptions) -> Tensor:
+        return self.preprocessing.normalise(random_view(self._pixels(rows), self.preprocessing.size, options))
+
+    def _pixels(self, rows: Tensor) -> Tensor:
+        return self.bank.take(rows).to(self.device)
+
+
+class KeptLooks:
+    """Views that a frozen stem has looked at once: a step of training then begins in the middle of the network.
+
+    Args:
+        values: activations of each image's views, shape (n, views, c, h, w): the image, its mirror image, further weak
+            views, then strong ones.
+        weak: how many of the views are weak, 2 or more.
+    """
+
+    def __init__(self, values: Tensor, weak: int) -> None:
+        if values.ndim != 5:
+            raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
+        if not 2 <= weak <= values.shape[1]:
+            raise ValueError(f"{weak} weak views of {values.shape[1]}; expected 2 to all of them")
+        self.values = values
+        self.weak_count = weak
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def move(self, device: torch.device) -> None:
+        """All views go to the device."""
+        self.values = self.values.to(device)
+
+    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+        """Activations of the images themselves, shape (b, c, h, w)."""
+        return self._pick(rows, torch.full_like(rows, int(mirrored)))
+
+    def weak(self, rows: Tensor) -> Tensor:
+        """Activations of one of the weak views of each image."""
+        return self._pick(rows, torch.randint(self.weak_count, rows.shape, device=rows.device))
+
+    def strong(self, rows: Tensor) -> Tensor:
+        """Activations of one of the strong views of each image."""
+        count = self.values.shape[1]
+        if count == self.weak_count:
+            raise ValueError(f"none of the {count} views of each image is strong; expected strong_kept of 1 or more")
+        return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
+
+    def digest(self) -> str:
+        """Of the activations of some images."""
+        some = self.values[:: _stride(len(self))].float().cpu().numpy()
+        # A GPU's last digits differ from run to run; what is left of 16 bits after rounding does not.
+        return _digest(np.round(some.mean(axis=(2, 3, 4)), 1), self.values.shape, self.weak_count)
+
+    def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
+        return self.values[rows, views].float().contiguous(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def keep_looks(
+    stem: nn.Module,
+    live: LiveLooks,
+    device: torch.device,
+    *,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> KeptLooks:
+    """Let a stem look at every image: at itself, its mirror image, and as many random views as the options say.
+
+    Args:
+        stem: normalised images to activations (b, c, h, w); left on the device.
+        live: the images.
+        device: where to compute, in bfloat16 on a GPU, and where the views are kept.
+        seed: of the random views.
+        progress: show a bar; None: only on a terminal.
+
+    Returns:
+        n * (weak_kept + strong_kept) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
+    """
+    stem.to(device).eval()
+    live.move(device)
+    options, n = live.options, len(live)
+    count = options.weak_kept + options.strong_kept
+    size = BATCH.get(device.type, BATCH["cpu"])
+    kept: Tensor | None = None
+    with (
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        progress_bar("Looking at images", n * count, progress) as advance,
+    ):
+        torch.manual_seed(seed)
+        for start in range(0, n, size):
+            rows = torch.arange(start, min(start + size, n), device=device)
+            for view in range(count):
+                if view < 2:
+                    images = live.plain(rows, mirrored=view == 1)
+                else:
+                    images = live.weak(rows) if view < options.weak_kept else live.strong(rows)
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    activations = stem(images)
+                if kept is None:
+                    kept = torch.empty((n, count, *activations.shape[1:]), dtype=torch.bfloat16, device=device)
+                kept[start : start + size, view] = activations.to(kept.dtype)
+                advance(len(rows))
+    if kept is None:
+        raise ValueError("there are no images to look at; expected at least one")
+    return KeptLooks(kept, options.weak_kept)
+
+
+def _stride(count: int) -> int:
+    return max(1, count // 64)
+
+
+def _digest(some: NDArray[np.generic], *notes: object) -> str:
+    return hashlib.blake2b(repr(notes).encode() + some.tobytes(), digest_size=8).hexdigest()
+
+
+def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+    """Pixels at the network's size, 0..255: (b, 3, h, w) -> (b, 3, *size)."""
+    if pixels.shape[2:] == size:
+        return pixels
+    # Only the antialiased kind is the bicubic filter of `Preprocessing.pixels`, also where images are enlarged.
+    fitted = F.interpolate(pixels.float(), size, mode="bicubic", align_corners=False, antialias=True)
+    return fitted.clamp(0.0, 255.0)

@@ -1,0 +1,25 @@
+"""Mean Teacher (Tarvainen and Valpola, 2017): answer like the average of one's own past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.label.classify.method import Batch, Method
+
+WEIGHT = 10.0
+
+
+class MeanTeacher(Method):
+    """Squared difference between the network and its averaged weights on two views, with a weight that grows."""
+
+    def views(self, batch: Batch) -> Sequence[Tensor]:
+        """One weak view; the teacher sees another."""
+        return (self.looks.weak(batch.unlabelled),)
+
+    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+        """Mean squared difference to the teacher's distributions."""
+        answer = F.softmax(logits[0], dim=1)
+        return WEIGHT * self.ramp(step) * F.mse_loss(answer, self.teacher(self.looks.weak(batch.unlabelled)))

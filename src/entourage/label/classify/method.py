@@ -1,0 +1,168 @@
+"""What all ways of learning from few labels share: batches of labelled and unlabelled images, and an average."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.network import ImageNetwork
+from entourage.training import Losses, Task, WeightAverage
+
+Rows = NDArray[np.int64]
+
+LEAST_BATCH = 32  # statistics of fewer images are mostly chance
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What all methods are told alike, so that a comparison compares methods."""
+
+    labelled_batch: int = 64  # drawn with repetition: few images are seen often
+    unlabelled_batch: int = 448  # seven times as many, as in FixMatch
+    least_steps: int = 32  # of an epoch, however few the images
+    decay: float = 0.99  # of the averaged weights, which are what is kept
+    ramp_steps: int = 200  # in which the unsupervised loss of the older methods grows to its full weight
+    head_rate: float = 10.0  # the head starts from nothing and may learn faster than the body
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("labelled_batch", "unlabelled_batch", "least_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("ramp_steps", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+        if not self.head_rate > 0:
+            raise ValueError(f"head_rate is {self.head_rate}; expected a number above 0")
+
+
+class Batch(NamedTuple):
+    """Images of one step, by position among the examples.
+
+    Attributes:
+        labelled: images with a label, shape (l,).
+        codes: their classes, shape (l,).
+        unlabelled: any images, also those with a label, shape (u,).
+    """
+
+    labelled: Tensor
+    codes: Tensor
+    unlabelled: Tensor
+
+
+class Method(Task[tuple[Rows, Rows], Batch]):
+    """A way to train a network on few labels and many images.
+
+    Subclasses say which `views` of the unlabelled images the network shall see and how much they disagree.
+
+    Args:
+        network: what is trained.
+        examples: the images.
+        options: what all methods share.
+    """
+
+    model: ImageNetwork
+
+    def __init__(self, network: ImageNetwork, examples: Examples, options: MethodOptions | None = None) -> None:
+        self.model = network
+        self.examples = examples
+        self.looks = examples.looks
+        self.options = options or MethodOptions()
+        self.average = WeightAverage(network, self.options.decay)
+
+    @abstractmethod
+    def views(self, batch: Batch) -> Sequence[Tensor]:
+        """The views of unlabelled images that go through the network with gradients, each (b, ...)."""
+
+    @abstractmethod
+    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+        """The unsupervised loss, a scalar, weight included.
+
+        Args:
+            logits: of each of `views`, shape (b, m).
+            batch: the images.
+            step: updates made so far.
+        """
+
+    def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
+        """All images once, in a new order, each batch beside a draw of labelled ones; what fills no batch waits.
+
+        Few images come in smaller batches, and several times over: a network learns by steps, not by images.
+        """
+        rng = np.random.default_rng([self.options.seed, epoch])
+        n, most = len(self.examples), self.options.unlabelled_batch
+        size = min(n, most, max(LEAST_BATCH, n // 8))
+        steps = max(n // size, self.options.least_steps)
+        passes = [rng.permutation(n) for _ in range(-(-steps * size // n))]
+        every = np.concatenate(passes)[: steps * size].reshape(steps, size)
+        beside = max(1, round(self.options.labelled_batch * size / most))
+        return list(zip(rng.choice(self.examples.labelled, (steps, beside)), every, strict=True))
+
+    def load(self, item: tuple[Rows, Rows], rng: np.random.Generator) -> Batch:
+        """Positions only: views are made or kept on the device."""
+        labelled, every = item
+        return Batch(
+            torch.from_numpy(labelled), torch.from_numpy(self.examples.codes[labelled]), torch.from_numpy(every)
+        )
+
+    def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
+        """Cross-entropy on the labelled images and disagreement on the others, from one pass of the network."""
+        views = [self.looks.weak(batch.labelled), *self.views(batch)]
+        logits = model(torch.cat(views)).float().split([len(view) for view in views])
+        labelled = F.cross_entropy(logits[0], batch.codes)
+        unlabelled = self.disagreement(logits[1:], batch, step)
+        return {"loss": labelled + unlabelled, "labelled": labelled, "unlabelled": unlabelled}
+
+    @torch.no_grad()
+    def teacher(self, views: Tensor) -> Tensor:
+        """What the averaged network believes of some views: distributions, shape (b, m)."""
+        with self.autocast():
+            return F.softmax(self.average.module(views).float(), dim=1)
+
+    def ramp(self, step: int) -> float:
+        """A weight that rises from nearly 0 to 1 in the first `ramp_steps`, exp(-5 (1 - t)^2)."""
+        done = 1.0 if step >= self.options.ramp_steps else step / self.options.ramp_steps
+        return float(np.exp(-5.0 * (1.0 - done) ** 2))
+
+    def prepare(self, device: torch.device) -> None:
+        """Images that fit go to the GPU."""
+        self.looks.move(device)
+        self.average.module.to(device)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The head learns faster than the body."""
+        return [
+            {"params": list(self.model.body.parameters())},
+            {"params": list(self.model.head.parameters()), "lr_scale": self.options.head_rate},
+        ]
+
+    def after_step(self, step: int) -> None:
+        """The average follows the weights."""
+        self.average.update(self.model)
+
+    def outcome(self) -> nn.Module:
+        """The average is what is kept."""
+        return self.average.module
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """The average."""
+        return self.average.state()
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """The average."""
+        self.average.load_state(state)
+
+    def describe(self) -> dict[str, Any]:
+        """Method, options and labels."""
+        labels = hashlib.blake2b(self.examples.codes.tobytes(), digest_size=8).hexdigest()
+        return {"method": type(self).__name__, **asdict(self.options), "images": self.looks.digest(), "labels": labels}

@@ -1,0 +1,73 @@
+"""How labels become a classifier: the options, and the three ways that have a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from entourage.label.classify.given import Trust
+from entourage.label.classify.looks import LookOptions
+from entourage.label.classify.method import MethodOptions
+from entourage.training import TrainingOptions
+from entourage.training.views import PLAIN
+
+
+@dataclass(frozen=True)
+class AugmentOptions:
+    """What `LabelAugmenter` does, besides the game itself."""
+
+    size: int = 160  # side of the images that the network is trained on and asked about
+    trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
+    neighbours: int = 20  # of each image in the graph
+    balance: bool = True  # the game keeps classes as frequent as among the given labels
+    rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
+    method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
+    trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    looks: LookOptions = field(default_factory=LookOptions)
+    batches: MethodOptions = field(default_factory=MethodOptions)
+    training: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(
+            epochs=3, learning_rate=5e-4, weight_decay=1e-3, schedule="cosine", warmup_steps=50
+        )
+    )  # of each round
+
+    def __post_init__(self) -> None:
+        if self.size < 32:
+            raise ValueError(f"size is {self.size}; expected 32 or more: networks halve their input five times")
+        for name in ("rounds", "neighbours"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        choices = {"method": ("consistency", "labels"), "trained": ("late", "all"), "trust": get_args(Trust)}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
+
+
+_THESIS = AugmentOptions(
+    size=224,
+    trained="all",
+    balance=False,
+    rounds=1,
+    method="labels",
+    trust="hard",
+    looks=LookOptions(weak=PLAIN),  # no augmentation is spoken of
+    batches=MethodOptions(labelled_batch=8, unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
+    training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
+)
+
+PRESETS: dict[str, AugmentOptions] = {
+    "default": AugmentOptions(),
+    "thesis": _THESIS,
+    "original": replace(
+        _THESIS,
+        batches=replace(_THESIS.batches, labelled_batch=1, unlabelled_batch=8),
+        training=replace(_THESIS.training, learning_rate=1e-4),  # not the text's 3e-4
+    ),
+}
+
+
+def preset(name: str) -> AugmentOptions:
+    """The options of that name; a ValueError lists the names there are."""
+    if name not in PRESETS:
+        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
+    return PRESETS[name]

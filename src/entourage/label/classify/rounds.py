@@ -1,0 +1,161 @@
+"""Graph, game, network, and round again: each makes the next one better, until given labels say that it does not."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from entourage.data import atomic_path
+from entourage.game import NeighbourGraph, directions
+from entourage.label.base import GraphLabeller
+from entourage.label.classify.augmented import Augmented
+from entourage.label.classify.consistency import Consistency
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.features import outputs
+from entourage.label.classify.given import FoundLabels
+from entourage.label.classify.method import Method
+from entourage.label.classify.network import ImageNetwork
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.validate import held_out_accuracy
+from entourage.label.transduction import GraphTransduction
+from entourage.training import TrainingOptions, train
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round came to.
+
+    Attributes:
+        kept: whether its network was kept.
+        held_out: accuracy, over the graph of its features, on given labels that were hidden from the game; None if no
+            class has two.
+        confidence: mean confidence of the labels found over that graph.
+        seconds: how long training, graph and game took.
+    """
+
+    kept: bool
+    held_out: float | None
+    confidence: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Augmentation:
+    """What all rounds came to.
+
+    Attributes:
+        network: trained.
+        features: what the network's body makes of every image, shape (n, d), on the CPU.
+        found: a label for every image, over the graph of these features.
+        rounds: each of them, the last perhaps not kept.
+    """
+
+    network: ImageNetwork
+    features: NDArray[np.float32]
+    found: FoundLabels
+    rounds: list[Round]
+
+
+def play_rounds(
+    network: ImageNetwork,
+    examples: Examples,
+    labeller: GraphLabeller,
+    options: AugmentOptions,
+    device: torch.device,
+    *,
+    run: Path | None = None,
+    progress: bool | None = None,
+) -> Augmentation:
+    """Label all images and train a network on it, in rounds.
+
+    Each round trains the network on the labels found over the graph of its features. Then new features make a new
+    graph, and a new game finds the labels of the next round. If given labels that are hidden from the game are found
+    less well there than before, the round was one too many: it is dropped, and the rounds end. (The first is kept in
+    any case. Given labels have been trained on, so that the score flatters; but it flatters every round.)
+
+    Args:
+        network: where to start; its weights are left as they are.
+        examples: the images and the labels that are known.
+        labeller: unfitted; the game or one of its rivals.
+        options: how many rounds, and what each is like.
+        device: where.
+        run: a folder for checkpoints; stopped rounds continue from it.
+        progress: show lines; None: only on a terminal.
+    """
+    features = outputs(network.body, examples.looks, device, progress=progress)
+    if options.balance and isinstance(labeller, GraphTransduction):
+        labeller = clone(labeller).set_params(shares="given")
+    found, score = find_labels(features, examples, labeller, options.neighbours)
+    rounds: list[Round] = []
+    for number in range(1, options.rounds + 1):
+        began = time.perf_counter()
+        trained = copy.deepcopy(network)
+        folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
+        found, score = _remembered(folder, found, score)
+        task, schedule = _method(trained, examples, found, options, number)
+        train(task, schedule, folder, device=device, progress=progress, title=title)
+        trained.load_state_dict(task.outcome().state_dict())
+        new_features = outputs(trained.body, examples.looks, device, progress=progress)
+        new_found, new_score = find_labels(new_features, examples, labeller, options.neighbours)
+        kept = number == 1 or score is None or new_score is None or new_score >= score
+        rounds.append(Round(kept, new_score, float(new_found.confidence.mean()), time.perf_counter() - began))
+        if not kept:
+            break
+        network, features, found, score = trained, new_features, new_found, new_score
+    return Augmentation(network.eval(), features.cpu().numpy(), found, rounds)
+
+
+def find_labels(
+    features: Tensor, examples: Examples, labeller: GraphLabeller, neighbours: int
+) -> tuple[FoundLabels, float | None]:
+    """Labels over the graph of these features (n, d), and how well given labels that are hidden are found there."""
+    w = NeighbourGraph(directions(features), min(neighbours, len(examples) - 1)).w
+    settings = {"affinity": "precomputed", "classes": np.arange(examples.classes), "device": str(features.device)}
+    chosen = clone(labeller).set_params(**settings)
+    score = held_out_accuracy(chosen, w, examples.codes)
+    return FoundLabels.of(clone(chosen).fit(w, examples.codes)), score
+
+
+def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
+    """What the round was begun with: as it is now, or as it was when a stopped run began it.
+
+    On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
+    with the labels it began with.
+    """
+    if folder is None:
+        return found, score
+    file = folder / "found.npz"
+    if not file.is_file():
+        with atomic_path(file) as temporary:
+            known = np.array(np.nan if score is None else score)
+            distributions, confidence = found.distributions, found.confidence
+            np.savez(temporary, codes=found.codes, distributions=distributions, confidence=confidence, score=known)
+        return found, score
+    with np.load(file, allow_pickle=False) as kept:
+        begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"])
+        return begun, None if np.isnan(kept["score"]) else float(kept["score"])
+
+
+def _method(
+    network: ImageNetwork, examples: Examples, found: FoundLabels, options: AugmentOptions, number: int
+) -> tuple[Method, TrainingOptions]:
+    """The task of a round, and how it is trained: in a short round, both warm-ups are short too."""
+    batches = replace(options.batches, seed=options.batches.seed + number)
+    task: Method
+    if options.method == "consistency":
+        task = Consistency(network, examples, batches, found=found)
+    else:
+        task = Augmented(network, examples, batches, found=found, trust=options.trust)
+    steps = options.training.epochs * len(task.plan(0))
+    if isinstance(task, Consistency):
+        task.warmup_steps = min(task.warmup_steps, steps // 3)
+    warmup = min(options.training.warmup_steps, steps // 5)
+    return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from entourage.cli.main import app, main
+from entourage.cluster import ClusterNetwork, ModelOptions, load_network, save_network
+
+TINY = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    save_network(ClusterNetwork((2,), TINY), tmp_path / "n.safetensors")
+    return tmp_path / "n.safetensors"
+
+
+def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    arguments = ["cluster", "run", str(tmp_path / "x.npy"), "--out", str(tmp_path / "out"), "--model", str(network)]
+    result = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
+    assert result.exit_code == 0
+    assert result.output.startswith("20 items, ")
+    assert "clusters (P(k) " in result.output
+    assert (tmp_path / "out" / "clusters.csv").read_text().startswith("item,cluster,probability,p0")
+    known = CliRunner().invoke(app, [*arguments, "--clusters", "2", "--set-size", "8"])
+    assert "P(k)" not in known.output
+
+
+def test_skipped_files_are_reported_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = tmp_path / "i.safetensors"
+    save_network(ClusterNetwork((3, 128, 128), TINY), model)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for n in range(2):
+        Image.new("RGB", (20, 20), (90 * n, 0, 0)).save(folder / f"{n}.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    arguments = [
+        "cluster",
+        "run",
+        str(folder),
+        "--out",
+        str(tmp_path / "o"),
+        "--model",
+        str(tmp_path / "i.safetensors"),
+    ]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "entourage: skipped broken.png: " in result.output
+
+
+def test_a_network_is_trained_and_used(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"i{n},{rng.normal() + 9 * (n % 4)},{rng.normal()}" for n in range(40)]
+    (tmp_path / "t.csv").write_text("item,x,y\n" + "\n".join(rows) + "\n")
+    (tmp_path / "l.csv").write_text("item,label\n" + "\n".join(f"i{n},{n % 4}" for n in range(40)) + "\n")
+    out = tmp_path / "mine.safetensors"
+    arguments = ["cluster", "train", str(tmp_path / "t.csv"), "--labels", str(tmp_path / "l.csv"), "--out", str(out)]
+    result = CliRunner().invoke(app, [*arguments, "--steps", "1", "--clusters", "2", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert "1 steps; on unseen sets " in result.output
+    assert load_network(out).shape == (2,)
+
+
+def test_unknown_models_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    result = CliRunner().invoke(
+        app, ["cluster", "run", str(tmp_path / "x.npy"), "--out", str(tmp_path / "o"), "--model", "nobody"]
+    )
+    assert isinstance(result.exception, ValueError)
+    assert "model 'nobody' is no file" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n0,1\n", "holds one item; expected two or more to cluster"),
+        ("x,y\n0,1\nnan,2\n", "expected finite numbers"),
+        ("x,y,z\n0,1,2\n3,4,5\n", "has 3 columns of numbers"),
+        ("x,y\n0,one\n1,two\n", "is not numeric"),
+        (None, "no such file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(
+    tmp_path: Path,
+    network: Path,
+    text: str | None,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, out = tmp_path / "points.csv", tmp_path / "out"
+    if text is not None:
+        source.write_text(text)
+    words = ["entourage", "cluster", "run", str(source), "--out", str(out), "--model", str(network)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("entourage: ")
+    assert said.count("\n") == 1
+    assert message in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["image", "sound"])
+def test_a_folder_of_broken_files_is_bad_input(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, model = tmp_path / "things", tmp_path / "n.safetensors"
+    folder.mkdir()
+    for name in ("a.png", "a.wav"):
+        (folder / name).write_bytes(b"broken")
+    save_network(ClusterNetwork((3 if kind == "image" else 1, 128, 128), TINY), model)
+    words = ["entourage", "cluster", "run", str(folder), "--out", str(tmp_path / "out"), "--model", str(model)]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "none of the 1 files can be read; the first is a." in capsys.readouterr().err

@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from entourage.cli.main import app
+
+SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-name></score-part></part-list>
+<part id="P1">
+<measure number="1"><attributes><divisions>1</divisions><clef><sign>G</sign><line>2</line></clef></attributes>
+<note><pitch><step>A</step><octave>4</octave></pitch><duration>2</duration><type>half</type></note></measure></part>
+</score-partwise>"""
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["engrave", *map(str, arguments)])
+    return result.exit_code, result.output if not result.exception else result.output + str(result.exception)
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "a.xml").write_text(SCORE)
+    return tmp_path / "scores"
+
+
+SIZE = ("--width", "600", "--height", "400", "--interline", "10", "--workers", "1", "--fonts", "Leipzig")
+
+
+def test_scores_are_engraved_with_or_without_the_word_run(tmp_path: Path, scores: Path) -> None:
+    code, text = run(scores, "--out", tmp_path / "one", *SIZE)
+    assert code == 0
+    assert "1 pages of 1 scores" in text
+    code, _ = run("run", scores, "--out", tmp_path / "two", *SIZE)
+    assert code == 0
+    first = (tmp_path / "one" / "symbols.parquet").read_bytes()
+    assert first == (tmp_path / "two" / "symbols.parquet").read_bytes()
+
+
+def test_broken_scores_are_named_and_the_exit_code_says_so(tmp_path: Path, scores: Path) -> None:
+    (scores / "bad.xml").write_text("<")
+    code, text = run(scores, "--out", tmp_path / "out", *SIZE, "--formats", "coco")
+    assert code == 1
+    assert "skipped bad-leipzig" in text
+    assert not (tmp_path / "out" / "segmentation").exists()
+
+
+def test_bad_options_are_one_line(tmp_path: Path, scores: Path) -> None:
+    for arguments, message in (
+        (("--formats", "pdf"), "format 'pdf' is unknown"),
+        (("--fonts", "Comic"), "font 'Comic' is unknown"),
+        (("--interline", "1"), "interline is 1.0"),
+    ):
+        code, text = run(scores, "--out", tmp_path / "out", *arguments)
+        assert code != 0
+        assert message in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_pages_are_counted_and_shown(tmp_path: Path, scores: Path) -> None:
+    out = tmp_path / "out"
+    run(scores, "--out", out, *SIZE)
+    code, text = run("stats", out)
+    assert code == 0
+    assert "symbols a page" in text
+    assert "rarest: 0" in text
+    assert (out / "stats" / "contact_sheet.png").is_file()
+    page = out / "images" / "a-leipzig-1.png"
+    code, text = run("show", page, "--out", tmp_path / "truth.png")
+    assert code == 0
+    assert (tmp_path / "truth.png").is_file()
+    code, text = run("show", page, "--layers", "colours")
+    assert code != 0
+    assert "layer 'colours' is unknown" in text
+
+
+def test_rare_symbols_are_cropped(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, _ = run("--compose", "1", "--out", out, *SIZE, "--formats", "coco")
+    assert code == 0
+    code, text = run("crops", out, "--out", tmp_path / "crops.parquet", "--share", "0.05")
+    assert code == 0
+    assert "crops of" in text

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from entourage.cluster import (
+    Curriculum,
+    LabelledSampler,
+    LearnedClustering,
+    PointSampler,
+    Recipe,
+    score,
+)
+from entourage.cluster import clustering as module
+from entourage.cluster.model import ClusterNetwork
+from entourage.cluster.options import ModelOptions
+
+SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
+
+
+def trained() -> LearnedClustering:
+    """A clusterer whose network was set, not trained: clusters are what lies close together."""
+    torch.manual_seed(0)
+    network = ClusterNetwork((2,), SMALL).eval()
+    decide = network.clustering.decide
+    network.embedding = torch.nn.Identity()  # type: ignore[assignment]
+    network.clustering.forward = lambda z, k_max=None: decide(2 * z, k_max or 4)  # type: ignore[method-assign, assignment]
+    first, _, second, _, last = network.clustering.hazard  # type: ignore[union-attr, misc]
+    with torch.no_grad():
+        for layer in (first, second, last):
+            layer.weight.zero_()
+            layer.bias.zero_()
+        first.weight[0, 0] = second.weight[0, 0] = 1.0  # the log odds that no earlier seed accounts for it...
+        first.bias[0] = 3.0
+        last.weight[0, 0], last.bias[0] = 5.0, -17.0  # ...must be above 0.4
+    clusterer = LearnedClustering(device="cpu", set_size=100)
+    clusterer.network_ = network
+    return clusterer
+
+
+def blobs(n: int = 60, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    truth = np.sort(rng.integers(0, k, n))
+    return np.array([[0, 0], [3, 0], [0, 3], [3, 3]])[truth] + 0.1 * rng.normal(size=(n, 2)), truth
+
+
+def test_clusters_their_number_and_their_probabilities_are_found() -> None:
+    X, truth = blobs()
+    clusterer = trained()
+    labels = clusterer.predict(X)
+    assert score(truth, labels).mr == 0
+    assert clusterer.n_clusters_ == 3
+    assert np.bincount(labels).tolist() == sorted(np.bincount(truth).tolist(), reverse=True)
+    np.testing.assert_allclose(clusterer.probabilities_.sum(1), 1)
+    np.testing.assert_array_equal(clusterer.probabilities_.argmax(1), labels)
+    assert clusterer.count_probabilities_.shape == (4,)
+    assert clusterer.count_probabilities_.argmax() == 2
+    assert clusterer.count_probabilities_.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(clusterer.predict_proba(X), clusterer.probabilities_)
+    np.testing.assert_array_equal(clusterer.fit_predict(X), labels)
+    np.testing.assert_array_equal(clusterer.labels_, labels)
+
+
+def test_order_does_not_matter() -> None:
+    X, _ = blobs()
+    order = np.random.default_rng(1).permutation(len(X))
+    straight, shuffled = trained().predict(X), trained().predict(X[order])
+    assert score(straight[order], shuffled).mr == 0
+
+
+def test_data_larger_than_a_set_are_clustered_as_a_whole() -> None:
+    X, truth = blobs(450, 4)
+    clusterer = trained()
+    assert score(truth, clusterer.predict(X)).mr == 0
+    assert clusterer.n_clusters_ == 4
+
+
+def test_a_set_is_as_large_as_the_network_was_trained_with() -> None:
+    X, _ = blobs(90, 3)
+    sizes: list[int] = []
+    clusterer = trained().set_params(set_size=None)
+    ask = clusterer.network_.ask
+
+    def listen(x: torch.Tensor, k_max: int | None = None) -> object:
+        sizes.append(x.shape[1])
+        return ask(x, k_max)
+
+    clusterer.network_.ask = listen  # type: ignore[method-assign, assignment]
+    clusterer.predict(X)
+    assert sizes == [90]
+    clusterer.network_.notes["set_size"] = "40"
+    clusterer.predict(X)
+    assert max(sizes[1:]) == 40
+    clusterer.set_params(set_size=60).predict(X)
+    assert 60 in sizes
+
+
+def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
+    X, _ = blobs()
+    assert trained().set_params(n_clusters=2).predict(X).max() == 1
+    wide = trained().set_params(k_max=7)
+    wide.predict(X)
+    assert wide.count_probabilities_.shape == (7,)
+    with pytest.raises(ValueError, match="n_clusters is 9; expected 1 to 4"):
+        trained().set_params(n_clusters=9).predict(X)
+
+
+def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = Curriculum(home=12, home_k=3, home_share=1.0, least=12, most=12, sets=4, crowd=4)
+    recipe = Recipe(steps=3, curriculum=sizes, validation=2, epoch=3)
+    monkeypatch.setitem(module.preset.__globals__["PRESETS"], "tiny", module.preset("default").__class__(SMALL))
+    clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
+    assert clusterer.training_result_.steps == 3
+    assert clusterer.network_.notes["set_size"] == "12"
+    X, _ = blobs()
+    clusterer.save(tmp_path / "mine.safetensors")
+    loaded = LearnedClustering.load(tmp_path / "mine.safetensors", device="cpu")
+    np.testing.assert_allclose(loaded.predict_proba(X), clusterer.predict_proba(X), atol=1e-6)
+
+
+def test_images_are_learned_and_clustered_too() -> None:
+    items, labels = torch.rand(12, 3, 8, 8), np.repeat([0, 1, 2], 4)
+    sizes = Curriculum(home=6, home_k=2, home_share=1.0, least=6, most=6, sets=2, crowd=2)
+    recipe = Recipe(steps=2, curriculum=sizes, validation=2, epoch=2)
+    clusterer = LearnedClustering(recipe=recipe, k_max=3, device="cpu")
+    clusterer.fit(LabelledSampler(items, labels, 2), progress=False)
+    assert clusterer.predict(items).shape == (12,)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[0.0, 1.0]], "expected two or more"),
+        (np.empty((0, 2)), "expected two or more"),
+        ([[0.0, 1.0], [np.nan, 1.0]], "row 1 that is not finite"),
+        ([[0.0, 1e300], [0.0, 1.0]], "row 0 that is not finite"),
+        ([[0.0, 1.0, 2.0]] * 3, "the network was trained for"),
+        ([0.0, 1.0], "expected .items, 2."),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_bad_data_are_refused(X: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trained().predict(X)  # type: ignore[arg-type]
+
+
+def test_it_clones_and_says_when_it_has_not_learned() -> None:
+    fresh = clone(trained())
+    assert fresh.get_params()["set_size"] == 100
+    with pytest.raises(NotFittedError, match="call fit, or load"):
+        fresh.predict([[0.0, 1.0]] * 3)
+
+
+def test_unknown_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WEIGHTS", tmp_path)
+    (tmp_path / "cluster-stars.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
+        module.find_weights("moons")
+    assert module.find_weights("stars") == tmp_path / "cluster-stars.safetensors"
+
+
+def test_ties_leave_no_cluster_empty() -> None:
+    probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
+    labels, kept = module._by_size(probabilities)
+    assert labels.tolist() == [1, 0, 0, 2]
+    np.testing.assert_allclose(kept, probabilities[:, [1, 0, 2]])
+    labels, kept = module._by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
+    assert labels.tolist() == [0, 0]
+    assert kept.tolist() == [[1], [1]]

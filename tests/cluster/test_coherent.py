@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from entourage.cluster.coherent import cluster_coherently, read_set
+from entourage.cluster.measures import score
+from entourage.cluster.prediction import SetPrediction
+
+K_MAX = 6
+
+
+class Oracle:
+    """Knows the truth, numbers clusters anew in every set, and counts how often it is asked."""
+
+    def __init__(self, truth: NDArray[np.int64], doubt: float = 0.02) -> None:
+        self.truth, self.doubt, self.asked = truth, doubt, []
+        self.rng = np.random.default_rng(5)
+
+    def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+        self.asked.append(rows)
+        present = self.rng.permutation(np.unique(self.truth[rows]))
+        k = len(present)
+        assignment = torch.zeros(1, len(rows), K_MAX, K_MAX)
+        for other in range(1, K_MAX + 1):  # asked for another number, it is at a loss
+            assignment[0, :, other - 1, :other] = 1 / other
+        codes = torch.from_numpy(np.argsort(present)[np.searchsorted(np.sort(present), self.truth[rows])])
+        own = torch.full((len(rows), k), self.doubt / k)
+        own[torch.arange(len(rows)), codes] += 1 - self.doubt
+        assignment[0, :, k - 1, :k] = own
+        count = torch.full((1, K_MAX), 0.01)
+        count[0, k - 1] = 1
+        return SetPrediction((count / count.sum()).log(), assignment, torch.zeros(1, len(rows), 1))
+
+
+def test_parts_agree_on_the_names_of_clusters() -> None:
+    truth = np.random.default_rng(0).integers(0, 4, 500)
+    oracle = Oracle(truth)
+    partition = cluster_coherently(oracle, 500, 60, np.random.default_rng(1))
+    assert score(truth, partition.probabilities.argmax(1)).mr == 0
+    assert partition.probabilities.shape == (500, 4)
+    np.testing.assert_allclose(partition.probabilities.sum(1), 1)
+    assert max(len(rows) for rows in oracle.asked) == 60
+    assert len(oracle.asked) == 16  # 470 others, 30 at a time
+    core = set(oracle.asked[0][:30])
+    assert all(set(rows[:30]) == core for rows in oracle.asked)
+
+
+def test_small_data_are_one_set() -> None:
+    truth = np.array([0, 1, 1, 0, 2])
+    oracle = Oracle(truth)
+    partition = cluster_coherently(oracle, 5, 60, np.random.default_rng(0))
+    assert len(oracle.asked) == 1
+    assert score(truth, partition.probabilities.argmax(1)).mr == 0
+    assert partition.count.argmax() == 2
+
+
+def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
+    truth = np.zeros(400, dtype=np.int64)
+    truth[200:] = 1
+    truth[395:] = 2  # five of 400: most cores of 20 have none
+    found = [
+        cluster_coherently(Oracle(truth, doubt=0.02), 400, 40, np.random.default_rng(seed)).probabilities
+        for seed in range(8)
+    ]
+    errors = [score(truth, p.argmax(1)) for p in found]
+    assert np.mean([e.k_right for e in errors]) >= 0.75
+    assert max(e.mr for e in errors) <= 5 / 400
+
+
+def test_parts_do_not_merge_what_the_core_keeps_apart() -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 120)
+
+    class Forgetful(Oracle):
+        """After its first answer it prefers two clusters, the last two being one."""
+
+        def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+            answer = super().__call__(rows)
+            if len(self.asked) > 1:
+                answer.assignment[0, :, 1, 0] = answer.assignment[0, :, 2, 0]
+                answer.assignment[0, :, 1, 1] = answer.assignment[0, :, 2, 1:3].sum(-1)
+                answer.count[0, 1] = 1.0
+            return answer
+
+    found = cluster_coherently(Forgetful(truth), 120, 40, np.random.default_rng(1))
+    assert score(truth, found.probabilities.argmax(1)).mr == 0
+
+
+def test_a_given_number_is_kept_to() -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 200)
+    assert cluster_coherently(Oracle(truth), 200, 50, np.random.default_rng(0), k=3).probabilities.shape[1] == 3
+
+
+def test_a_set_is_read_for_the_likeliest_number_or_a_given_one() -> None:
+    prediction = Oracle(np.array([0, 0, 1, 1, 1]))(np.arange(5))
+    assert read_set(prediction).probabilities.shape == (5, 2)
+    assert read_set(prediction, k=4).probabilities.shape == (5, 4)
+    assert read_set(prediction, least=3).probabilities.shape == (5, 3)
+    assert read_set(prediction).count.sum() == pytest.approx(1)
+
+
+def test_a_set_too_small_for_a_core_is_refused() -> None:
+    with pytest.raises(ValueError, match="set_size is 3"):
+        cluster_coherently(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))

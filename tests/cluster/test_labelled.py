@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from entourage.cluster.labelled import LabelledSampler, draw_labels, expected_pairs
+
+LABELS = np.repeat(["ant", "bee", "cat", "dog"], [3, 8, 8, 20])
+ITEMS = torch.arange(39).reshape(39, 1)
+
+
+def test_items_come_from_k_classes_and_clusters_are_classes(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 4).draw(200, 12, generator)
+    assert episode.x.shape == (200, 12, 1)
+    for x, same, k in zip(episode.x[..., 0].long(), episode.same, episode.k.tolist(), strict=True):
+        names = LABELS[x]
+        assert len(set(names)) == k
+        np.testing.assert_array_equal(same, names[:, None] == names[None])
+        assert min(np.unique(names, return_counts=True)[1]) >= 2
+    assert torch.bincount(episode.k).tolist()[1:] == pytest.approx([50] * 4, abs=25)  # 4 standard deviations
+
+
+def test_items_repeat_only_where_a_class_has_too_few(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 1).draw(100, 8, generator)
+    for x in episode.x[..., 0].long():
+        ants = LABELS[int(x[0])] == "ant"
+        assert len(set(x.tolist())) == (3 if ants else 8)
+
+
+def test_every_item_has_its_turn(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 4).draw(300, 10, generator)
+    assert set(episode.x.long().flatten().tolist()) == set(range(39))
+
+
+def test_views_are_what_the_network_sees(generator: torch.Generator) -> None:
+    def view(items: Tensor, chance: torch.Generator) -> Tensor:
+        noise = torch.rand(len(items), 2, generator=chance)
+        return items.float() + noise
+
+    sampler = LabelledSampler(ITEMS, LABELS, 2, view=view)
+    assert sampler.shape == (2,)
+    x = sampler.draw(5, 6, generator).x
+    assert x.shape == (5, 6, 2)
+    assert (x % 1).unique().numel() > 50
+
+
+@pytest.mark.parametrize(("k", "n", "least"), [(1, 4, 1), (2, 5, 1), (3, 7, 2), (3, 6, 1)])
+def test_phi_is_exact(k: int, n: int, least: int) -> None:
+    total = 0.0
+    for lots in itertools.product(range(k), repeat=n - least * k):
+        sizes = [least + lots.count(c) for c in range(k)]
+        total += sum(s * (s - 1) for s in sizes) / k ** len(lots)
+    assert math.isclose(expected_pairs(k, n, least), total)
+
+
+def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> None:
+    sampler = LabelledSampler(ITEMS, LABELS, 3)
+    expected = sum(expected_pairs(k, 9, 2) for k in (1, 2, 3)) / 3 / 72
+    assert sampler.same_share(9) == pytest.approx(expected)
+    drawn = sampler.draw(2000, 9, generator)
+    share = (drawn.same.sum((1, 2)) - 9) / 72
+    assert float(share.mean()) == pytest.approx(expected, abs=4 * float(share.std()) / 2000**0.5)
+    assert sampler.same_share(9, k_max=1) == 1
+    assert (sampler.draw(50, 9, generator, k_max=2).k <= 2).all()
+
+
+def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator) -> None:
+    labels = draw_labels(torch.tensor([1, 3, 4]), 8, 2, generator)
+    assert torch.equal(labels, labels.sort(-1).values)
+    assert [row.unique().tolist() for row in labels] == [[0], [0, 1, 2], [0, 1, 2, 3]]
+    assert labels[2].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "38 labels for 39 items"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 5), "of 4 classes"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 2, least=0), "least is 0"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 4).draw(1, 7, torch.Generator()), "expected 8 or more for 4"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4), "draws 1 to 3"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_classes_can_be_disguised_as_a_whole(generator: torch.Generator) -> None:
+    def disguise(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+        return items + 100 * labels.unsqueeze(-1)
+
+    episode = LabelledSampler(ITEMS, LABELS, 3, disguise=disguise).draw(20, 9, generator)
+    assert episode.labels is not None
+    assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)

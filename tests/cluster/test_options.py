@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from entourage.cluster.options import ModelOptions, preset
+
+
+def test_presets_differ_where_their_sources_do() -> None:
+    thesis, original, default = preset("thesis"), preset("original"), preset("default")
+    assert (thesis.model.network, thesis.model.layers, thesis.model.units, thesis.model.k_max) == ("lstm", 14, 288, 5)
+    assert (thesis.loss.assignment, thesis.loss.centre, thesis.loss.pairwise) == (5, 0, 0)
+    assert (original.loss.centre, original.model.regularise_count) == (0.5, True)
+    assert (default.model.network, default.model.k_max, default.model.standardise) == ("attention", 20, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"network": "gru"}, "expected one of attention, lstm"),
+        ({"metric": "cosine"}, "expected one of none, euclidean"),
+        ({"k_max": 0}, "k_max is 0"),
+        ({"units": 5}, "even number"),
+        ({"width": 10, "heads": 4}, "multiple of the 4 heads"),
+        ({"network": "lstm", "metric": "full"}, "set set_size"),
+    ],
+)
+def test_options_that_cannot_be_built_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelOptions(**fields)  # type: ignore[arg-type]
+
+
+def test_unknown_presets_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected one of default, thesis, original"):
+        preset("best")

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from entourage.cluster.points import PointSampler
+from entourage.cluster.shapes import GAUSSIANS, KINDS
+
+
+def enumerated_share(sampler: PointSampler, n: int) -> float:
+    """phi by going through everything that can happen: k, the kinds, and who gets which point of shared Gaussians."""
+
+    def chains(left: int, base: int) -> list[tuple[float, list[int]]]:
+        if left == 0:
+            return [(1.0, [])]
+        fits = [i for i in sampler.kinds if KINDS[i].clusters <= left and KINDS[i].least <= base]
+        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].clusters, base)]
+
+    def sizes(kind: int, points: int, base: int) -> list[tuple[float, list[int]]]:
+        clusters = KINDS[kind].clusters
+        if kind < GAUSSIANS[0]:
+            return [(1.0, [base] * (clusters - 1) + [points - base * (clusters - 1)])]
+        found = []
+        for lots in itertools.product(range(clusters), repeat=points - clusters):
+            found.append((clusters ** -(points - clusters), [1 + lots.count(c) for c in range(clusters)]))
+        return found
+
+    total = 0.0
+    for k in range(sampler.k_min, sampler.k_max + 1):
+        base = n // k
+        for chance, chain in chains(k, base):
+            expected = 0.0
+            for place, kind in enumerate(chain):
+                points = KINDS[kind].clusters * base + (n % k if place == len(chain) - 1 else 0)
+                expected += sum(p * sum(s * (s - 1) for s in split) for p, split in sizes(kind, points, base))
+            total += chance * expected
+    return total / (sampler.k_max - sampler.k_min + 1) / (n * (n - 1))
+
+
+@pytest.mark.parametrize(("k_max", "n"), [(1, 2), (2, 5), (3, 8), (5, 7), (5, 11)])
+def test_phi_is_exact(k_max: int, n: int) -> None:
+    sampler = PointSampler(k_max)
+    assert math.isclose(sampler.same_share(n), enumerated_share(sampler, n), rel_tol=1e-12)
+
+
+def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
+    for n, k_max in ((23, 5), (44, 7)):
+        sampler = PointSampler(k_max)
+        drawn = sampler.draw(1500, n, generator)
+        share = (drawn.same.sum((1, 2)) - n) / (n * (n - 1))
+        assert abs(float(share.mean()) - sampler.same_share(n)) < 4 * float(share.std()) / 1500**0.5
+
+
+def test_sets_have_the_clusters_they_say(generator: torch.Generator) -> None:
+    episode = PointSampler(5).draw(500, 72, generator)
+    assert episode.x.shape == (500, 72, 2)
+    assert episode.labels is not None
+    assert episode.known is None
+    for labels, k, same in zip(episode.labels, episode.k, episode.same, strict=True):
+        assert labels.unique().tolist() == list(range(int(k)))
+        assert torch.equal(same, labels[:, None] == labels[None])
+    assert (torch.bincount(episode.k, minlength=6)[1:] > 65).all()  # uniform: 100 each, 3.9 standard deviations
+    assert episode.x.min() > -0.2
+    assert episode.x.max() < 1.2
+
+
+def test_clusters_are_of_equal_size_but_for_gaussians_that_share(generator: torch.Generator) -> None:
+    no_sharing = PointSampler(5, kinds=(0, 1, 2, 3, 4)).draw(200, 72, generator)
+    assert no_sharing.labels is not None
+    for labels, k in zip(no_sharing.labels, no_sharing.k.tolist(), strict=True):
+        assert torch.bincount(labels).tolist() == [72 // k] * (k - 1) + [72 // k + 72 % k]
+    sharing = PointSampler(5, k_min=5, kinds=(4, 6)).draw(200, 20, generator)
+    assert sharing.labels is not None
+    sizes = torch.stack([torch.bincount(labels, minlength=5) for labels in sharing.labels])
+    assert sizes.min() == 1
+    assert sizes.max() > 6
+
+
+def test_clusters_can_be_told_apart(generator: torch.Generator) -> None:
+    """The nearest other point is of the same cluster for all but a few points: shapes do not run into one another."""
+    episode = PointSampler(5).draw(200, 200, generator)
+    gaps = torch.cdist(episode.x, episode.x) + 9 * torch.eye(200)
+    nearest = gaps.argmin(-1)
+    assert episode.labels is not None
+    assert (episode.labels.gather(1, nearest) != episode.labels).float().mean() < 0.01
+
+
+def test_few_points_are_never_asked_to_draw_a_ring(generator: torch.Generator) -> None:
+    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 20, 5, generator)  # four points a cluster
+    assert set(kinds.unique().tolist()) <= {-1, *GAUSSIANS}
+    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 100, 5, generator)
+    assert set(kinds.unique().tolist()) == set(range(-1, 7))
+    clusters = torch.tensor([0, *(kind.clusters for kind in KINDS)])[kinds + 1]
+    assert (clusters.sum(1) == 5).all()
+
+
+def test_order_tells_nothing(generator: torch.Generator) -> None:
+    episode = PointSampler(2, k_min=2).draw(2000, 20, generator)
+    assert episode.labels is not None
+    # Were the first half of the one cluster, the second of the other, neighbours in order would agree 18 times of 19.
+    agree = (episode.labels[:, 1:] == episode.labels[:, :-1]).float().mean()
+    assert abs(float(agree) - PointSampler(2, k_min=2).same_share(20)) < 0.02
+
+
+def test_the_same_seed_draws_the_same_sets() -> None:
+    first, second = (PointSampler(5).draw(4, 30, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+    assert torch.equal(first.same, second.same)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PointSampler(0), "expected 1 <= k_min <= k_max"),
+        (lambda: PointSampler(3, k_min=4), "expected 1 <= k_min <= k_max"),
+        (lambda: PointSampler(3, kinds=(0, 1)), "one Gaussian"),
+        (lambda: PointSampler(3, kinds=(4, 9)), "places in KINDS"),
+        (lambda: PointSampler(5).draw(1, 4, torch.Generator()), "expected at least 5 points"),
+        (lambda: PointSampler(1).draw(1, 1, torch.Generator()), "expected at least 2 points"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from entourage.cluster.constraints import ConstraintSampler
+from entourage.cluster.curriculum import Curriculum, Draw
+from entourage.cluster.model import ClusterNetwork
+from entourage.cluster.options import LossOptions, ModelOptions
+from entourage.cluster.points import PointSampler
+from entourage.cluster.task import ClusterTask, Recipe
+
+SMALL = ModelOptions(k_max=3, width=16, depth=2, heads=2, code=8, frequencies=8)
+SIZES = Curriculum(home=24, home_k=3, home_share=0.5, least=12, most=30, sets=8, crowd=4)
+RECIPE = Recipe(steps=6, curriculum=SIZES, warmup=2, validation=4, epoch=3, average=0.9, learning_rate=3e-3)
+GAUSSIANS = PointSampler(3, kinds=(4, 5))
+
+
+def make(recipe: Recipe = RECIPE, options: ModelOptions = SMALL, loss: LossOptions | None = None) -> ClusterTask:
+    torch.manual_seed(0)
+    return ClusterTask(ClusterNetwork((2,), options), GAUSSIANS, GAUSSIANS, loss or LossOptions(), recipe)
+
+
+def test_a_plan_is_a_function_of_the_epoch() -> None:
+    task = make()
+    assert task.plan(1) == make().plan(1)
+    assert task.plan(0) != task.plan(1)
+    assert len(task.plan(0)) == 3
+    draw = task.plan(0)[0]
+    assert task.load(draw, np.random.default_rng(0)) is draw
+
+
+def test_the_loss_is_that_of_the_drawn_sets_with_their_phi() -> None:
+    task = make()
+    draw = Draw(seed=3, sets=4, n=20, k_max=2)
+    first, second = (task.loss(task.model, draw, 0) for _ in range(2))
+    assert torch.equal(first["loss"], second["loss"])
+    torch.testing.assert_close(first["loss"], first["count"] + 5 * first["assignment"] + first["pairwise"])
+    assert task._phi == {(20, 2): GAUSSIANS.same_share(20, 2)}
+
+
+def test_constraints_alone_can_be_learned_from() -> None:
+    items = torch.cat([torch.randn(6, 2), torch.randn(6, 2) + 9])
+    pairs = ConstraintSampler(items, [(i, i + 1) for i in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10)], [(0, 6)], 2)
+    sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
+    task = ClusterTask(ClusterNetwork((2,), SMALL), pairs, GAUSSIANS, LossOptions(), replace(RECIPE, curriculum=sizes))
+    losses = task.loss(task.model, Draw(0, 4, 8, 2), 0)
+    losses["loss"].backward()  # type: ignore[no-untyped-call]
+    assert all(value.isfinite() for value in losses.values())
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    with pytest.raises(ValueError, match="the network is for"):
+        ClusterTask(ClusterNetwork((3,), SMALL), GAUSSIANS, GAUSSIANS, LossOptions(), RECIPE)
+    with pytest.raises(ValueError, match="counts to 2"):
+        ClusterTask(ClusterNetwork((2,), replace(SMALL, k_max=2)), GAUSSIANS, GAUSSIANS, LossOptions(), RECIPE)
+
+
+def test_every_validation_is_told() -> None:
+    said: list[str] = []
+    task = make()
+    task.say = said.append
+    task.after_step(3)
+    found = task.validate(task.model)
+    assert said == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]

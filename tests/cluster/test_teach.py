@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from PIL import Image
+
+from entourage.cluster import ModelOptions, load_network
+from entourage.cluster import teach as module
+from entourage.cluster.curriculum import Curriculum
+from entourage.cluster.options import PRESETS, LossOptions, Preset
+from entourage.cluster.teach import TrainJob, train_source
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks and sets of the smallest size, so that the whole way is gone within a second."""
+    tiny = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2, units=8, layers=1, recurrent_units=4)
+    monkeypatch.setitem(PRESETS, "default", Preset(tiny))
+    monkeypatch.setitem(PRESETS, "thesis", Preset(replace(tiny, network="lstm"), LossOptions(pairwise=0)))
+    sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
+    for name in ("SETS", "EPISODE", "FIXED"):
+        monkeypatch.setattr(module, name, sizes)
+    monkeypatch.setattr(module, "Curriculum", lambda: sizes)
+    recipe = module.Recipe
+    monkeypatch.setattr(module, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name in ("ant", "bee", "cat", "dog", "eel"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for n in range(4):
+            pixels = rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{n}.png")
+    return tmp_path / "images"
+
+
+def train(source: object, tmp_path: Path, **more: object) -> dict[str, object]:
+    job = TrainJob(str(source), tmp_path / "n.safetensors", steps=2, device="cpu", progress=False, **more)  # type: ignore[arg-type]
+    return train_source(job)
+
+
+@pytest.mark.parametrize("name", ["default", "thesis"])
+def test_points_are_learned_from_the_generator(tmp_path: Path, name: str) -> None:
+    result = train("points", tmp_path, preset=name)
+    assert (result["steps"], result["items"]) == (2, "points")
+    network = load_network(tmp_path / "n.safetensors")
+    assert network.shape == (2,)
+    assert network.notes["preset"] == name
+    assert network.notes["set_size"] == "8"
+    assert network.options.network == ("attention" if name == "default" else "lstm")
+
+
+@pytest.mark.parametrize("name", ["default", "thesis"])
+def test_the_metric_block_can_be_asked_for(tmp_path: Path, name: str) -> None:
+    train("points", tmp_path, preset=name, metric="full")
+    options = load_network(tmp_path / "n.safetensors").options
+    assert (options.metric, options.set_size) == ("full", 8 if name == "thesis" else None)
+
+
+def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, images: Path) -> None:
+    (images / "ant" / "broken.png").write_bytes(b"no image")
+    result = train(images, tmp_path)
+    assert result["items"] == "images"
+    assert [one["item"] for one in result["skipped"]] == ["ant/broken.png"]  # type: ignore[attr-defined]
+    assert load_network(tmp_path / "n.safetensors").shape == (3, 128, 128)
+
+
+def test_classes_of_images_are_learned_in_disguise_and_validated_without(tmp_path: Path, images: Path) -> None:
+    job = TrainJob(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
+    seen, unseen, _, _ = module._samplers(job)
+    assert isinstance(seen.disguise, module.ImageDisguise)  # type: ignore[attr-defined]
+    assert unseen.disguise is None  # type: ignore[attr-defined]
+    assert seen._sizes.numel() + unseen._sizes.numel() == 5  # type: ignore[attr-defined]
+
+
+def test_images_can_be_learned_through_a_backbone(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
+    train(images, tmp_path, backbone="efficientnet-lite0")
+    network = load_network(tmp_path / "n.safetensors")
+    assert (network.shape, network.notes["backbone"]) == ((1280,), "efficientnet-lite0")
+
+
+def test_folders_of_sounds_are_learned(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("ann", "bob", "cid", "dan"):
+        (tmp_path / "voices" / name).mkdir(parents=True)
+        soundfile.write(tmp_path / "voices" / name / "a.wav", 0.1 * rng.normal(size=16000 * 6), 16000)
+    assert train(tmp_path / "voices", tmp_path)["items"] == "sounds"
+    assert load_network(tmp_path / "n.safetensors").shape == (1, 128, 128)
+
+
+def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
+    rows = "\n".join(f"i{n},{n % 3},{n},{n}" for n in range(12))
+    (tmp_path / "t.csv").write_text(f"item,x,y,z\n{rows}\n")
+    with pytest.raises(ValueError, match="needs --labels or --pairs"):
+        train(tmp_path / "t.csv", tmp_path)
+    (tmp_path / "l.csv").write_text("item,label\n" + "\n".join(f"i{n},{n % 3}" for n in range(12)) + "\n")
+    train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
+    assert load_network(tmp_path / "n.safetensors").shape == (3,)
+    (tmp_path / "p.csv").write_text("first,second,same\ni0,i3,1\ni1,i4,1\ni0,i1,0\n")
+    result = train(tmp_path / "t.csv", tmp_path, pairs=tmp_path / "p.csv", run=tmp_path / "other")
+    assert result["steps"] == 2
+    with pytest.raises(ValueError, match="both labels and pairs"):
+        train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
+
+
+def test_the_file_for_the_network_may_not_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "n.safetensors").mkdir()
+    with pytest.raises(ValueError, match="is a folder"):
+        train("points", tmp_path)

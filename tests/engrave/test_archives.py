@@ -1,0 +1,112 @@
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave import archives
+from entourage.engrave.archives import ScoreFile, find_scores, read_bytes
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def mxl(score: bytes, *, container: bool = True) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("aaa.xml", b"<other/>")
+        if container:
+            archive.writestr("META-INF/container.xml", '<container><rootfile full-path="music.xml"/></container>')
+        archive.writestr("music.xml", score)
+    return stream.getvalue()
+
+
+def test_folders_are_searched_at_any_depth_in_an_order_of_names(tmp_path: Path, musicxml: str) -> None:
+    for name in ("b/two.xml", "a/one.musicxml", "a/notes.txt", "three.mei", ".hidden.xml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(musicxml)
+    assert [file.name for file in find_scores([tmp_path])] == ["one", "three", "two"]
+
+
+def test_equal_names_are_told_apart_and_odd_ones_made_plain(tmp_path: Path, musicxml: str) -> None:
+    archive = zipped(tmp_path / "x.zip", {"a/söng 1.xml": b"<a/>", "b/söng 1.xml": b"<b/>"})
+    assert [file.name for file in find_scores([archive])] == ["s_ng_1", "s_ng_1~2"]
+
+
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.xz", ".tar.bz2"])
+def test_members_of_tar_archives_are_read(tmp_path: Path, suffix: str, musicxml: str) -> None:
+    archive = tmp_path / f"scores{suffix}"
+    mode = {".tar": "w", ".tar.gz": "w:gz", ".tar.xz": "w:xz", ".tar.bz2": "w:bz2"}[suffix]
+    with tarfile.open(archive, mode) as tar:  # type: ignore[call-overload]
+        info = tarfile.TarInfo("songs/one.xml")
+        info.size = len(musicxml.encode())
+        tar.addfile(info, io.BytesIO(musicxml.encode()))
+    (file,) = find_scores([archive])
+    assert read_bytes(file) == musicxml.encode()
+
+
+def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: Path) -> None:
+    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>"))
+    assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
+    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=False))
+    assert read_bytes(find_scores([tmp_path])[0]) == b"<other/>"
+
+
+def test_compressed_musicxml_inside_an_archive(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "x.zip", {"song.mxl": mxl(b"<the-score/>")})
+    assert read_bytes(find_scores([archive])[0]) == b"<the-score/>"
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd.xml", "../../up.xml", "a/../../up.xml", "C:/boot.xml", "..\\up.xml"])
+def test_names_that_point_out_of_the_archive_are_refused(tmp_path: Path, name: str) -> None:
+    (file,) = find_scores([zipped(tmp_path / "x.zip", {name: b"<a/>"})])
+    with pytest.raises(ValueError, match="points out of the archive"):
+        read_bytes(ScoreFile(file.name, file.path, name))
+
+
+def test_a_bomb_is_read_up_to_the_limit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "LARGEST_SCORE", 2**20)
+    (file,) = find_scores([zipped(tmp_path / "x.zip", {"bomb.xml": b"\0" * (2**20 + 1)})])
+    with pytest.raises(ValueError, match="larger than 1 MB"):
+        read_bytes(file)
+    inner = zipped(tmp_path / "bomb.mxl", {"bomb.xml": b"\0" * (2**20 + 1)})
+    with pytest.raises(ValueError, match="larger than 1 MB"):
+        read_bytes(find_scores([inner])[0])
+
+
+def test_truncated_archives_are_one_clear_line(tmp_path: Path) -> None:
+    whole = mxl(b"<a/>")
+    (tmp_path / "cut.mxl").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cut\.mxl cannot be read"):
+        read_bytes(find_scores([tmp_path])[0])
+    (tmp_path / "cut.zip").write_bytes(whole[:40])
+    with pytest.raises(ValueError, match=r"cut\.zip cannot be read as an archive"):
+        find_scores([tmp_path / "cut.zip"])
+
+
+def test_an_mxl_without_a_score_and_an_empty_file_are_refused(tmp_path: Path) -> None:
+    zipped(tmp_path / "none.mxl", {"readme.txt": b"hello"})
+    with pytest.raises(ValueError, match="holds no score"):
+        read_bytes(find_scores([tmp_path / "none.mxl"])[0])
+    (tmp_path / "empty.xml").write_bytes(b" \n")
+    with pytest.raises(ValueError, match="is empty"):
+        read_bytes(find_scores([tmp_path / "empty.xml"])[0])
+
+
+def test_sources_without_scores_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        find_scores([tmp_path / "nowhere"])
+    with pytest.raises(ValueError, match="no score in"):
+        find_scores([tmp_path])
+
+
+def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    archive = zipped(tmp_path / "x.zip", {f"{i}.xml": b"<a/>" for i in range(3)})
+    with pytest.raises(ValueError, match="holds 3 files; expected at most 2"):
+        find_scores([archive])

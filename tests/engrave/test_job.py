@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave.archives import ScoreFile
+from entourage.engrave.job import EngraveJob, draw, tasks_of
+from entourage.engrave.options import FONTS, MusicFont
+
+FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
+
+
+def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
+    tasks = tasks_of(EngraveJob(Path("out"), (Path("songs"),), compose=2), FILES)
+    assert len(tasks) == 42
+    assert {task.font.name for task in tasks} == set(FONTS)
+    assert [task.index for task in tasks[-2:]] == [0, 1]
+    assert tasks[0].name == f"song0-{tasks[0].font.name.lower()}"
+
+
+def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
+    job = EngraveJob(Path("out"), (Path("songs"),))
+    assert tasks_of(job, FILES)[7] == tasks_of(job, FILES[7:8])[0]
+
+
+def test_every_font_engraves_each_score_in_all() -> None:
+    job = EngraveJob(Path("out"), (Path("songs"),), every_font=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland")))
+    assert [t.name for t in tasks_of(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
+
+
+def test_what_decides_leaves_out_where_and_how() -> None:
+    one = EngraveJob(Path("a"), (Path("x"),), workers=1)
+    two = EngraveJob(Path("b"), (Path("y"),), workers=2, ray="local")
+    assert one.decisive() == two.decisive()
+    assert one.decisive() != EngraveJob(Path("a"), (Path("x"),), seed=1).decisive()
+
+
+def test_draws_depend_on_seed_and_purpose() -> None:
+    assert draw(0, "font", "a") == draw(0, "font", "a")
+    assert len({draw(0, "font", "a"), draw(1, "font", "a"), draw(0, "split", "a"), draw(0, "font", "b")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "nothing to engrave"),
+        ({"sources": (Path("x"),), "formats": ("pdf",)}, "format 'pdf' is unknown"),
+        ({"sources": (Path("x"),), "fonts": ()}, "no font"),
+        ({"sources": (Path("x"),), "balanced": True}, "only composed scores"),
+        ({"sources": (Path("x"),), "replace": 2.0}, "replace is 2.0"),
+    ],
+)
+def test_impossible_jobs_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EngraveJob(Path("out"), **options)  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from entourage.engrave.instances import Symbol
+from entourage.engrave.lilypond_svg import LilypondReader
+from entourage.engrave.svg import Mark
+
+TAGS = (
+    "glyph",
+    "onset",
+    "grace",
+    "duration",
+    "pitch",
+    "log",
+    "position",
+    "direction",
+    "grow",
+    "script",
+    "flags",
+    "sign",
+)
+TAGS += ("fraction", "style", "text")
+HEAD = "M0 0h250v250h-250z"
+
+
+def grob(kind: str, content: str, **tags: str) -> str:
+    data = " ".join(f'data-{name}="{tags.get(name, "0" if name == "grace" else "")}"' for name in TAGS)
+    return f'<g class="{kind}" {data}><g transform="translate(10, 20)">{content}</g></g>'
+
+
+def path(x: float = 0.0, y: float = 0.0) -> str:
+    return f'<g transform="translate({x}, {y})"><path transform="scale(0.004, -0.004)" d="{HEAD}"/></g>'
+
+
+def read(*grobs: str) -> tuple[list[Mark], list[Symbol]]:
+    marks, related = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{"".join(grobs)}</svg>')
+    return marks, related.symbols
+
+
+def test_noteheads_know_everything() -> None:
+    tags = {"onset": "3/8", "duration": "1/4", "pitch": "0 3 1/2", "log": "2", "position": "-3"}
+    (mark,), (symbol,) = read(grob("NoteHead", path(), **tags))
+    assert (symbol.label, symbol.v1) == ("noteheadBlackInSpace", "noteheadBlack")
+    assert (symbol.onset, symbol.duration, symbol.pitch, symbol.midi, symbol.position) == (1.5, 1.0, "F#4", 66, -3)
+    low, high = mark.edges[:, :2].min(axis=0), mark.edges[:, :2].max(axis=0)
+    np.testing.assert_allclose([*low, *high], [200, 380, 220, 400])  # a staff space, y upwards in the font
+
+
+@pytest.mark.parametrize(
+    ("kind", "tags", "label"),
+    [
+        ("Flag", {"glyph": "flags.d4"}, "flag16thDown"),
+        ("Flag", {"glyph": "flags.u3", "grace": "-1/8"}, "flag8thUpSmall"),
+        ("Accidental", {"glyph": "accidentals.flatflat"}, "accidentalDoubleFlat"),
+        ("Accidental", {"glyph": "accidentals.flat", "grace": "-1/8"}, "accidentalFlatSmall"),
+        ("Clef", {"glyph": "clefs.F_change"}, "clefF"),
+        ("Rest", {"log": "3"}, "rest8th"),
+        ("Rest", {"log": "5"}, "rest32nd"),
+        ("Script", {"script": "(feta dstaccato . ustaccato)", "direction": "-1"}, "articStaccatoBelow"),
+        ("Script", {"script": "(feta . trill)", "direction": "1"}, "ornamentTrill"),
+        ("Hairpin", {"grow": "-1"}, "dynamicDiminuendoHairpin"),
+        ("StemTremolo", {"flags": "3"}, "tremolo3"),
+        ("SystemStartBrace", {}, "brace"),
+        ("KeyCancellation", {}, "keyNatural"),
+        ("KeySignature", {"sign": "-1/2"}, "keyFlat"),
+        ("TimeSignature", {"fraction": "(4 . 4)"}, "timeSigCommon"),
+        ("SustainPedal", {"text": "*"}, "keyboardPedalUp"),
+    ],
+)
+def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
+    _, (symbol,) = read(grob(kind, path(), **tags))
+    assert symbol.label == label
+
+
+def test_digits_and_letters_are_told_apart() -> None:
+    digits = path(0, 1) + path(1.2, 1) + path(0.6, 3)
+    _, symbols = read(
+        grob("TimeSignature", digits, fraction="(12 . 8)"), grob("DynamicText", path() + path(2), text="mf")
+    )
+    assert [s.label for s in symbols] == ["timeSig1", "timeSig2", "timeSig8", "dynamicM", "dynamicF"]
+
+
+def test_unknown_objects_are_drawn_but_no_symbols() -> None:
+    marks, symbols = read(
+        grob("MetronomeMark", path()), grob("LyricText", '<text font-size="2"><tspan>la</tspan></text>')
+    )
+    assert len(marks) == 3
+    assert symbols == []
+
+
+def test_staves_are_counted_within_systems() -> None:
+    def staff(y: float) -> str:
+        return grob(
+            "StaffSymbol",
+            f'<g transform="translate(0, {y})"><line stroke-width="0.1" x1="0" x2="50" y1="0" y2="0"/></g>',
+        )
+
+    head = grob("NoteHead", path(0, 8), log="1")
+    _, symbols = read(staff(0), staff(9), staff(40), staff(49), head)
+    assert [s.staff for s in symbols if s.label == "staff"] == [1, 2, 1, 2]
+    assert symbols[-1].staff == 2

@@ -1,0 +1,176 @@
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from entourage.engrave import pipeline, work
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.pipeline import engrave
+from entourage.engrave.work import Outcome, Worker
+
+SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
+
+
+@pytest.fixture
+def songs(tmp_path: Path, musicxml: str) -> Path:
+    folder = tmp_path / "songs"
+    folder.mkdir()
+    for i, title in enumerate(("One", "Two", "Three")):
+        (folder / f"{title}.xml").write_text(musicxml.replace("Études", title).replace("<fifths>1", f"<fifths>{i}"))
+    return folder
+
+
+def job(out: Path, songs: Path, **options: object) -> EngraveJob:
+    known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),), "workers": 1}
+    return EngraveJob(out, (songs,), **(known | options))  # type: ignore[arg-type]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_everything_that_was_promised_is_there(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    manifest = engrave(job(out, songs))
+    assert manifest["counts"]["scores"] == manifest["counts"]["pages"] == 3
+    assert manifest["failed"] == {}
+    pages = {p.stem for p in (out / "images").iterdir()}
+    assert pages == {"One-leipzig-1", "Two-leipzig-1", "Three-leipzig-1"}
+    assert Image.open(out / "images" / "One-leipzig-1.png").size == (700, 500)
+    for folder, end in (("segmentation", "_seg.png"), ("instances", "_inst.png"), ("xml_annotations", ".xml")):
+        assert {p.name.removesuffix(end) for p in (out / folder).iterdir()} == pages
+    assert {p.name for p in (out / "sources").iterdir()} == {f"{n}-leipzig.mxl" for n in ("One", "Two", "Three")}
+    table = pd.read_parquet(out / "symbols.parquet")
+    assert len(table) == manifest["counts"]["symbols"]
+    assert table.groupby("work")["split"].nunique().max() == 1
+    assert set(table["split"]) == {"train", "val", "test"}
+    annotated = [json.loads((out / f"deepscores_{split}.json").read_text()) for split in ("train", "val", "test")]
+    assert sum(len(data["annotations"]) for data in annotated) == (table["label"] != "").sum()
+    assert len(pd.read_parquet(out / "patches.parquet")) == (table["label"] != "staff").sum()
+    written = json.loads((out / "manifest.json").read_text())
+    assert set(written["files"]) == {n for n in contents(out) if not n.startswith(".state") and n != "manifest.json"}
+    assert written["versions"]["verovio"]
+    assert written["options"]["page"]["interline"] == 10
+
+
+def test_sources_lead_back_to_the_same_page(tmp_path: Path, songs: Path) -> None:
+    engrave(job(tmp_path / "out", songs))
+    again = tmp_path / "again"
+    engrave(job(again, tmp_path / "out" / "sources"))
+    first = (tmp_path / "out" / "images" / "One-leipzig-1.png").read_bytes()
+    assert (again / "images" / "One-leipzig-leipzig-1.png").read_bytes() == first
+
+
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, songs: Path) -> None:
+    engrave(job(tmp_path / "one", songs))
+    engrave(job(tmp_path / "two", songs, workers=2))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.parametrize("moment", ["between", "inside"])
+def test_killed_and_resumed_gives_the_same_bytes(
+    tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    engrave(job(tmp_path / "whole", songs))
+    out = tmp_path / "killed"
+    calls: list[str] = []
+
+    def interrupted(name: str, real: object) -> object:
+        def run(*arguments: object) -> object:
+            calls.append(name)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return real(*arguments)  # type: ignore[operator]
+
+        return run
+
+    with monkeypatch.context() as patch:
+        if moment == "between":
+            patch.setattr(Worker, "do", interrupted("do", Worker.do))
+        else:
+            patch.setattr(work, "source_file", interrupted("source", work.source_file))
+        with pytest.raises(KeyboardInterrupt):
+            engrave(job(out, songs))
+    (out / "images" / ".half.0123456789abcdef.png").write_bytes(b"half")
+    assert not (out / "manifest.json").exists()
+    engrave(job(out, songs))
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_finished_scores_are_not_engraved_again_unless_they_changed(
+    tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    engrave(job(out, songs))
+    done: list[str] = []
+    real = Worker._engrave
+
+    def counted(self: Worker, task: Task, *rest: object) -> Outcome:
+        done.append(task.name)
+        return real(self, task, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Worker, "_engrave", counted)
+    path = songs / "Two.xml"
+    path.write_text(path.read_text().replace("<octave>5", "<octave>4"))
+    engrave(job(out, songs))
+    assert done == ["Two-leipzig"]
+
+
+def test_a_broken_score_is_listed_and_skipped(tmp_path: Path, songs: Path) -> None:
+    (songs / "Bad.xml").write_text("<score-partwise><part>")
+    (songs / "Bomb.xml").write_text('<!DOCTYPE x [<!ENTITY a "a">]><score-partwise>&a;</score-partwise>')
+    manifest = engrave(job(tmp_path / "out", songs))
+    assert manifest["counts"] | {"symbols": 0} == {"scores": 3, "pages": 3, "symbols": 0, "failures": 2}
+    with (tmp_path / "out" / "failures.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["score"] for row in rows] == ["Bad-leipzig", "Bomb-leipzig"]
+    assert "not well-formed" in rows[0]["reason"]
+    assert "declares entities" in rows[1]["reason"]
+
+
+def test_nothing_is_written_outside(tmp_path: Path, songs: Path) -> None:
+    import zipfile
+
+    archive = tmp_path / "evil.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("../../outside.xml", (songs / "One.xml").read_text())
+        opened.writestr("/absolute.xml", (songs / "Two.xml").read_text())
+    before = set(contents(tmp_path))
+    manifest = engrave(job(tmp_path / "out", archive))
+    assert len(manifest["failed"]) == 2
+    assert {name for name in set(contents(tmp_path)) - before if not name.startswith("out/")} == set()
+
+
+def test_pages_with_hardly_a_symbol_are_left_out(tmp_path: Path, songs: Path) -> None:
+    manifest = engrave(job(tmp_path / "out", songs, fewest_symbols=1000))
+    assert manifest["counts"]["pages"] == 0
+    assert all("no page has 1000 symbols" in reason for reason in manifest["failed"].values())
+
+
+def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    engrave(job(out, songs))
+    with pytest.raises(ValueError, match="begun with other options: seed was 0 and is 1"):
+        engrave(job(out, songs, seed=1))
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        engrave(job(songs, songs))
+
+
+def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    steps: list[int] = []
+
+    @contextmanager
+    def bar(title: str, total: int) -> Iterator[object]:
+        assert total == 3
+        yield steps.append
+
+    monkeypatch.setattr(pipeline, "progress_bar", bar)
+    engrave(job(tmp_path / "out", songs))
+    assert steps == [1, 1, 1]

@@ -1,0 +1,44 @@
+import multiprocessing as mp
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave import pool
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont
+from entourage.engrave.pool import run_tasks
+from entourage.engrave.work import Outcome
+
+JOB = EngraveJob(Path("out"), (Path("songs"),), workers=2)
+TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
+
+
+def fragile(job: EngraveJob, connection: Connection) -> None:
+    while True:
+        task = connection.recv()
+        if task is None:
+            return
+        if task.name == "task2":
+            os._exit(7)
+        if task.name == "task4":
+            import time
+
+            time.sleep(60)
+        connection.send(Outcome(task.name, 1))
+
+
+def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(pool, "_PATIENCE", 1.0)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
+    assert set(outcomes) == {task.name for task in TASKS}
+    assert outcomes["task2"].failure == "task2: the engraver crashed (exit code 7)"
+    assert outcomes["task4"].failure == "task4: the engraver took longer than 1 s"
+    assert sum(outcome.pages for outcome in outcomes.values()) == 4
+
+
+def test_no_tasks_are_no_work() -> None:
+    assert list(run_tasks(JOB, [])) == []

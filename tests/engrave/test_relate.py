@@ -1,0 +1,107 @@
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from tests.engrave.conftest import build_score, direction, notations, note
+
+from entourage.engrave.page import Page
+
+Engrave = Callable[[str], Page]
+
+
+def labels(page: Page) -> Counter[str]:
+    return Counter(symbol.label for symbol in page.symbols)
+
+
+def v1(page: Page) -> Counter[str]:
+    return Counter(symbol.v1 for symbol in page.symbols)
+
+
+def test_a_dot_is_what_stands_around_it(engrave: Engrave) -> None:
+    dotted = note("A4", 12, "quarter", "<dot/>" + notations("<articulations><staccato/></articulations>"))
+    repeat = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
+    found = labels(engrave(build_score(dotted + note("A4", 20, "half") + repeat)))
+    assert (found["augmentationDot"], found["articStaccatoBelow"], found["repeatDot"]) == (1, 1, 2)
+
+
+def test_a_sharp_is_of_the_key_or_of_a_note(engrave: Engrave) -> None:
+    key = "<attributes><key><fifths>2</fifths></key></attributes>"
+    sharp = note("G4", 32, "whole", "<accidental>sharp</accidental>")
+    found = labels(engrave(build_score(key + sharp)))
+    assert (found["keySharp"], found["accidentalSharp"]) == (2, 1)
+
+
+def test_digits_belong_to_time_tuplet_fingering_or_rest(engrave: Engrave) -> None:
+    third = "<time-modification><actual-notes>3</actual-notes><normal-notes>2</normal-notes></time-modification>"
+    ends = [notations("<tuplet type='start' bracket='yes'/>"), "", notations("<tuplet type='stop'/>")]
+    triplet = "".join(note("A4", 4, "quarter", third + end) for end in ends)
+    finger = note("A4", 4, "eighth", notations("<technical><fingering>3</fingering></technical>"))
+    time = "<attributes><time><beats>3</beats><beat-type>8</beat-type></time></attributes>"
+    many = "<attributes><measure-style><multiple-rest>13</multiple-rest></measure-style></attributes>"
+    rest = "<note><rest measure='yes'/><duration>12</duration></note>"
+    found = labels(engrave(build_score(triplet + finger, time + many + rest, *[rest] * 12)))
+    assert (found["tuplet3"], found["tupletBracket"], found["fingering3"]) == (1, 1, 1)
+    assert (found["timeSig3"], found["timeSig8"], found["restHBar"], found["restHNr"]) == (1, 1, 1, 1)
+
+
+def test_clefs_know_their_line_their_number_and_whether_they_change(engrave: Engrave) -> None:
+    def clef(sign: str, line: int) -> str:
+        return f"<attributes><clef><sign>{sign}</sign><line>{line}</line></clef></attributes>"
+
+    whole = note("A4", 32, "whole")
+    text = build_score(whole, clef("C", 3) + whole, clef("C", 4) + whole, clef("F", 4) + whole, clef("G", 2) + whole)
+    octave = "<line>2</line><clef-octave-change>-1</clef-octave-change></clef>"
+    page = engrave(text.replace("<line>2</line></clef>", octave, 1))
+    found, first = labels(page), v1(page)
+    assert [found[n] for n in ("clefG", "clef8", "clefCAlto", "clefCTenor", "clefF")] == [2, 1, 1, 1, 1]
+    assert [first[n] for n in ("gClef", "clef8", "cClefAltoChange", "cClefTenorChange", "fClefChange")] == [1] * 5
+    assert first["gClefChange"] == 1
+    box = {s.v1: b for s, b in zip(page.symbols, page.boxes, strict=True)}
+    assert box["clef8"][1] > box["gClef"][3] - 5  # the number hangs below the clef
+
+
+def test_noteheads_know_their_place_and_sound(engrave: Engrave) -> None:
+    page = engrave(build_score(note("B4", 8, "quarter") + note("C4", 16, "half") + note("G5", 8, "quarter")))
+    heads = sorted((s for s in page.symbols if s.label.startswith("notehead")), key=lambda s: s.onset or 0)
+    assert [(s.onset, s.duration, s.pitch, s.position, s.staff) for s in heads] == [
+        (0, 1, "B4", 0, 1),
+        (1, 2, "C4", -6, 1),
+        (3, 1, "G5", 5, 1),
+    ]
+    assert [s.label for s in heads] == ["noteheadBlackOnLine", "noteheadHalfOnLine", "noteheadBlackInSpace"]
+    assert [s.element for s in heads] == ["p1m1n1", "p1m1n2", "p1m1n3"]
+    stem = next(s for s in page.symbols if s.label == "stem" and s.element == "p1m1n1")
+    assert stem.notes == ("p1m1n1",)
+    assert next(s for s in page.symbols if s.label == "legerLine").staff == 1
+
+
+def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
+    start, stop = notations("<slur type='start' number='1'/>"), notations("<slur type='stop' number='1'/>")
+    open_, close = direction("<wedge type='crescendo'/>"), direction("<wedge type='stop'/>")
+    page = engrave(build_score(open_ + note("A4", 16, "half", start) + note("C5", 16, "half", stop) + close))
+    slur = next(s for s in page.symbols if s.label == "slur")
+    assert (slur.notes, slur.onset) == (("p1m1n1", "p1m1n2"), 0)
+    assert slur.element == "p1m1slur1"
+    assert labels(page)["dynamicCrescendoHairpin"] == 1
+
+
+def test_glyphs_without_a_class_are_reported(engrave: Engrave) -> None:
+    diamond = note("A4", 32, "whole", "<notehead>diamond</notehead>")
+    assert not engrave(build_score(diamond)).complete
+    assert engrave(build_score(note("A4", 32, "whole"))).complete
+
+
+@pytest.mark.parametrize("marks", [1, 2, 3, 4, 5])
+def test_tremolos_count_their_strokes(engrave: Engrave, marks: int) -> None:
+    shaken = note("A4", 32, "whole", notations(f"<ornaments><tremolo type='single'>{marks}</tremolo></ornaments>"))
+    assert labels(engrave(build_score(shaken)))[f"tremolo{marks}"] == 1
+
+
+def test_an_accidental_above_an_ornament_is_one(engrave: Engrave) -> None:
+    trill = notations(
+        "<ornaments><trill-mark/><accidental-mark placement='above'>natural</accidental-mark></ornaments>"
+    )
+    page = engrave(build_score(note("A4", 32, "whole", trill)))
+    assert labels(page)["ornamentTrill"] == 1
+    assert labels(page)["accidentalNatural"] + labels(page)["accidentalNaturalSmall"] == 1
+    assert page.complete

@@ -1,0 +1,51 @@
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave import work
+from entourage.engrave.archives import ScoreFile
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.scores import Score, read_score
+from entourage.engrave.work import Worker, part_path, read_part_meta, source_file
+
+
+def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None:
+    score = read_score(ScoreFile("s", score_path))
+    place, data = source_file("s", score)
+    assert place == "sources/s.mxl"
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        assert archive.namelist() == ["META-INF/container.xml", "score.xml"]
+        assert 'id="p1m1n1"' in archive.read("score.xml").decode()
+    assert source_file("s", score)[1] == data
+    assert source_file("t", Score("t", "X:1", "abc")) == ("sources/t.abc", b"X:1")
+
+
+def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    assert read_part_meta(part_path(tmp_path, "s")) is None
+    assert Worker(job).do(task).pages == 1
+    meta = read_part_meta(part_path(tmp_path, "s"))
+    assert meta is not None
+    assert meta["title"] == "Études"
+    part_path(tmp_path, "s").write_bytes(b"PAR1")
+    assert read_part_meta(part_path(tmp_path, "s")) is None
+    assert Worker(job).do(task).failure == ""
+    assert read_part_meta(part_path(tmp_path, "s")) == meta
+    assert not (tmp_path / "segmentation").exists()  # no format asked for it
+
+
+def test_nothing_is_left_of_a_score_that_fails_half_way(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str, score: Score) -> tuple[str, bytes]:
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr(work, "source_file", fail)
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    assert outcome.failure == "the disk is full"
+    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []

@@ -1,0 +1,69 @@
+import io
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from entourage.label.classify import ImageClassifier, Predictions
+from entourage.label.classify.ask import predict_images, write_predictions
+
+
+@pytest.fixture
+def saved(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A classifier that tells bright images from dark ones."""
+    path = "entourage.label.classify.classifier.load_backbone"
+    monkeypatch.setattr(path, lambda name, device, frozen=True, pretrained=True: toys.backbone())
+    network = toys.network(classes=2)
+    with torch.no_grad():
+        network.body.layers[0].weight.abs_()
+        network.head.weight[1] = 1.0
+        network.head.bias[1] = -1.0
+    ImageClassifier(network.eval(), "toy", ["dark", "bright"], toys.preprocessing()).save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    (folder / "deep").mkdir(parents=True)
+    Image.new("RGB", (9, 9), "black").save(folder / "night.png")
+    Image.new("RGB", (9, 9), "white").save(folder / "deep" / "day.png")
+    (folder / "broken.png").write_bytes(b"")
+    return folder
+
+
+def test_files_and_all_images_below_folders_are_classified(saved: Path, folder: Path) -> None:
+    paths, predictions = predict_images(saved, [folder / "night.png", folder], device="cpu", progress=False)
+    assert sorted(paths[1:]) == sorted([folder / "broken.png", folder / "deep" / "day.png", folder / "night.png"])
+    assert [path for path, _ in predictions.failures] == [folder / "broken.png"]
+    named = dict(zip((paths[place] for place in predictions.kept), predictions.labels, strict=True))
+    assert named == {folder / "night.png": "dark", folder / "deep" / "day.png": "bright"}
+
+
+def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty"):
+        predict_images(saved, [tmp_path / "empty"], device="cpu")
+    with pytest.raises(ValueError, match=f"cannot read {tmp_path / 'nothing'}"):
+        predict_images(tmp_path / "nothing", [], device="cpu")
+
+
+def test_a_table_names_each_image_with_label_and_confidence(tmp_path: Path) -> None:
+    paths = [Path("a,b.png"), Path("broken.png"), Path("c.png")]
+    chances = np.array([[0.75, 0.25], [0.1, 0.9]], dtype=np.float32)
+    predictions = Predictions(["dark", "bright"], chances, [0, 2], [(Path("broken.png"), "empty")])
+    expected = 'item,label,confidence\n"a,b.png",dark,0.7500\nc.png,bright,0.9000\n'
+    stream = io.StringIO()
+    write_predictions(stream, paths, predictions)
+    assert stream.getvalue() == expected
+    write_predictions(tmp_path / "deep" / "table.csv", paths, predictions)
+    assert (tmp_path / "deep" / "table.csv").read_bytes().decode() == expected
+
+
+def test_nothing_asked_is_a_table_without_rows() -> None:
+    stream = io.StringIO()
+    write_predictions(stream, [], Predictions([], np.empty((0, 2), dtype=np.float32), [], []))
+    assert stream.getvalue() == "item,label,confidence\n"

@@ -1,0 +1,138 @@
+"""From a few labels to a classifier, on small images."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from entourage.backbones import load_backbone
+from entourage.label import LabelSpreading
+from entourage.label.classify import AugmentOptions, ImageClassifier, LabelAugmenter
+from entourage.label.classify.features import outputs
+from entourage.label.classify.looks import LiveLooks, LookOptions
+from entourage.label.classify.method import MethodOptions
+from entourage.training import TrainingOptions
+
+NAMES = np.array(["red", "green", "blue"])
+OPTIONS = AugmentOptions(
+    size=32,
+    neighbours=6,
+    rounds=2,
+    looks=LookOptions(weak_kept=2, strong_kept=2),
+    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.5),
+    training=TrainingOptions(epochs=2, learning_rate=1e-3, workers=0),
+)
+WHOLE = replace(OPTIONS, trained="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0))
+
+
+def few(truth: np.ndarray, labels: int = 9) -> np.ndarray:
+    return np.where(np.arange(len(truth)) < labels, NAMES[truth], "")
+
+
+@pytest.fixture
+def toy(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a backbone that is fast enough to be trained as a whole."""
+    for module in ("augmenter", "classifier"):
+        path = f"entourage.label.classify.{module}.load_backbone"
+        monkeypatch.setattr(path, lambda name, device, frozen=True, pretrained=True: toys.backbone())
+    return "toy"
+
+
+@pytest.fixture(scope="module")
+def fitted(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> LabelAugmenter:
+    """With a real network, its late part trained for a few steps."""
+    pixels, truth = toys.images()
+    run = tmp_path_factory.mktemp("run")
+    model = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run=run, progress=False)
+    return model.fit(pixels, few(truth))
+
+
+def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images()
+    model = LabelAugmenter(None, toy, WHOLE, device="cpu", progress=False).fit(pixels, few(truth))
+    assert (model.transduction_ == NAMES[truth]).mean() >= 0.95
+    new, answers = toys.images(each=5, seed=9)
+    paths = [tmp_path / f"{number}.png" for number in range(len(new))]
+    for image, path in zip(new, paths, strict=True):
+        Image.fromarray(image).save(path)
+    model.classifier_.save(tmp_path / "classifier.safetensors")
+    loaded = ImageClassifier.load(tmp_path / "classifier.safetensors")
+    assert loaded.classes == ["blue", "green", "red"]
+    assert loaded.preprocessing.size == (32, 32)
+    assert loaded.preprocessing.crop == 1
+    for classifier in (model.classifier_, loaded):
+        predictions = classifier.predict(paths, device="cpu")
+        assert np.mean(np.array(predictions.labels) == NAMES[answers]) >= 0.9
+
+
+def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType, toy: str) -> None:
+    pixels, truth = toys.images(each=10, classes=2)
+    y = pd.Series(np.where(np.arange(20) < 6, truth + 5.0, np.nan))  # pandas' way to leave some out
+    options = replace(WHOLE, rounds=1, method="labels", trust="hard")
+    model = LabelAugmenter(LabelSpreading(), toy, options, device="cpu", progress=False).fit(pixels, y)
+    assert model.classes_.tolist() == [5, 6]
+    assert (model.transduction_ == truth + 5).mean() >= 0.9
+    assert len(model.classifier_.classes) == 2
+    looks = LiveLooks(pixels, model.classifier_.preprocessing)
+    answers = outputs(model.classifier_.network, looks, torch.device("cpu")).argmax(dim=1)
+    assert (answers.numpy() == truth).mean() >= 0.9
+
+
+def test_every_image_gets_a_label_from_a_real_network(fitted: LabelAugmenter, toys: ModuleType) -> None:
+    _, truth = toys.images()
+    assert fitted.classes_.tolist() == ["blue", "green", "red"]
+    assert (fitted.transduction_ == NAMES[truth]).mean() >= 0.8  # a few steps are not much
+    assert fitted.confidence_.shape == (30,)
+    assert fitted.features_.shape == (30, 1280)
+    assert 1 <= len(fitted.rounds_) <= 2
+    assert fitted.rounds_[0].kept
+
+
+def test_the_late_part_was_trained_and_the_early_part_was_not(fitted: LabelAugmenter) -> None:
+    before = load_backbone("efficientnet-lite0", "cpu", frozen=False).module.state_dict()
+    after = fitted.classifier_.network.body.state_dict()
+    changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert "network._conv_head.weight" in changed
+    assert "network._bn1.running_mean" in changed
+    blocks = {int(name.split(".")[2]) for name in changed if name.startswith("network._blocks")}
+    assert blocks == set(range(8, 16))
+    assert not {"network._conv_stem.weight", "network._bn0.running_mean"} & changed
+
+
+def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: ModuleType) -> None:
+    pixels, truth = toys.images()
+    again = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run=str(fitted.run), progress=False)
+    again.fit(pixels, few(truth))  # all rounds are there: they are only loaded
+    state = fitted.classifier_.network.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in again.classifier_.network.state_dict().items())
+    assert np.array_equal(again.confidence_, fitted.confidence_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": [0] * 29}, r"labels of shape \(29,\) for 30 images"),
+        ({"y": [0] * 30}, "1 classes; expected two or more"),
+        ({"y": [-1] * 30}, "none of the 30 points is labelled"),
+        ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
+        ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(
+    toys: ModuleType, changes: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*given: object, **named: object) -> None:
+        raise AssertionError("images were looked at")
+
+    monkeypatch.setattr("entourage.label.classify.augmenter.keep_looks", never)
+    pixels, truth = toys.images()
+    given = {"pixels": pixels, "y": few(truth), "backbone": "efficientnet-lite0", "device": "cpu", **changes}
+    model = LabelAugmenter(None, str(given["backbone"]), OPTIONS, device=str(given["device"]))
+    with pytest.raises(ValueError, match=message):
+        model.fit(given["pixels"], given["y"])  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from entourage.label.classify import looks as module
+from entourage.label.classify.looks import KeptLooks, LiveLooks, LookOptions, keep_looks, resized
+from entourage.training.views import PLAIN, ViewOptions
+
+CPU = torch.device("cpu")
+
+
+def live_of(toys: ModuleType, side: int = 12, options: LookOptions | None = None) -> LiveLooks:
+    return LiveLooks(toys.images()[0], toys.preprocessing(side), options)
+
+
+def test_plain_looks_are_the_normalised_images(toys: ModuleType) -> None:
+    pixels, live, rows = toys.images()[0], live_of(toys), torch.tensor([3, 0, 3])
+    expected = (torch.from_numpy(pixels[[3, 0, 3]]).permute(0, 3, 1, 2).float() - 127) / 128
+    torch.testing.assert_close(live.plain(rows), expected)
+    torch.testing.assert_close(live.plain(rows, mirrored=True), expected.flip(3))
+    assert len(live) == 30
+
+
+@pytest.mark.parametrize("side", [30, 7])
+def test_images_are_resized_as_a_classifier_will_resize_them(toys: ModuleType, side: int) -> None:
+    pixels = toys.images()[0]
+    mine = resized(torch.from_numpy(pixels[:4]).permute(0, 3, 1, 2), (side, side))
+    theirs = torch.stack([toys.preprocessing(side).pixels(Image.fromarray(image)) for image in pixels[:4]])
+    assert (mine - theirs).abs().mean() < 0.5  # Pillow rounds to bytes, once for rows and once for columns
+    assert (mine - theirs).abs().max() < 3
+    live = live_of(toys, side)
+    torch.testing.assert_close(live.plain(torch.arange(4)), (mine - 127) / 128)
+
+
+def test_resizing_stays_in_range() -> None:
+    edges = torch.tensor([0, 255], dtype=torch.uint8).repeat(1, 3, 6, 3)
+    large = resized(edges, (20, 20))
+    assert large.shape == (1, 3, 20, 20)
+    assert large.min() == 0  # bicubic would swing beyond both
+    assert large.max() == 255
+    assert resized(edges, (6, 6)) is edges
+
+
+def test_weak_and_strong_views_are_those_of_the_options(toys: ModuleType) -> None:
+    options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0))
+    live, rows = live_of(toys, options=options), torch.tensor([1, 2])
+    torch.testing.assert_close(live.weak(rows), live.plain(rows), rtol=0, atol=1e-4)
+    torch.testing.assert_close(live.strong(rows), live.plain(rows, mirrored=True), rtol=0, atol=1e-4)
+
+
+def test_live_views_are_new_every_time_and_follow_the_seed(toys: ModuleType) -> None:
+    live, rows = live_of(toys), torch.arange(4)
+    torch.manual_seed(0)
+    first, second = live.strong(rows), live.strong(rows)
+    torch.manual_seed(0)
+    assert torch.equal(live.strong(rows), first)
+    assert not torch.equal(first, second)
+
+
+def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.BATCH, "cpu", 7)  # 30 images in batches, the last of two
+    live, stem, rows = live_of(toys), toys.stem(), torch.tensor([29, 4, 13])
+    kept = keep_looks(stem, live, CPU)
+    assert kept.values.shape == (30, 16, 4, 6, 6)
+    assert kept.values.dtype == torch.bfloat16
+    assert len(kept) == 30
+    with torch.no_grad():
+        for mirrored in (False, True):
+            expected = stem(live.plain(rows, mirrored))
+            torch.testing.assert_close(kept.plain(rows, mirrored), expected, rtol=2**-8, atol=0)  # eight bits
+
+
+def test_kept_views_follow_the_seed_and_leave_the_callers_chance_alone(toys: ModuleType) -> None:
+    live, stem, before = live_of(toys), toys.stem(), torch.random.get_rng_state()
+    one, same, other = (keep_looks(stem, live, CPU, seed=seed).values for seed in (3, 3, 4))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(one, same)
+    assert torch.equal(one[:, :2], other[:, :2])  # the image and its mirror image know no chance
+    for view in range(2, 16):
+        assert not torch.equal(one[:, view], other[:, view])
+        assert not torch.equal(one[:, view], one[:, view - 1])
+
+
+def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
+    options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0), weak_kept=3, strong_kept=2)
+    values = keep_looks(toys.stem(), live_of(toys, options=options), CPU).values.float()
+    assert values.shape[1] == 5
+    torch.testing.assert_close(values[:, 2], values[:, 0], rtol=0.01, atol=0.01)
+    torch.testing.assert_close(values[:, 3], values[:, 1], rtol=0.01, atol=0.01)
+    torch.testing.assert_close(values[:, 4], values[:, 1], rtol=0.01, atol=0.01)
+
+
+def test_a_stem_looks_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:
+    stem = nn.Sequential(toys.stem(), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
+    kept = keep_looks(stem, live_of(toys), CPU)
+    assert not stem.training
+    assert stem[1].num_batches_tracked == 0
+    assert not kept.values.requires_grad
+
+
+def test_weak_and_strong_looks_choose_among_their_own() -> None:
+    values = torch.arange(6.0).view(1, 6, 1, 1, 1).expand(4, 6, 1, 1, 1) + 10 * torch.arange(4.0).view(4, 1, 1, 1, 1)
+    kept, rows = KeptLooks(values, weak=2), torch.tensor([2, 0]).repeat(100)
+    torch.manual_seed(0)
+    weak, strong = kept.weak(rows), kept.strong(rows)
+    assert weak.shape == (200, 1, 1, 1)
+    assert torch.equal((weak // 10).ravel(), rows.float())
+    assert torch.equal((strong // 10).ravel(), rows.float())
+    assert (weak % 10).unique().tolist() == [0, 1]
+    assert (strong % 10).unique().tolist() == [2, 3, 4, 5]
+    assert not torch.equal(kept.weak(rows), weak)  # drawn anew
+    assert (kept.plain(rows) % 10).unique().tolist() == [0]
+    assert (kept.plain(rows, mirrored=True) % 10).unique().tolist() == [1]
+
+
+def test_bad_looks_are_refused(toys: ModuleType) -> None:
+    for weak in (1, 4):
+        with pytest.raises(ValueError, match=f"{weak} weak views of 3; expected 2 to all of them"):
+            KeptLooks(torch.zeros(2, 3, 1, 1, 1), weak)
+    with pytest.raises(ValueError, match=r"views of shape \(2, 3\); expected \(n, views, c, h, w\)"):
+        KeptLooks(torch.zeros(2, 3), 2)
+    with pytest.raises(ValueError, match="none of the 3 views of each image is strong; expected strong_kept of 1"):
+        KeptLooks(torch.zeros(2, 3, 1, 1, 1), 3).strong(torch.tensor([0]))
+    with pytest.raises(ValueError, match="weak_kept is 1; expected 2 or more"):
+        LookOptions(weak_kept=1)
+    with pytest.raises(ValueError, match="strong_kept is -1; expected 0 or more"):
+        LookOptions(strong_kept=-1)
+    with pytest.raises(ValueError, match="there are no images to look at"):
+        keep_looks(toys.stem(), LiveLooks(np.empty((0, 4, 4, 3), np.uint8), toys.preprocessing()), CPU)
+    with pytest.raises(ValueError, match="expected uint8"):
+        LiveLooks(np.zeros((2, 4, 4, 3)), toys.preprocessing())  # type: ignore[arg-type]
+
+
+def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> None:
+    live = live_of(toys)
+    assert live.digest() == live_of(toys).digest()
+    others = [live_of(toys, 14), live_of(toys, options=LookOptions(weak=PLAIN))]
+    others.append(LiveLooks(toys.images(seed=1)[0], toys.preprocessing()))
+    assert len({live.digest(), *(other.digest() for other in others)}) == 4
+    kept = KeptLooks(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
+    changed = KeptLooks(kept.values.roll(1, dims=0), 2)
+    assert kept.digest() == KeptLooks(kept.values.clone(), 2).digest()
+    assert len({kept.digest(), changed.digest(), KeptLooks(kept.values, 3).digest()}) == 3

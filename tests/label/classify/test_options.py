@@ -1,0 +1,52 @@
+import dataclasses
+
+import pytest
+
+from entourage.label.classify import PRESETS, AugmentOptions, preset
+from entourage.training.views import PLAIN
+
+
+def test_presets_are_known_by_name() -> None:
+    assert list(PRESETS) == ["default", "thesis", "original"]
+    assert preset("default") == AugmentOptions()
+    with pytest.raises(ValueError, match="preset 'best' is unknown; expected one of default, thesis, original"):
+        preset("best")
+
+
+def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
+    thesis = preset("thesis")
+    assert (thesis.rounds, thesis.method, thesis.trust, thesis.trained, thesis.size) == (
+        1,
+        "labels",
+        "hard",
+        "all",
+        224,
+    )
+    assert thesis.looks.weak == PLAIN
+    assert thesis.batches.decay == 0
+    assert (thesis.training.optimizer, thesis.training.epochs, thesis.training.learning_rate) == ("adam", 10, 3e-4)
+
+
+def test_the_original_differs_in_rate_and_batch_alone() -> None:
+    thesis, original = preset("thesis"), preset("original")
+    assert original.training.learning_rate == 1e-4
+    assert original.batches.unlabelled_batch == 8
+    restored = dataclasses.replace(original, batches=thesis.batches, training=thesis.training)
+    assert restored == thesis
+    assert dataclasses.replace(original.training, learning_rate=3e-4) == thesis.training
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 31}, "size is 31; expected 32 or more"),
+        ({"rounds": 0}, "rounds is 0; expected 1 or more"),
+        ({"neighbours": 0}, "neighbours is 0; expected 1 or more"),
+        ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
+        ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),
+        ({"trust": "blind"}, "trust is 'blind'; expected 'hard' or 'soft' or 'weighted'"),
+    ],
+)
+def test_bad_options_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AugmentOptions(**changes)  # type: ignore[arg-type]

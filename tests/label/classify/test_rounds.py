@@ -1,0 +1,205 @@
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from entourage.label import GraphTransduction, LabelSpreading
+from entourage.label.classify import AugmentOptions, rounds
+from entourage.label.classify.augmented import Augmented
+from entourage.label.classify.consistency import Consistency
+from entourage.label.classify.features import outputs
+from entourage.label.classify.method import MethodOptions
+from entourage.label.classify.rounds import Augmentation, find_labels, play_rounds
+from entourage.training import TrainingOptions
+
+CPU = torch.device("cpu")
+OPTIONS = AugmentOptions(
+    neighbours=5,
+    rounds=3,
+    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10, decay=0.9),
+    training=TrainingOptions(epochs=2, learning_rate=0.01, workers=0, checkpoint_every=2),
+)
+
+
+def play(toys: ModuleType, options: AugmentOptions = OPTIONS, run: Path | None = None) -> Augmentation:
+    return play_rounds(toys.network(), toys.examples()[0], GraphTransduction(), options, CPU, run=run, progress=False)
+
+
+def same_weights(one: torch.nn.Module, other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.state_dict().items())
+
+
+def script(monkeypatch: pytest.MonkeyPatch, *scores: float | None) -> None:
+    """The game is played, but its scores are these, first that of the untrained network."""
+    waiting = list(scores)
+
+    def scripted(*arguments: Any) -> Any:
+        return find_labels(*arguments)[0], waiting.pop(0)
+
+    monkeypatch.setattr(rounds, "find_labels", scripted)
+
+
+def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    features = torch.nn.functional.one_hot(torch.from_numpy(truth), 3) + 0.1 * torch.randn(
+        30, 3, generator=torch.Generator().manual_seed(0)
+    )
+    labeller = GraphTransduction()
+    found, score = find_labels(features, examples, labeller, 5)
+    assert np.array_equal(found.codes, truth)
+    assert found.distributions.shape == (30, 3)
+    assert score == 1.0
+    assert labeller.affinity == "self_tuning"  # left as it was
+    assert not hasattr(labeller, "transduction_")
+    lengths = torch.linspace(0.01, 100, 30)[:, None]  # only the direction of features counts
+    assert np.array_equal(find_labels(lengths * features, examples, labeller, 5)[0].codes, truth)
+    assert np.array_equal(find_labels(features, examples, LabelSpreading(), 5)[0].codes, truth)
+    find_labels(features, examples, labeller, 1000)  # more neighbours than there are images
+
+
+def test_a_class_without_a_label_is_no_reason_to_stop(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    codes = np.where(examples.codes == 2, -1, examples.codes)
+    features = torch.eye(3)[torch.from_numpy(truth)]
+    with pytest.warns(UserWarning, match="no point is labelled 2: this is never predicted"):
+        found, _ = find_labels(features, replace(examples, codes=codes), GraphTransduction(), 29)
+    assert set(found.codes) <= {-1, 0, 1}
+    assert found.distributions.shape == (30, 3)
+
+
+def test_all_rounds_are_played_while_none_is_worse(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, 0.5, 0.6, 0.6, 0.9)
+    outcome = play(toys, run=tmp_path)
+    assert [(round_.kept, round_.held_out) for round_ in outcome.rounds] == [(True, 0.6), (True, 0.6), (True, 0.9)]
+    assert same_weights(outcome.network, load_file(tmp_path / "round-3" / "model.safetensors"))
+    assert not outcome.network.training
+    assert outcome.features.shape == (30, 8)
+    features = outputs(outcome.network.body, toys.examples()[0].looks, CPU).numpy()
+    np.testing.assert_allclose(outcome.features, features, rtol=1e-5, atol=1e-6)
+    assert all(0 < round_.confidence <= 1 and round_.seconds > 0 for round_ in outcome.rounds)
+
+
+def test_a_worse_round_is_dropped_and_is_the_last(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, 0.5, 0.7, 0.69)
+    outcome = play(toys, run=tmp_path)
+    assert [round_.kept for round_ in outcome.rounds] == [True, False]
+    kept, dropped = (load_file(tmp_path / f"round-{number}" / "model.safetensors") for number in (1, 2))
+    assert same_weights(outcome.network, kept)
+    assert not same_weights(outcome.network, dropped)
+    assert not (tmp_path / "round-3").exists()
+    examples = toys.examples()[0]
+    features = outputs(outcome.network.body, examples.looks, CPU)
+    np.testing.assert_allclose(outcome.features, features.numpy(), rtol=1e-5, atol=1e-6)
+    assert np.array_equal(outcome.found.codes, find_labels(features, examples, GraphTransduction(), 5)[0].codes)
+
+
+def test_the_first_round_is_kept_in_any_case(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, 0.9, 0.4, 0.3)
+    assert [(round_.kept, round_.held_out) for round_ in play(toys).rounds] == [(True, 0.4), (False, 0.3)]
+
+
+def test_without_a_score_all_rounds_are_played(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, None, None, None)
+    outcome = play(toys, replace(OPTIONS, rounds=2))
+    assert [(round_.kept, round_.held_out) for round_ in outcome.rounds] == [(True, None), (True, None)]
+
+
+def test_a_seed_decides_everything(toys: ModuleType) -> None:
+    torch.manual_seed(1)
+    one = play(toys)
+    torch.manual_seed(2)
+    same = play(toys)
+    other = play(toys, replace(OPTIONS, batches=replace(OPTIONS.batches, seed=5)))
+    assert same_weights(one.network, same.network.state_dict())
+    assert np.array_equal(one.found.confidence, same.found.confidence)
+    assert not same_weights(one.network, other.network.state_dict())
+
+
+def test_the_network_to_start_from_keeps_its_weights(toys: ModuleType) -> None:
+    network = toys.network()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    play_rounds(network, toys.examples()[0], GraphTransduction(), replace(OPTIONS, rounds=1), CPU, progress=False)
+    assert same_weights(network, before)
+
+
+@pytest.mark.parametrize("trust", ["hard", "soft", "weighted", None])
+def test_each_round_trains_with_the_method_asked_for(
+    toys: ModuleType, trust: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, 0.1, 0.2, 0.3)
+    tasks: list[Any] = []
+    train = rounds.train
+    monkeypatch.setattr(
+        rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
+    )
+    changes: Any = {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust}
+    play(toys, replace(OPTIONS, rounds=2, **changes))
+    assert {type(task) for task in tasks} == {Consistency if trust is None else Augmented}
+    assert [task.options.seed for task in tasks] == [1, 2]  # another order in every round
+    if trust is not None:
+        assert {task.trust for task in tasks} == {trust}
+
+
+class StoppedError(Exception):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("stop_at", [3, 9])  # updates in all: in the first round, and in the second
+def test_stopped_rounds_continue_and_end_the_same(
+    toys: ModuleType, tmp_path: Path, stop_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(monkeypatch, *[0.5] * 9)
+    whole = play(toys, replace(OPTIONS, rounds=2))
+    made, after_step = [0], Consistency.after_step
+
+    def counted(self: Consistency, step: int) -> None:
+        after_step(self, step)
+        made[0] += 1
+        if made[0] == stop_at:
+            raise StoppedError
+
+    monkeypatch.setattr(Consistency, "after_step", counted)
+    with pytest.raises(StoppedError):
+        play(toys, replace(OPTIONS, rounds=2), tmp_path)
+    made[0] = -100
+    continued = play(toys, replace(OPTIONS, rounds=2), tmp_path)
+    assert made[0] + 100 == 12 - stop_at + 1  # from the last checkpoint, one update before
+    assert same_weights(continued.network, whole.network.state_dict())
+    assert np.array_equal(continued.found.confidence, whole.found.confidence)
+    assert len(continued.rounds) == 2
+
+
+def test_a_round_goes_on_with_the_labels_it_began_with(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, rounds=1)
+    whole = play(toys, options, tmp_path)
+    monkeypatch.setattr(rounds, "find_labels", lambda *_: (toys.found([0] * 30, [1.0] * 30), 0.5))
+    again = play(toys, options, tmp_path)  # a run with other labels would be refused as another run
+    assert same_weights(again.network, whole.network.state_dict())
+
+
+def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedules: list[TrainingOptions] = []
+    tasks: list[Consistency] = []
+    real = rounds.train
+
+    def watched(task: Consistency, schedule: TrainingOptions, *arguments: Any, **more: Any) -> Any:
+        schedules.append(schedule)
+        tasks.append(task)
+        return real(task, schedule, *arguments, **more)
+
+    monkeypatch.setattr(rounds, "train", watched)
+    play(toys, replace(OPTIONS, rounds=2, training=replace(OPTIONS.training, epochs=5, warmup_steps=50)))
+    assert [schedule.warmup_steps for schedule in schedules] == [3, 3]  # a fifth of 15 steps
+    assert [task.warmup_steps for task in tasks] == [5, 5]  # and a third
+    assert schedules[0].seed != schedules[1].seed  # each round draws views of its own
