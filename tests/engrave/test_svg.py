@@ -27,6 +27,15 @@ def test_a_glyph_stands_where_its_transforms_say() -> None:
     assert (mark.group.kind, mark.group.id) == ("note", "n")
 
 
+def test_a_group_may_be_turned() -> None:
+    (mark,) = read(
+        '<g class="arpeg" transform="rotate(-90.000000 50,40)">'
+        '<use xlink:href="#E0A4-x" transform="translate(150, 40) scale(0.2, 0.1)"/></g>'
+    )
+    assert (mark.x, mark.y) == pytest.approx((15, 14))  # 10 pixels to the right have become 10 upwards
+    assert bounds(mark) == pytest.approx([-5, -6, 15, 14])
+
+
 def test_groups_know_what_is_around_them() -> None:
     (mark,) = read(
         '<g class="measure"><g class="staff"><g class="dots"><ellipse cx="0" cy="0" rx="40" ry="40"/></g></g></g>'

@@ -21,6 +21,7 @@ from entourage.engrave.outlines import (
     positive,
     rectangle,
     stroked,
+    turned,
 )
 from entourage.engrave.text import Letter, Typeface
 
@@ -79,6 +80,12 @@ class Mark:
     x: float = 0.0
     y: float = 0.0
     points: Points = field(default_factory=lambda: np.empty((0, 2)))
+
+    def turn(self, degrees: float, x: float, y: float) -> None:
+        """Turns it clockwise around a point, as SVG's `rotate` does."""
+        self.edges = turned(self.edges.reshape(-1, 2), degrees, x, y).reshape(-1, 4)
+        self.points = turned(self.points, degrees, x, y)
+        ((self.x, self.y),) = turned(np.array([[self.x, self.y]]), degrees, x, y)
 
 
 @dataclass
@@ -150,9 +157,14 @@ class SvgReader:
                 classes = tuple(child.get("class", "").split())
                 if "placeholder" in classes or child.get("visibility") == "hidden":
                     continue
-                shift = _shift(child.get("transform"))
+                transform = child.get("transform", "")
+                x, y, _ = _placement(transform)
                 inner = Group(classes, child.get("id", ""), group)
-                self._walk(child, inner, (origin[0] + shift[0], origin[1] + shift[1]), codes, marks)
+                first = len(marks)
+                self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
+                for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
+                    for mark in marks[first:]:
+                        mark.turn(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
             elif tag == "use":
                 code, outline = codes[child.get(_HREF)]
                 x, y, size = _placement(child.get("transform", ""))
@@ -265,11 +277,10 @@ class SvgReader:
         pen.x = left + length
 
 
-def _shift(transform: str | None) -> tuple[float, float]:
-    if not transform:
-        return 0.0, 0.0
-    x, y, _ = _placement(transform)
-    return x, y
+def _turns(transform: str) -> list[tuple[float, float, float]]:
+    """The angle, in degrees, and the centre of each `rotate(angle x,y)`."""
+    turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
+    return [(float(angle), float(x), float(y)) for angle, x, y in turns]
 
 
 def _placement(transform: str) -> tuple[float, float, float]:
