@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from entourage.engrave.svg import Mark, SvgReader
+from entourage.engrave.marks import Mark
+from entourage.engrave.svg import SvgReader
 
 GLYPH = "M0 0 L1000 0 L1000 1000 L0 1000 Z"
 

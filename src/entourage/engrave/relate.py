@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music import Event
 from entourage.engrave.outlines import rings, split_at
-from entourage.engrave.svg import Group, Mark
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _SMALL = 0.93  # of the normal size of glyphs
