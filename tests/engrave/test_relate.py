@@ -114,4 +114,6 @@ def test_an_arpeggio_stands_upright_beside_its_chord(engrave: Engrave) -> None:
     x0, y0, x1, y1 = boxes["arpeggiato"]
     assert y1 - y0 > 4 * 20  # more than the height of the staff
     assert x1 - x0 < 20
+    (arpeggio,) = (symbol for symbol in page.symbols if symbol.label == "arpeggiato")
+    assert arpeggio.element in ("p1m1n1", "p1m1n2")  # a note of its chord rather than the measure
     assert x1 < min(box[0] for label, box in boxes.items() if label.startswith("notehead"))
