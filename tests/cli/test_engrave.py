@@ -1,9 +1,11 @@
 from pathlib import Path
 
 import pytest
+from tests.engrave.conftest import run_here
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
+from entourage.engrave import pipeline
 
 SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-name></score-part></part-list>
 <part id="P1">
@@ -15,6 +17,11 @@ SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-nam
 def run(*arguments: str | Path) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["engrave", *map(str, arguments)])
     return result.exit_code, result.output if not result.exception else result.output + str(result.exception)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "run_tasks", run_here)
 
 
 @pytest.fixture

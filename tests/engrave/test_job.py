@@ -27,6 +27,13 @@ def test_every_font_engraves_each_score_in_all() -> None:
     assert [t.name for t in tasks_of(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
 
+def test_names_are_unique() -> None:
+    with pytest.raises(ValueError, match="a score is called composed-00000"):
+        tasks_of(EngraveJob(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
+    with pytest.raises(ValueError, match="font 'leipzig' is given twice"):
+        EngraveJob(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
+
+
 def test_what_decides_leaves_out_where_and_how() -> None:
     one = EngraveJob(Path("a"), (Path("x"),), workers=1)
     two = EngraveJob(Path("b"), (Path("y"),), workers=2, ray="local")

@@ -1,12 +1,14 @@
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.engrave.conftest import build_score, direction, notations, note
 
 from entourage.engrave.archives import ScoreFile
-from entourage.engrave.lilypond_engine import LilypondEngraver
+from entourage.engrave.lilypond_engine import LilypondEngraver, disarm
 from entourage.engrave.options import PageOptions
-from entourage.engrave.scores import Score, read_score
+from entourage.engrave.scores import Score, parse_score, read_score
 
 
 def test_without_lilypond_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +38,21 @@ def test_only_musicxml_is_taken() -> None:
     pytest.importorskip("lilypond")
     with pytest.raises(ValueError, match="LilyPond takes MusicXML only"):
         next(LilypondEngraver(PageOptions()).engrave(Score("a", "X:1", "abc")))
+
+
+def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    command = f'}}#(system "touch {mark}"){{'
+    escaped = command.replace('"', "&quot;")
+    words = f"<words font-family='{escaped}'>{escaped}</words>"
+    words += f"<dynamics><other-dynamics>{escaped}</other-dynamics></dynamics>"
+    key = f"<attributes><key><fifths>0</fifths><mode>{escaped}</mode></key></attributes>"
+    finger = notations(f"<technical><fingering>{escaped}</fingering></technical>")
+    score = parse_score(build_score(key + direction(words) + note("A4", 32, "whole", finger)), "evil")
+    safe = disarm(score.text)
+    assert not set("#$\\{}%") & set(safe)
+    assert "font-family" not in safe
+    pytest.importorskip("lilypond")
+    with suppress(ValueError):  # LilyPond may well refuse it
+        list(LilypondEngraver(PageOptions()).engrave(score))
+    assert not mark.exists()

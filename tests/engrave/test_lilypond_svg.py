@@ -3,7 +3,7 @@ import pytest
 
 from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
-from entourage.engrave.svg import Mark
+from entourage.engrave.marks import Mark
 
 TAGS = (
     "glyph",

@@ -14,6 +14,8 @@ def test_the_default_is_the_size_of_deepscores() -> None:
         ({"interline": 1.0}, "interline is 1.0"),
         ({"width": 100}, "width is 100"),
         ({"height": 30000}, "height is 30000"),
+        ({"dpi": 0.0}, "dpi is 0.0"),
+        ({"dpi": float("nan")}, "dpi is nan"),
         ({"margin": -1}, "margin is -1"),
     ],
 )

@@ -15,6 +15,7 @@ from entourage.engrave.outlines import (
     rings,
     split_at,
     stroked,
+    turned,
 )
 
 
@@ -108,3 +109,7 @@ def test_rings_and_halves_of_an_area_add_up() -> None:
     assert abs(area(above)) == 40 - 12
     assert abs(area(below)) == 60 - 24
     assert above[:, [1, 3]].max() == below[:, [1, 3]].min() == 4
+
+
+def test_turned_is_clockwise_where_y_is_downwards() -> None:
+    np.testing.assert_allclose(turned(np.array([[3.0, 5], [1, 5]]), 90, 1, 5), [[1, 7], [1, 5]], atol=1e-12)

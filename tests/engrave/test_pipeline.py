@@ -1,18 +1,22 @@
 import csv
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from PIL import Image
+from tests.engrave.conftest import run_here
 
 from entourage.engrave import pipeline, work
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.pipeline import engrave
+from entourage.engrave.pool import run_tasks
 from entourage.engrave.work import Outcome, Worker
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
 
 
@@ -26,7 +30,7 @@ def songs(tmp_path: Path, musicxml: str) -> Path:
 
 
 def job(out: Path, songs: Path, **options: object) -> EngraveJob:
-    known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),), "workers": 1}
+    known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),)}
     return EngraveJob(out, (songs,), **(known | options))  # type: ignore[arg-type]
 
 
@@ -66,8 +70,11 @@ def test_sources_lead_back_to_the_same_page(tmp_path: Path, songs: Path) -> None
     assert (again / "images" / "One-leipzig-leipzig-1.png").read_bytes() == first
 
 
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, songs: Path) -> None:
+def test_any_number_of_workers_gives_the_same_bytes(
+    tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engrave(job(tmp_path / "one", songs))
+    monkeypatch.setattr(pipeline, "run_tasks", run_tasks)
     engrave(job(tmp_path / "two", songs, workers=2))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
@@ -150,6 +157,31 @@ def test_pages_with_hardly_a_symbol_are_left_out(tmp_path: Path, songs: Path) ->
     manifest = engrave(job(tmp_path / "out", songs, fewest_symbols=1000))
     assert manifest["counts"]["pages"] == 0
     assert all("no page has 1000 symbols" in reason for reason in manifest["failed"].values())
+
+
+def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    first = job(out, songs)
+
+    def second(tried: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
+        with pytest.raises(ValueError, match=f"another run is at work on {out}"):
+            engrave(first)
+        return run_here(tried, tasks)
+
+    monkeypatch.setattr(pipeline, "run_tasks", second)
+    assert engrave(first)["counts"]["pages"] == 3
+
+
+def test_killed_before_the_first_score_is_no_obstacle(tmp_path: Path, songs: Path) -> None:
+    (tmp_path / "out" / work.STATE).mkdir(parents=True)
+    assert engrave(job(tmp_path / "out", songs))["counts"]["pages"] == 3
+
+
+def test_a_missing_engine_is_said_once(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lilypond", None)
+    with pytest.raises(ValueError, match="LilyPond is not installed"):
+        engrave(job(tmp_path / "out", songs, engine="lilypond"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:

@@ -1,5 +1,6 @@
 import multiprocessing as mp
 import os
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from entourage.engrave import pool
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont
 from entourage.engrave.pool import run_tasks
-from entourage.engrave.work import Outcome
+from entourage.engrave.work import Outcome, UnwritableError, Worker
 
 JOB = EngraveJob(Path("out"), (Path("songs"),), workers=2)
 TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
@@ -38,6 +39,26 @@ def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyP
     assert outcomes["task2"].failure == "task2: the engraver crashed (exit code 7)"
     assert outcomes["task4"].failure == "task4: the engraver took longer than 1 s"
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
+
+
+def no_room(job: EngraveJob, task: Task) -> Outcome:
+    raise UnwritableError("images/a.png cannot be written: No space left on device")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setattr(Worker, "do", no_room)
+    monkeypatch.setattr(pool, "_bound_memory", lambda: None)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    with pytest.raises(UnwritableError, match="No space left on device"):
+        list(run_tasks(replace(JOB, workers=workers), TASKS))
+
+
+def test_a_single_worker_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    outcomes = list(run_tasks(replace(JOB, workers=1), TASKS[1:4]))
+    assert [outcome.pages for outcome in outcomes] == [1, 0, 1]
 
 
 def test_no_tasks_are_no_work() -> None:

@@ -105,3 +105,15 @@ def test_an_accidental_above_an_ornament_is_one(engrave: Engrave) -> None:
     assert labels(page)["ornamentTrill"] == 1
     assert labels(page)["accidentalNatural"] + labels(page)["accidentalNaturalSmall"] == 1
     assert page.complete
+
+
+def test_an_arpeggio_stands_upright_beside_its_chord(engrave: Engrave) -> None:
+    wavy = notations("<arpeggiate/>")
+    page = engrave(build_score(note("C4", 32, "whole", wavy) + note("C6", 32, "whole", wavy, before="<chord/>")))
+    boxes = {symbol.label: box for symbol, box in zip(page.symbols, page.boxes, strict=True)}
+    x0, y0, x1, y1 = boxes["arpeggiato"]
+    assert y1 - y0 > 4 * 20  # more than the height of the staff
+    assert x1 - x0 < 20
+    (arpeggio,) = (symbol for symbol in page.symbols if symbol.label == "arpeggiato")
+    assert arpeggio.element in ("p1m1n1", "p1m1n2")  # a note of its chord rather than the measure
+    assert x1 < min(box[0] for label, box in boxes.items() if label.startswith("notehead"))

@@ -22,6 +22,10 @@ def test_every_encoding_gives_the_same_score(tmp_path: Path, musicxml: str, enco
     assert score.text == read(tmp_path, musicxml).text
 
 
+def test_a_declaration_of_utf_16_that_is_not_in_it_is_not_believed(tmp_path: Path, musicxml: str) -> None:
+    assert read(tmp_path, musicxml.replace("UTF-8", "UTF-16")).title == "Études"
+
+
 def test_everything_that_can_be_pointed_to_has_an_id(tmp_path: Path, musicxml: str) -> None:
     score = read(tmp_path, musicxml)
     root = etree.fromstring(score.text)
@@ -34,6 +38,9 @@ def test_given_ids_stay_unless_they_occur_twice(tmp_path: Path, musicxml: str) -
     doubled = re.sub("<note>", '<note id="mine">', musicxml, count=2)
     notes = list(etree.fromstring(read(tmp_path, doubled).text).iter("note"))
     assert [note.get("id") for note in notes[:2]] == ["mine", "p1m1n2"]
+    taken = musicxml.replace("<note>", '<note id="p1m1n2">', 1)  # what the second would be called
+    notes = list(etree.fromstring(read(tmp_path, taken).text).iter("note"))
+    assert [note.get("id") for note in notes[:3]] == ["p1m1n2", "p1m1n2x", "p1m1n3"]
 
 
 def test_two_editions_are_one_work(tmp_path: Path, musicxml: str) -> None:

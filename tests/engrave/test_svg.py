@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from entourage.engrave.svg import Mark, SvgReader
+from entourage.engrave.marks import Mark
+from entourage.engrave.svg import SvgReader
 
 GLYPH = "M0 0 L1000 0 L1000 1000 L0 1000 Z"
 
@@ -25,6 +26,15 @@ def test_a_glyph_stands_where_its_transforms_say() -> None:
     assert (mark.shape, mark.code, mark.x, mark.y, mark.scale) == ("glyph", 0xE0A4, 15, 24, 20)
     assert bounds(mark) == pytest.approx([15, 4, 35, 24])  # y upwards in the font, downwards on the page
     assert (mark.group.kind, mark.group.id) == ("note", "n")
+
+
+def test_a_group_may_be_turned() -> None:
+    (mark,) = read(
+        '<g class="arpeg" transform="rotate(-90.000000 50,40)">'
+        '<use xlink:href="#E0A4-x" transform="translate(150, 40) scale(0.2, 0.1)"/></g>'
+    )
+    assert (mark.x, mark.y) == pytest.approx((15, 14))  # 10 pixels to the right have become 10 upwards
+    assert bounds(mark) == pytest.approx([-5, -6, 15, 14])
 
 
 def test_groups_know_what_is_around_them() -> None:

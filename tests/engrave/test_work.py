@@ -1,3 +1,4 @@
+import errno
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -9,7 +10,7 @@ from entourage.engrave.archives import ScoreFile
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.scores import Score, read_score
-from entourage.engrave.work import Worker, part_path, read_part_meta, source_file
+from entourage.engrave.work import UnwritableError, Worker, part_path, read_part_meta, source_file
 
 
 def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None:
@@ -42,10 +43,34 @@ def test_nothing_is_left_of_a_score_that_fails_half_way(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str, score: Score) -> tuple[str, bytes]:
-        raise ValueError("the disk is full")
+        raise ValueError("it ends in the middle")
 
     monkeypatch.setattr(work, "source_file", fail)
     job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
-    assert outcome.failure == "the disk is full"
+    assert outcome.failure == "it ends in the middle"
     assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
+
+
+def test_a_full_disk_is_no_fault_of_the_score(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
+        Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+
+
+def test_what_nobody_foresaw_is_the_failure_of_one_score(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: ScoreFile) -> Score:
+        raise KeyError("p1m1n1")
+
+    monkeypatch.setattr(work, "read_score", fail)
+    job = EngraveJob(tmp_path / "out", (score_path,))
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    assert outcome.failure == "s: KeyError 'p1m1n1'"

@@ -125,13 +125,16 @@ def show(
 def align(
     scan: Annotated[Path, typer.Argument(help="A scan or photo of a page.")],
     page: Annotated[Path, typer.Argument(help="The clean page: DIR/images/PAGE.png.")],
-    out: Annotated[Path, typer.Option(help="Folder for the rectified picture and its annotations.")] = Path("aligned"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for picture and annotations; aligned/SCAN by default.")
+    ] = None,
 ) -> None:
     """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
     from entourage.engrave.align import write_alignment
 
-    found = write_alignment(scan, page, out)
-    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {out}")
+    target = out or Path("aligned") / scan.stem  # a folder for each, so that none replaces another
+    found = write_alignment(scan, page, target)
+    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {target}")
 
 
 @app.command()

@@ -89,7 +89,7 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     Raises:
         ValueError: one of them cannot be read, or the match is poor.
     """
-    picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE)
+    picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE) if scan_path.is_file() else None  # a pipe would block
     if picture is None:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
     colour, rows = read_page(page_path)

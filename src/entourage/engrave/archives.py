@@ -94,10 +94,14 @@ def _is_archive(path: Path) -> bool:
     return name.endswith((".zip", *_TAR_SUFFIXES))
 
 
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
+
+
 def _members(archive: Path) -> list[str]:
     """The names of the scores in an archive; those that point out of it are among them, to be reported when read."""
     try:
-        if zipfile.is_zipfile(archive):
+        if _is_zip(archive):
             with zipfile.ZipFile(archive) as opened:
                 names = [info.filename for info in opened.infolist() if not info.is_dir()]
         else:
@@ -115,7 +119,7 @@ def _from_archive(file: ScoreFile) -> bytes:
     inside = PurePosixPath(file.member.replace("\\", "/"))
     if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
         raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
-    if zipfile.is_zipfile(file.path):
+    if _is_zip(file.path):
         with zipfile.ZipFile(file.path) as archive:
             return _limited(archive.open(file.member), file)
     with tarfile.open(file.path) as tar:

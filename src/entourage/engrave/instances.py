@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from entourage.engrave.svg import Group
+from entourage.engrave.marks import Group
 
 
 @dataclass(eq=False)

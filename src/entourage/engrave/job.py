@@ -62,6 +62,9 @@ class EngraveJob:
                 raise ValueError(f"format {name!r} is unknown; expected some of {', '.join(FORMATS)}")
         if not self.fonts:
             raise ValueError("no font is given; expected at least one")
+        names = [font.name.lower() for font in self.fonts]  # as they are in the names of pages
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"font {twice!r} is given twice; expected fonts of different names")
         if not self.sources and self.compose < 1:
             raise ValueError("nothing to engrave; expected scores, or a number of scores to compose")
         if self.balanced and self.compose < 1:
@@ -98,8 +101,14 @@ class Task:
 
 
 def tasks_of(job: EngraveJob, files: list[ScoreFile]) -> list[Task]:
-    """The tasks of a job, in an order that depends on names alone."""
+    """The tasks of a job, in an order that depends on names alone.
+
+    Raises:
+        ValueError: a score has the name of one that is composed.
+    """
     composed = [f"composed-{i:05d}" for i in range(job.compose)]
+    if same := {file.name for file in files}.intersection(composed):
+        raise ValueError(f"a score is called {min(same)}, as is one to be composed; expected another name")
     named: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
     named += [(name, None, i) for i, name in enumerate(composed)]
     tasks = []

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from lxml import etree
+
 from entourage.engrave.degrade import Degrader
 from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
@@ -19,6 +21,7 @@ from entourage.engrave.scores import Score
 
 _SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
 _PATIENCE = 600  # seconds
+_ACTIVE = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
 
 
 class LilypondEngraver:
@@ -61,7 +64,7 @@ class LilypondEngraver:
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
         """Runs both programs; returns the pages in order."""
-        (folder / "score.xml").write_text(score.text, encoding="utf-8")
+        (folder / "score.xml").write_text(disarm(score.text), encoding="utf-8")
         self._run("musicxml2ly", ["--no-page-layout", "-o", "score.ly", "score.xml"], folder, score)
         text = (folder / "score.ly").read_text(encoding="utf-8")
         tags = (files("entourage.engrave") / "lilypond_tags.ily").read_text(encoding="utf-8")
@@ -97,6 +100,23 @@ class LilypondEngraver:
         if done.returncode:
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
             raise ValueError(f"{score.name}: {program} failed: {last[0]}")
+
+
+def disarm(text: str) -> str:
+    """MusicXML without the characters that mean something to LilyPond.
+
+    `musicxml2ly` copies words of the score into LilyPond's language as they are, and that language can run programs
+    (after # or $) and read files (after a backslash). Attributes with such characters, which are colours, are left out.
+    """
+    root = etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+    etree.strip_tags(root, etree.ProcessingInstruction)
+    for element in root.iter(etree.Element):
+        element.text = element.text and element.text.translate(_ACTIVE)
+        element.tail = element.tail and element.tail.translate(_ACTIVE)
+        for name, value in element.attrib.items():
+            if value != value.translate(_ACTIVE):
+                del element.attrib[name]
+    return str(etree.tostring(root, encoding="unicode"))
 
 
 def _point_back(symbols: list[Symbol], score: Score) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from lxml import etree
 
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.marks import Group, Mark
 from entourage.engrave.outlines import Edges, ellipse, filled, parse_path, positive, rectangle, stroked
-from entourage.engrave.svg import Group, Mark
 from entourage.engrave.symbols import CLASSES
 from entourage.engrave.text import Typeface
 

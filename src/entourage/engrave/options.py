@@ -32,6 +32,8 @@ class PageOptions:
         for name, value in (("width", self.width), ("height", self.height)):
             if not 20 * self.interline <= value <= 20_000:
                 raise ValueError(f"{name} is {value}; expected {20 * self.interline:g} (20 interlines) to 20000 pixels")
+        if not 1 <= self.dpi <= 100_000:
+            raise ValueError(f"dpi is {self.dpi}; expected 1 to 100000")
         if not 0 <= self.margin <= 200:
             raise ValueError(f"margin is {self.margin}; expected 0 to 200 pixels")
 

@@ -232,3 +232,9 @@ def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
 def moved(edges: Edges, scale: float, x: float, y: float) -> Edges:
     """Edges scaled about the origin and then shifted."""
     return np.asarray(edges * scale + np.array([x, y, x, y]))
+
+
+def turned(points: Points, degrees: float, x: float, y: float) -> Points:
+    """Points turned clockwise (y is downwards) around (x, y)."""
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return np.asarray((points - (x, y)) @ np.array([[cos, sin], [-sin, cos]]) + (x, y))

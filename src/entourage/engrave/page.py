@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from entourage.engrave.degrade import Degrader
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.marks import Mark
 from entourage.engrave.masks import encode_masks
 from entourage.engrave.outlines import Edges
 from entourage.engrave.raster import Ink, Ints, rasterise
-from entourage.engrave.svg import Mark
 
 Image = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.uint16)

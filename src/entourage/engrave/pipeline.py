@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from entourage.data import atomic_path, progress_bar, status
 from entourage.engrave.archives import find_scores
 from entourage.engrave.assemble import assemble
 from entourage.engrave.job import EngraveJob, tasks_of
+from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.pool import run_tasks
 from entourage.engrave.work import STATE, Outcome
 
@@ -27,23 +30,51 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
         The manifest, with the failures under "failed".
 
     Raises:
-        ValueError: nothing to engrave, or the folder holds a data set made with other options.
+        ValueError: nothing to engrave, the engine is not installed, the folder holds a data set made with other
+            options, or another run is at work on it.
+        OSError: the folder cannot be written to.
     """
     tasks = tasks_of(job, find_scores(job.sources) if job.sources else [])
-    _begin(job)
+    if job.engine == "lilypond":
+        LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
     outcomes: dict[str, Outcome] = {}
-    with progress_bar("Engraving", len(tasks)) as advance:
-        for outcome in run_tasks(job, tasks):
-            outcomes[outcome.name] = outcome
-            advance(1)
-    with status("Writing annotations"):
-        manifest = assemble(job, tasks, outcomes)
+    with _claimed(job.out):
+        _begin(job)
+        with progress_bar("Engraving", len(tasks)) as advance:
+            for outcome in run_tasks(job, tasks):
+                outcomes[outcome.name] = outcome
+                advance(1)
+        with status("Writing annotations"):
+            manifest = assemble(job, tasks, outcomes)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
 
 
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """Makes the folder and keeps other runs out of it: each would take the other's unfinished files for leftovers."""
+    state = out / STATE
+    if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not an empty folder; expected a new one, or one that this command has begun")
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "lock").open("w") as lock:
+        _lock(lock, out)
+        yield
+
+
+def _lock(lock: IO[str], out: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+    except BlockingIOError as error:
+        raise ValueError(f"another run is at work on {out}; expected to be alone") from error
+
+
 def _begin(job: EngraveJob) -> None:
-    """Makes the folder, or checks that what it holds was begun with the same options, and tidies up after a kill."""
+    """Notes the options, or checks that the folder was begun with the same ones, and tidies up after a kill."""
     path = job.out / STATE / "options.json"
     options = job.decisive()
     if path.exists():
@@ -56,11 +87,5 @@ def _begin(job: EngraveJob) -> None:
             if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
                 leftover.unlink()
         return
-    if job.out.exists() and (not job.out.is_dir() or _holds_anything(job.out)):
-        raise ValueError(f"{job.out} is not an empty folder; expected a new one, or one that this command has begun")
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
-
-
-def _holds_anything(folder: Path) -> bool:
-    return any(folder.iterdir())

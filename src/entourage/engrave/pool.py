@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.work import Outcome, Worker
+from entourage.engrave.work import Outcome, UnwritableError, Worker
 
 _PATIENCE = 600.0  # seconds without any outcome after which workers are taken for stuck
 _MEMORY = 8 * 2**30  # bytes of address space a worker may use
@@ -22,16 +22,15 @@ def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
     """Does all tasks and yields their outcomes as they come.
 
     A score that crashes the engraver takes its worker with it; the task is reported as a failure, a new worker takes
-    the place of the old one, and the others go on.
+    the place of the old one, and the others go on. That is why even a single worker is a process of its own.
+
+    Raises:
+        UnwritableError: the output cannot be written.
     """
     if job.ray:
         yield from _on_ray(job, tasks)
         return
     workers = min(job.workers or os.cpu_count() or 1, max(len(tasks), 1))
-    if workers == 1 and job.workers == 1:
-        worker = Worker(job)
-        yield from map(worker.do, tasks)
-        return
     yield from _Pool(job, tasks, workers).run()
 
 
@@ -81,7 +80,7 @@ class _Pool:
         try:
             if stuck:
                 raise EOFError
-            outcome: Outcome = connection.recv()
+            outcome: Outcome | UnwritableError = connection.recv()
         except (EOFError, OSError):
             process.terminate()
             process.join()
@@ -89,6 +88,9 @@ class _Pool:
             self._start()
             why = f"took longer than {_PATIENCE:g} s" if stuck else f"crashed (exit code {process.exitcode})"
             return Outcome(task.name, failure=f"{task.name}: the engraver {why}")
+        if isinstance(outcome, UnwritableError):
+            connection.close()  # which ends the worker
+            raise outcome
         following = next(self.todo, None)
         if following is not None:
             self._hand(connection, process, following)
@@ -111,7 +113,12 @@ def _serve(job: EngraveJob, connection: Connection) -> None:
             return
         if task is None:
             return
-        connection.send(worker.do(task))
+        try:
+            connection.send(worker.do(task))
+        except UnwritableError as error:
+            connection.send(error)
+        except BrokenPipeError:  # the run was killed
+            return
 
 
 def _bound_memory() -> None:
@@ -149,6 +156,8 @@ def _on_ray(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
             task = waiting.pop(done)
             try:
                 yield ray.get(done)
+            except UnwritableError:
+                raise
             except ray.exceptions.RayError as error:
                 yield Outcome(task.name, failure=f"{task.name}: the engraver crashed ({type(error).__name__})")
     finally:

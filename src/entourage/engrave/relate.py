@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music import Event
 from entourage.engrave.outlines import rings, split_at
-from entourage.engrave.svg import Group, Mark
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _SMALL = 0.93  # of the normal size of glyphs
@@ -295,10 +295,15 @@ class _Relater:
         event = self.events.get(staff.id)
         return staff.within("measure"), event.staff if event else 0
 
+    def _notes_of(self, identity: str) -> tuple[str, ...]:
+        """The notes of a chord, or a note itself."""
+        event = self.events.get(identity)
+        return event.notes if event and event.kind == "chord" and event.notes else (identity,)
+
     def _describe(self, symbol: Symbol) -> None:
         """What the music says of a symbol: its own event, or that of the nearest group that has one."""
         for group in symbol.group.up():
-            if not symbol.element and group.id in self.ids:
+            if not symbol.element and group.id in self.ids and group.kind != "measure":
                 symbol.element = group.id
             event = self.events.get(group.id) if group.id else None
             if event is None or group.kind in ("system", "page-margin"):
@@ -309,11 +314,13 @@ class _Relater:
             if symbol.onset is None and event.onset is not None and group.kind != "measure":
                 symbol.onset = float(event.onset)
             if not symbol.notes and group.kind not in ("staff", "layer", "measure"):
-                symbol.notes = event.notes
+                symbol.notes = tuple(note for one in event.notes for note in self._notes_of(one))
             if event.kind in ("rest", "mRest", "multiRest") and symbol.duration is None and event.duration is not None:
                 symbol.duration = float(event.duration)
             symbol.staff = symbol.staff or event.staff
         if symbol.group.kind == "notehead" and (note := symbol.group.within("note")):
             symbol.notes = (note.id,)
         if not symbol.element:
-            symbol.element = next((note for note in symbol.notes if note in self.ids), "")
+            measure = symbol.group.within("measure")  # the first part's; nothing better for what has no note
+            nearest = [*symbol.notes, measure.id if measure else ""]
+            symbol.element = next((element for element in nearest if element in self.ids), "")

@@ -99,6 +99,8 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
 def _decode(data: bytes, file: ScoreFile) -> str:
     declared = _ENCODING.match(data)
     encoding = declared[1].decode("ascii") if declared else "utf-8"
+    if encoding.lower().startswith("utf-16"):  # but the declaration itself has been read byte by byte
+        encoding = "utf-8"
     if data.startswith(codecs.BOM_UTF8):
         encoding = "utf-8-sig"
     elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -135,6 +137,8 @@ def _give_ids(root: etree._Element) -> frozenset[str]:
     def name(element: etree._Element, fallback: str) -> None:
         given = element.get("id")
         if given is None or given in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", given):
+            while fallback in ids:  # given to another element
+                fallback += "x"
             element.set("id", fallback)
         ids.add(element.get("id", fallback))
 

@@ -29,7 +29,7 @@ def read_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
     Raises:
         ValueError: there is no such image, or no data set around it that knows the page.
     """
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    image = cv2.imread(str(path), cv2.IMREAD_COLOR) if path.is_file() else None  # a pipe would block
     if image is None:
         raise ValueError(f"{path} cannot be read as an image; expected DIR/images/PAGE.png")
     table = path.parent.parent / "symbols.parquet"

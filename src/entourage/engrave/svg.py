@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from lxml import etree
 
+from entourage.engrave.marks import Group, Mark
 from entourage.engrave.outlines import (
     Edges,
-    Points,
     dashes,
     ellipse,
     filled,
@@ -30,55 +29,6 @@ _CALL = re.compile(r"(\w+)\(([^)]*)\)")
 _FINE = 0.04  # pixels between a curve and its chords
 _BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
 _ITALIC = {"dir", "dynam", "mNum"}
-
-
-@dataclass(eq=False)
-class Group:
-    """A `<g>`: its classes (the first says what it is), its id and the group around it."""
-
-    classes: tuple[str, ...] = ()
-    id: str = ""
-    parent: Group | None = None
-
-    @property
-    def kind(self) -> str:
-        """The first class, or nothing."""
-        return self.classes[0] if self.classes else ""
-
-    def up(self) -> Iterator[Group]:
-        """This group and those around it, from the inside out."""
-        group: Group | None = self
-        while group is not None:
-            yield group
-            group = group.parent
-
-    def within(self, *kinds: str) -> Group | None:
-        """The nearest group of one of these kinds, this one included, or None."""
-        return next((group for group in self.up() if group.kind in kinds), None)
-
-
-@dataclass(eq=False)
-class Mark:
-    """One thing drawn.
-
-    Attributes:
-        shape: "glyph", "line", "area" or "letter".
-        edges: its outline in pixels, shape (n, 4).
-        group: the group it stands in.
-        code: the code point of a glyph or letter, else 0.
-        scale: size of a glyph in pixels an em, else 0.
-        x, y: origin of a glyph or letter; start of a line.
-        points: of a line, shape (n, 2), else empty.
-    """
-
-    shape: str
-    edges: Edges
-    group: Group
-    code: int = 0
-    scale: float = 0.0
-    x: float = 0.0
-    y: float = 0.0
-    points: Points = field(default_factory=lambda: np.empty((0, 2)))
 
 
 @dataclass
@@ -150,9 +100,14 @@ class SvgReader:
                 classes = tuple(child.get("class", "").split())
                 if "placeholder" in classes or child.get("visibility") == "hidden":
                     continue
-                shift = _shift(child.get("transform"))
+                transform = child.get("transform", "")
+                x, y, _ = _placement(transform)
                 inner = Group(classes, child.get("id", ""), group)
-                self._walk(child, inner, (origin[0] + shift[0], origin[1] + shift[1]), codes, marks)
+                first = len(marks)
+                self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
+                for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
+                    for mark in marks[first:]:
+                        mark.turn(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
             elif tag == "use":
                 code, outline = codes[child.get(_HREF)]
                 x, y, size = _placement(child.get("transform", ""))
@@ -265,11 +220,10 @@ class SvgReader:
         pen.x = left + length
 
 
-def _shift(transform: str | None) -> tuple[float, float]:
-    if not transform:
-        return 0.0, 0.0
-    x, y, _ = _placement(transform)
-    return x, y
+def _turns(transform: str) -> list[tuple[float, float, float]]:
+    """The angle, in degrees, and the centre of each `rotate(angle x,y)`."""
+    turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
+    return [(float(angle), float(x), float(y)) for angle, x, y in turns]
 
 
 def _placement(transform: str) -> tuple[float, float, float]:

@@ -41,6 +41,10 @@ class Outcome:
     failure: str = ""
 
 
+class UnwritableError(OSError):
+    """The output cannot be written, which is no fault of the score: the run has to stop."""
+
+
 class Worker:
     """Does the tasks of a job one after the other; engravers are kept from task to task."""
 
@@ -49,7 +53,11 @@ class Worker:
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
 
     def do(self, task: Task) -> Outcome:
-        """Does a task, unless it has been done before. Bad scores are an outcome, not an error."""
+        """Does a task, unless it has been done before. Bad scores are an outcome, not an error.
+
+        Raises:
+            UnwritableError: the disk is full, say.
+        """
         try:
             score = self._score(task)
             digest = hashlib.sha256(score.text.encode()).hexdigest()
@@ -57,9 +65,14 @@ class Worker:
             if done is not None and done["source_sha256"] == digest:
                 return Outcome(task.name, len(done["pages"]))
             return self._engrave(task, score, digest)
-        except (ValueError, OSError, RecursionError, MemoryError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            return Outcome(task.name, failure=reason)
+        except UnwritableError:
+            raise
+        except Exception as error:  # no score may stop the others, whatever it brings about
+            reason = " ".join(str(error).split())
+            known = isinstance(error, ValueError) and reason
+            return Outcome(
+                task.name, failure=reason if known else f"{task.name}: {type(error).__name__} {reason}".strip()
+            )
 
     def _score(self, task: Task) -> Score:
         if task.file is None:
@@ -71,6 +84,8 @@ class Worker:
         files: dict[str, str] = {}
         try:
             return self._write_pages(task, score, digest, files)
+        except UnwritableError:  # what is there is right, and the run that continues may be at work on it already
+            raise
         except Exception:
             for place in files:  # of a score that fails nothing is left
                 (self.job.out / place).unlink(missing_ok=True)
@@ -145,8 +160,9 @@ def part_path(out: Path, name: str) -> Path:
 def write_part(path: Path, table: pa.Table, meta: dict[str, Any]) -> None:
     """Writes the rows of a task, with what else is known of it; once this file is there, the task is done."""
     table = table.replace_schema_metadata({_META: json.dumps(meta, sort_keys=True).encode()})
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    stream = io.BytesIO()
+    pq.write_table(table, stream, compression="zstd")
+    _write(path, stream.getvalue())
 
 
 def read_part_meta(path: Path) -> dict[str, Any] | None:
@@ -162,5 +178,8 @@ def read_part_meta(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
+    try:
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(data)
+    except OSError as error:
+        raise UnwritableError(f"{path} cannot be written: {error.strerror or error}") from error
