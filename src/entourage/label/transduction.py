@@ -33,8 +33,8 @@ class GraphTransduction(GraphLabeller):
         class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
             payoffs are A_ij = w_ij S.
         shares: how frequent the classes are, if that is known: an array of shape (m,), or "given" for as frequent as
-            among the given labels; each round then favours classes with too few followers. Worth about two points on
-            CIFAR-10 where labels are drawn fairly; misleading where they are not.
+            among the given labels; each round then favours classes with too few followers. Of use where labels were
+            drawn fairly; misleading where they were not.
         tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
 
     Attributes:
