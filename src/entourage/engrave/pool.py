@@ -146,11 +146,11 @@ def _on_ray(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
     ray.init(address=None if job.ray == "local" else job.ray, log_to_driver=False, logging_level=logging.ERROR)
     try:
 
-        @ray.remote(max_retries=0)
         def do(task: Task) -> Outcome:
             return Worker(job).do(task)
 
-        waiting = {do.remote(task): task for task in tasks}
+        remote: Any = ray.remote(max_retries=0)(do)
+        waiting = {remote.remote(task): task for task in tasks}
         while waiting:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
             task = waiting.pop(done)
