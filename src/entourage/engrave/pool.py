@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.work import Outcome, UnwritableError, Worker
