@@ -29,7 +29,7 @@ def test_a_share_is_always_of_the_home_size() -> None:
 
 def test_larger_sets_come_fewer_at_a_time() -> None:
     curriculum = Curriculum(sets=256)
-    assert [curriculum.sets_of(n) for n in (20, 72, 288, 1000)] == [256, 256, 45, 10]
+    assert [curriculum.sets_of(n) for n in (20, 72, 288, 1000)] == [256, 256, 23, 3]
     assert Curriculum(sets=2).sets_of(1000) == 2
 
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from entourage.cluster.relate import FLOOR, NEAREST, RANKS, SHARES, WIDE, relations
+from entourage.cluster.relate import ALIGNMENTS, CROWDS, FLOOR, NEAREST, RANKS, SHARES, WIDE, alignments, relations
 
 SQUARED = torch.cdist(*[torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))] * 2) ** 2
 
@@ -39,3 +39,39 @@ def test_wide_scales_do_not_depend_on_how_many_items_a_set_is_drawn_with() -> No
     x = torch.randn(1, 1200, 2, generator=torch.Generator().manual_seed(0))
     many, few = (relations(torch.cdist(part, part) ** 2)[1][..., len(RANKS) :].mean(1) for part in (x, x[:, :150]))
     torch.testing.assert_close(many, few, atol=0.15, rtol=0)  # of logarithms: 150 items say it within some 10 %
+
+
+def _line(slope: tuple[float, float], at: tuple[float, float]) -> torch.Tensor:
+    return torch.linspace(-1, 1, 21).unsqueeze(-1) * torch.tensor(slope) + torch.tensor(at)
+
+
+def test_points_along_a_line_are_aligned_and_those_beside_it_are_not() -> None:
+    z = torch.cat([_line((1.0, 0.0), (0.0, 0.0)), _line((0.0, 1.0), (0.0, 5.0))]).unsqueeze(0)
+    found = alignments(z, torch.cdist(z, z) ** 2)[0]
+    assert found.shape == (42, 42, ALIGNMENTS)
+    for m in range(len(CROWDS)):  # less 1 / d: 0.5 along, -0.5 across
+        along, back, alike = found[..., 3 * m : 3 * m + 3].unbind(-1)
+        torch.testing.assert_close(along[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
+        torch.testing.assert_close(back[10, 15], along[15, 10])
+        torch.testing.assert_close(along[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)  # straight above
+        torch.testing.assert_close(along[31, 10], torch.tensor(0.5), atol=1e-3, rtol=0)  # which looks down its own line
+        torch.testing.assert_close(alike[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
+        torch.testing.assert_close(alike[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)
+
+
+def test_alignments_do_not_change_when_the_set_is_turned_or_shuffled() -> None:
+    z = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(1))
+    turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(2))
+    found = alignments(z, torch.cdist(z, z) ** 2)
+    turned = z @ turn.T
+    torch.testing.assert_close(alignments(turned, torch.cdist(turned, turned) ** 2), found, atol=1e-4, rtol=0)
+    mixed = z[:, order]
+    torch.testing.assert_close(
+        alignments(mixed, torch.cdist(mixed, mixed) ** 2), found[:, order][:, :, order], atol=1e-4, rtol=0
+    )
+
+
+def test_copies_of_one_point_have_no_direction() -> None:
+    z = torch.ones(1, 4, 2)
+    assert alignments(z, torch.zeros(1, 4, 4)).abs().max() == 0

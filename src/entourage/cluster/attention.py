@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from entourage.cluster.metric import MetricBlock, squared_distances
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
-from entourage.cluster.relate import ITEM_FEATURES, PAIR_FEATURES, relations
+from entourage.cluster.relate import ALIGNMENTS, ITEM_FEATURES, PAIR_FEATURES, alignments, relations
 from entourage.cluster.seeds import EVIDENCE, choose_seeds, count_from_scores, seed_evidence, soft_k_means
 
 HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
-SLOWEST, FASTEST = 0.1, 16.0  # cycles of the sines and cosines over the spread of a set
+# Cycles of the sines and cosines over the spread of a set. The fast ones turn many times within a cluster, and serve as
+# names: two moons that mirror each other look alike in all their distances, and must yet be told apart.
+SLOWEST, FASTEST = 0.1, 200.0
 USUAL_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
 CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
 
@@ -39,6 +41,7 @@ class AttentionNetwork(nn.Module):
     def __init__(self, width: int, options: ModelOptions, *, points: bool) -> None:
         super().__init__()
         self.options = options
+        self.points = points
         frequencies = options.frequencies if points else 0
         self.register_buffer("waves", _draw_waves(width, frequencies))
         self.lift = nn.Linear(width + 2 * frequencies + ITEM_FEATURES, options.width)
@@ -47,7 +50,10 @@ class AttentionNetwork(nn.Module):
             self.level = nn.Sequential(nn.Linear(width, options.units), nn.LeakyReLU(options.slope))
             self.metric = MetricBlock(options.units, options.metric)
         self.look = nn.Sequential(
-            nn.Linear(PAIR_FEATURES, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU()
+            nn.Linear(PAIR_FEATURES + (ALIGNMENTS if points else 0), HIDDEN),
+            nn.GELU(),
+            nn.Linear(HIDDEN, HIDDEN),
+            nn.GELU(),
         )  # shared by all layers, which weigh it each in their own way
         self.layers = nn.ModuleList(AttentionLayer(options.width, options.heads) for _ in range(options.depth))
         self.norm = nn.LayerNorm(options.width)
@@ -65,14 +71,15 @@ class AttentionNetwork(nn.Module):
         Costs O(b n^2 (width + heads)) time and memory a layer, and O(b n k_max^2 code) for the clusters.
         """
         with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
-            squared = squared_distances(z.float()) if self.metric is None else self.metric(self.level(z.float()))
+            z = z.float()
+            squared = squared_distances(z) if self.metric is None else self.metric(self.level(z))
             pairs, items = relations(squared)
+            if self.points:
+                pairs = torch.cat([pairs, alignments(z, squared_distances(z))], dim=-1)
             # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
-            waves = (z.float().unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
-            x = self.lift(torch.cat([z.float(), waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
-            seen = self.look(pairs)  # (b, n, n, hidden)
-        if torch.is_autocast_enabled(z.device.type):  # once, and not in every layer: it is by far the largest tensor
-            seen = seen.to(torch.get_autocast_dtype(z.device.type))
+            waves = (z.unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
+            x = self.lift(torch.cat([z, waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
+        seen = self.look(pairs)  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
         for layer in self.layers:
             x = layer(x, seen)
         with torch.autocast(z.device.type, enabled=False):

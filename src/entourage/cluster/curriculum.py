@@ -57,8 +57,8 @@ class Curriculum:
         return Draw(seed, self.sets_of(n), n, k)
 
     def sets_of(self, n: int) -> int:
-        """How many sets of n items a batch holds: memory grows with n^2, but large sets must be learned too."""
-        share = float(min(1.0, (self.home / n) ** 1.25))
+        """How many sets of n items a batch holds: a set costs n^2, and a step should always take about as long."""
+        share = float(min(1.0, (self.home / n) ** 1.75))
         return max(2, round(self.sets * share))
 
 

@@ -30,7 +30,7 @@ class ModelOptions:
     width: int = 192  # of the attention layers
     depth: int = 8  # how many there are
     heads: int = 8
-    frequencies: int = 32  # sines and cosines of the coordinates of points; 0 for none
+    frequencies: int = 64  # sines and cosines of the coordinates of points; 0 for none
     code: int = 32  # dimensions of the space in which clusters are far apart
     rounds: int = 2  # of soft k-means that follow the seeds
 
