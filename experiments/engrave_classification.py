@@ -3,8 +3,9 @@
     entourage engrave SCORES --out pages --formats patches
     python -m experiments.engrave_classification --data pages
 
-Trains with Adam as its authors propose it for ten epochs on the works of the training split, chooses the epoch on the
-validation split, and reports the accuracy on the held-out works of the test split.
+Trains with Adam for up to ten epochs, the learning rate falling to nothing, on the works of the training split, chooses
+the epoch on the validation split, and reports the accuracy on the held-out works of the test split. The classes are
+those of V1, as in the chapter: where the extended list names letters, V1 names the words that they are part of.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from benchmarks.machine import machine
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from entourage.data import atomic_path, progress_bar, resolve_device
+from entourage.engrave.symbols import V1_IDS
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -37,16 +40,16 @@ class Options:
     blocks: int = 3  # a stage, of two convolutions each: 1 + 4 * 3 * 2 = 25
     epochs: int = 10
     batch: int = 128
-    rate: float = 1e-3  # Adam's own
+    rate: float = 1e-3  # Adam's own, to begin with
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches of one split: images (n, 170, 45) and class numbers (n,)."""
+    """Patches of one split: images (n, 170, 45) of bytes and class numbers (n,), on the device that learns."""
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
+    images: Tensor
+    labels: Tensor
 
 
 class Block(nn.Module):
@@ -80,60 +83,66 @@ def network(classes: int, options: Options) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, classes))
 
 
-def read_patches(path: Path) -> tuple[dict[str, Patches], list[str]]:
-    """The patches of each split, and the names of the classes."""
+def read_patches(path: Path, device: torch.device) -> tuple[dict[str, Patches], list[str]]:
+    """The patches of V1's classes in each split, and the names of the classes."""
     table = pq.read_table(path)
+    table = table.filter(pc.is_in(table["class"], pa.array(list(V1_IDS))))
     names = sorted(set(table["class"].to_pylist()))
     number = {name: k for k, name in enumerate(names)}
     pngs = table["png"].to_pylist()
     images = np.stack([cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE) for png in pngs])
     labels = np.array([number[name] for name in table["class"].to_pylist()])
     split = np.array(table["split"].to_pylist())
-    return {name: Patches(images[split == name], labels[split == name]) for name in ("train", "val", "test")}, names
+
+    def part(name: str) -> Patches:
+        rows = split == name
+        return Patches(torch.from_numpy(images[rows]).to(device), torch.from_numpy(labels[rows]).to(device))
+
+    return {name: part(name) for name in ("train", "val", "test")}, names
 
 
-def accuracy(model: nn.Module, patches: Patches, device: torch.device) -> float:
+@torch.inference_mode()
+def accuracy(model: nn.Module, patches: Patches) -> float:
     """The share of patches whose class the network finds."""
     model.eval()
-    right = 0
-    with torch.inference_mode():
-        for start in range(0, len(patches.labels), 512):
-            x, y = _batch(patches, np.arange(start, min(start + 512, len(patches.labels))), device)
-            right += int((model(x).argmax(dim=1) == y).sum())
-    return right / max(len(patches.labels), 1)
+    rows = torch.arange(len(patches.labels), device=patches.labels.device).split(512)
+    right = [(model(x).argmax(dim=1) == y).sum() for x, y in (_batch(patches, part) for part in rows)]
+    return float(torch.stack(right).sum()) / len(patches.labels) if right else 0.0
 
 
 def train(splits: dict[str, Patches], classes: int, options: Options, device: torch.device) -> dict[str, object]:
     """Trains; returns the accuracy on test at the epoch that was best on validation, and the course of training."""
     torch.manual_seed(options.seed)
-    random = np.random.default_rng(options.seed)
-    model = network(classes, options).to(device)
+    model = network(classes, options).to(device, memory_format=torch.channels_last)
     optimiser = torch.optim.Adam(model.parameters(), lr=options.rate)
     data = splits["train"]
-    course, best = [], (-1.0, 0.0, 0)
     steps = options.epochs * -(-len(data.labels) // options.batch)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    course, best = [], (-1.0, 0.0, 0)
     with progress_bar("Training", steps) as advance:
         for epoch in range(1, options.epochs + 1):
             model.train()
-            order = random.permutation(len(data.labels))
-            for start in range(0, len(order), options.batch):
-                x, y = _batch(data, order[start : start + options.batch], device)
-                loss = F.cross_entropy(model(x), y)
+            for rows in torch.randperm(len(data.labels)).to(device).split(options.batch):
+                x, y = _batch(data, rows)
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    loss = F.cross_entropy(model(x), y)
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
+                schedule.step()
                 advance(1)
-            found = accuracy(model, splits["val"], device)
+            found = accuracy(model, splits["val"])
             course.append(round(found, 4))
+            print(f"epoch {epoch}: validation {found:.4f}", flush=True)
             if found > best[0]:
-                best = (found, accuracy(model, splits["test"], device), epoch)
+                best = (found, accuracy(model, splits["test"]), epoch)
     weights = sum(p.numel() for p in model.parameters())
     return {"test": best[1], "validation": best[0], "epoch": best[2], "course": course, "weights": weights}
 
 
-def _batch(patches: Patches, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-    x = torch.from_numpy(patches.images[rows]).to(device)[:, None].float()  # (b, 1, 170, 45)
-    return 1 - x / 255, torch.from_numpy(patches.labels[rows]).to(device)
+def _batch(patches: Patches, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Ink from 0 to 1, shape (b, 1, 170, 45), and classes."""
+    return 1 - patches.images[rows][:, None].float() / 255, patches.labels[rows]
 
 
 def main() -> None:
@@ -145,7 +154,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     options, device = Options(epochs=arguments.epochs), resolve_device(arguments.device)
-    splits, names = read_patches(arguments.data / "patches.parquet")
+    splits, names = read_patches(arguments.data / "patches.parquet", device)
     start = time.perf_counter()
     result = train(splits, len(names), options, device)
     minutes = (time.perf_counter() - start) / 60

@@ -1,0 +1,97 @@
+"""The pages that the shipped detector learns from, and those of other works that it is measured on.
+
+python -m experiments.detect_pages --scores SCORES --out pages --divide     # which works are learned from
+python -m experiments.detect_pages --out pages --sets learn                 # engraves them; stopped, it goes on
+python -m experiments.detect_pages --out pages --sets test
+
+A tenth of the works is kept for tests. The others fall into three parts, which are engraved clean, as scans and as
+photographs, at the interline that the network works at; composed pages with all classes in balance join them. One font
+of the five is never learned from. Test pages are of the usual size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+from entourage.data import atomic_path, progress_bar
+from entourage.engrave.archives import find_scores
+from entourage.engrave.job import EngraveJob, draw
+from entourage.engrave.options import FONTS, MusicFont, PageOptions
+from entourage.engrave.pipeline import engrave
+from entourage.engrave.scores import read_score
+
+UNSEEN = "Gootville"  # the font that no network learns from
+SEEN = tuple(MusicFont(name) for name in FONTS if name != UNSEEN)
+SEED = 6
+TENTHS = {"test": 1, "clean": 4, "photo": 3, "scan": 2}  # of the works
+SMALL = PageOptions(width=947, height=1334, interline=10.0, dpi=200.0)
+
+
+def main() -> None:
+    """Divides the works, or engraves some of the sets."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scores", type=Path, default=None, help="files, folder or archive of MusicXML")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the sets")
+    parser.add_argument("--divide", action="store_true", help="write an archive of scores for each part, and end")
+    parser.add_argument("--sets", default="learn,test", help="learn, test, or names of single sets")
+    parser.add_argument("--compose", type=int, default=220, help="scores to compose, to learn from")
+    parser.add_argument("--workers", type=int, default=0)
+    options = parser.parse_args()
+    if options.divide:
+        divide(options.scores, options.out / "scores")
+        return
+    chosen = options.sets.split(",")
+    for name, job in jobs(options.out, options.compose).items():
+        if name in chosen or name.partition("-")[0] in chosen:
+            counts = engrave(replace(job, workers=options.workers))["counts"]
+            print(
+                f"{name}: {counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols", flush=True
+            )
+
+
+def jobs(out: Path, compose: int) -> dict[str, EngraveJob]:
+    """The sets by name: what is learned from, and what is measured on."""
+    scores = {part: (out / "scores" / f"{part}.zip",) for part in TENTHS}
+    learn = EngraveJob(out, scores["clean"], fonts=SEEN, page=SMALL, formats=("parquet",), seed=SEED)
+    composed = replace(learn, sources=(), compose=compose, balanced=True)
+    test = replace(learn, sources=scores["test"], page=PageOptions())
+    sets = {
+        "learn-composed": composed,
+        "learn-used": replace(composed, compose=compose // 2, degrade="photo", seed=SEED + 1),
+        "learn-clean": learn,
+        "learn-photo": replace(learn, sources=scores["photo"], degrade="photo"),
+        "learn-scan": replace(learn, sources=scores["scan"], degrade="scan"),
+        "test-clean": test,
+        "test-scan": replace(test, degrade="scan"),
+        "test-photo": replace(test, degrade="photo"),
+        "test-font": replace(test, fonts=(MusicFont(UNSEEN),)),
+    }
+    return {name: replace(job, out=out / name) for name, job in sets.items()}
+
+
+def divide(source: Path, out: Path) -> None:
+    """Writes the scores of each part into an archive of its own; editions of one work stay together."""
+    parts = [part for part, tenths in TENTHS.items() for _ in range(tenths)]
+    files = find_scores([source])
+    texts: dict[str, dict[str, str]] = {part: {} for part in TENTHS}
+    with progress_bar("Reading", len(files)) as advance:
+        for file in files:
+            score = read_score(file)
+            texts[parts[draw(SEED, "part", score.work) % len(parts)]][f"{score.name}.musicxml"] = score.text
+            advance(1)
+    out.mkdir(parents=True, exist_ok=True)
+    for part, members in texts.items():
+        with (
+            atomic_path(out / f"{part}.zip") as temporary,
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        ):
+            for name, text in members.items():
+                archive.writestr(name, text)
+        print(f"{part}: {len(members)} scores", flush=True)
+
+
+if __name__ == "__main__":
+    main()
