@@ -71,9 +71,8 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """All figures, for machines."""
-        rows = zip(
-            self.scores.classes, self.scores.counts, self.scores.ap, self.scores.ap50, self.scores.ap25, strict=True
-        )
+        scores = self.scores
+        rows = zip(scores.classes, scores.counts, scores.ap, scores.ap50, scores.ap25, strict=True)
         return {
             "entourage": __version__,
             "list": self.judged,

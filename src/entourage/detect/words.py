@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entourage.detect.classes import to_list
+from entourage.detect.classes import DETECTOR_CLASSES, to_list
 from entourage.detect.detections import Detections
-from entourage.engrave.symbols import CLASSES, ClassSet, class_ids
+from entourage.engrave.symbols import ClassSet, class_ids
 
 _LETTERS = {f"dynamic{letter}": letter.lower() for letter in "PMFSZR"}
 _WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}
@@ -94,7 +94,7 @@ def times(detections: Detections) -> list[Word]:
 
 
 def _translated(name: str, classes: ClassSet) -> str | None:
-    if name in CLASSES:
+    if name in DETECTOR_CLASSES:
         return to_list(name, classes)
     return name if name in class_ids(classes) else None
 
