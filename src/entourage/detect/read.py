@@ -121,9 +121,8 @@ def dark_on_light(image: Grey) -> Grey:
         return image
     scale = min(1.0, _SMALL / max(image.shape))
     small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else image
-    kernel = np.ones((9, 9), dtype=np.uint8)
-    light = float(cv2.morphologyEx(small, cv2.MORPH_TOPHAT, kernel).mean())  # what is thinner than the kernel
-    dark = float(cv2.morphologyEx(small, cv2.MORPH_BLACKHAT, kernel).mean())
+    apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
+    light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
     return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
 
 
