@@ -1,0 +1,98 @@
+"""From maps to objects: peaks or connected components of the energy, with class, box and score read there.
+
+Class and box are asked for only at the cells that matter, a few thousand of the hundreds of thousands on a page.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from entourage.detect.components import find_components
+from entourage.detect.maps import number_boxes
+from entourage.detect.options import DecodeOptions, MapOptions
+
+_BLOCK = 2048  # rows of the table of overlaps that are held at a time
+
+
+class Readable(Protocol):
+    """Maps of pages, painted or predicted."""
+
+    def surface(self) -> Tensor:
+        """Energy, (b, g, h, w) in [0, 1]."""
+
+    def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Class logits (m, classes) and box numbers (m, sides) of cells (m, 4): page, group, row, column."""
+
+
+def decode(maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tensor) -> list[dict[str, Tensor]]:
+    """The objects on each page, best first.
+
+    Args:
+        maps: as `paint` or the network made them.
+        options: how they are read.
+        how: how they are painted.
+        groups: (1 + classes,) energy channel of every label.
+
+    Returns:
+        For each page boxes (n, 4) in pixels, labels (n,) from 1 and scores (n,), as torchvision has them.
+    """
+    surface = maps.surface()
+    if options.method == "peaks":
+        index, energy = find_peaks(surface, options.threshold)
+        logits, numbers = maps.read(index)
+        chance, labels = class_chances(logits, index[:, 1], groups).max(1)
+        boxes = number_boxes(numbers, index, how)
+    else:
+        found = find_components(surface, options)
+        logits, numbers = maps.read(found.cells)
+        chance, labels = found.classes(class_chances(logits, found.cells[:, 1], groups), options.vote)
+        boxes = found.boxes(numbers, options, how)
+        index, energy = found.index, found.energy
+    scores = energy * chance if options.score else torch.ones_like(energy)
+    found_boxes = boxes if options.snap is None else (boxes / options.snap).round() * options.snap
+    return _split(found_boxes, labels + 1, scores, index, len(surface), options)
+
+
+def find_peaks(surface: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Cells (n, 4) that none of their eight neighbours tops and that reach the threshold, and their energy (n,)."""
+    highest = F.max_pool2d(surface, 3, stride=1, padding=1)
+    index = torch.nonzero((surface >= max(threshold, 1e-6)) & (surface == highest))
+    return index, surface[tuple(index.unbind(1))]
+
+
+def class_chances(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
+    """Probabilities (m, classes) of logits among the classes of the group that each cell belongs to, (m,)."""
+    foreign = groups[1:].to(logits.device)[None] != group[:, None]  # (m, classes)
+    return logits.float().masked_fill(foreign, -torch.inf).softmax(1)
+
+
+def suppress(boxes: Tensor, group: Tensor, overlap: float) -> Tensor:
+    """Which boxes (n, 4), best first, no better one of their group covers by more than `overlap` (IoU): (n,) bool."""
+    keep = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    for start in range(0, len(boxes), _BLOCK):
+        mine = slice(start, start + _BLOCK)
+        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + _BLOCK, :2])  # (block, better, 2)
+        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + _BLOCK, 2:]) - corner).clamp(min=0).prod(2)
+        together = areas[mine, None] + areas[None, : start + _BLOCK] - common
+        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + _BLOCK])
+        keep[mine] = ~covered.tril(start - 1).any(1)  # a box is covered only by those before it
+    return keep
+
+
+def _split(
+    boxes: Tensor, labels: Tensor, scores: Tensor, index: Tensor, pages: int, options: DecodeOptions
+) -> list[dict[str, Tensor]]:
+    results = []
+    for page in range(pages):
+        mine = torch.nonzero((index[:, 0] == page) & (scores >= options.threshold)).squeeze(1)
+        mine = mine[scores[mine].argsort(descending=True, stable=True)]
+        if options.overlap is not None and len(mine):
+            mine = mine[suppress(boxes[mine], index[mine, 1], options.overlap)]
+        mine = mine[: options.most]
+        results.append({"boxes": boxes[mine], "labels": labels[mine], "scores": scores[mine]})
+    return results
