@@ -89,7 +89,7 @@ def test_what_is_mostly_cut_off_is_hidden(sheets: Sheets) -> None:
 def test_rare_classes_are_drawn_by_the_root_of_their_number(sheets: Sheets) -> None:
     drawer = WindowDrawer(sheets, replace(SMALL, common=4))
     rng = np.random.default_rng(0)
-    drawn = sheets.labels[drawer._symbols(20_000, rng)]
+    drawn = sheets.labels[drawer.symbols(20_000, rng)]
     shares = np.bincount(drawn - 1, minlength=4) / 20_000
     expected = np.sqrt(np.minimum(sheets.counts(), 4))
     assert np.allclose(shares, expected / expected.sum(), atol=0.015)  # four standard deviations

@@ -94,7 +94,7 @@ class WindowDrawer:
         sheets, options = self.sheets, self.options
         pages = rng.integers(len(sheets), size=windows)
         around = rng.random(windows) < options.rare
-        symbols = self._symbols(windows, rng)
+        symbols = self.symbols(windows, rng)
         pages = np.where(around, sheets.page_of(symbols), pages)
         plain = rng.random(windows) < options.plain
         zoom = self._zoom(plain, rng)
@@ -123,7 +123,7 @@ class WindowDrawer:
             *(torch.from_numpy(each[~whole]) for each in (boxes, image)),
         )
 
-    def _symbols(self, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def symbols(self, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """A symbol for each window: its class is drawn first, then one of that class."""
         drawn = rng.choice(len(self._weights), size=windows, p=self._weights)
         which = (rng.random(windows) * self._counts[drawn]).astype(np.int64)
