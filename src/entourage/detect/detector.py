@@ -1,4 +1,4 @@
-"""A trained detector for pages of any size: normalise, look, and give boxes in the pixels of the page that was given."""
+"""A trained detector for pages of any size: scale, look, and give boxes in the pixels of the page that was given."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Detector:
         if page.size <= self.options.whole:
             return self._find(page)
         multiple = self.model.network.multiple
-        tiles = plan_tiles(*page.shape, self.options.core, self.options.halo, multiple)
+        tiles = plan_tiles(page.shape[0], page.shape[1], self.options.core, self.options.halo, multiple)
         return detect_tiles(self._find, page, tiles)
 
     @torch.inference_mode()
@@ -235,8 +235,8 @@ def to_working(page: Grey, interline: float) -> Grey:
     size = max(1, round(page.shape[1] * factor)), max(1, round(page.shape[0] * factor))
     if size[0] * size[1] > MOST_WORKING_PIXELS:
         raise ValueError(
-            f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be enlarged "
-            f"to {size[0]} x {size[1]}; expected at most {MOST_WORKING_PIXELS / 1e6:.0f} megapixels"
+            f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be "
+            f"enlarged to {size[0]} x {size[1]}; expected at most {MOST_WORKING_PIXELS / 1e6:.0f} megapixels"
         )
     if size == (page.shape[1], page.shape[0]):
         return page

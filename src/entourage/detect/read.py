@@ -102,8 +102,9 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     if isinstance(image, Image.Image):
         _check_size("image", image.size)
         return dark_on_light(_to_grey(image))
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3):
-        what = f"{image.dtype} of shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+    shape = getattr(image, "shape", ())
+    if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
+        what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
         raise ValueError(f"image is {what}; expected uint8 of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)")
     if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
         raise ValueError(f"image has {image.shape[2]} channels; expected 1, 3 or 4")
@@ -112,7 +113,7 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     _check_size("image", (image.shape[1], image.shape[0]))
     if image.ndim == 3:
         return dark_on_light(_to_grey(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
-    return dark_on_light(np.ascontiguousarray(image))
+    return dark_on_light(np.ascontiguousarray(image, dtype=np.uint8))
 
 
 def dark_on_light(image: Grey) -> Grey:
