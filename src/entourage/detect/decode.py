@@ -15,8 +15,6 @@ from entourage.detect.components import find_components
 from entourage.detect.maps import number_boxes
 from entourage.detect.options import DecodeOptions, MapOptions
 
-_BLOCK = 2048  # rows of the table of overlaps that are held at a time
-
 
 class Readable(Protocol):
     """Maps of pages, painted or predicted."""
@@ -70,16 +68,26 @@ def class_chances(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
     return logits.float().masked_fill(foreign, -torch.inf).softmax(1)
 
 
-def suppress(boxes: Tensor, group: Tensor, overlap: float) -> Tensor:
-    """Which boxes (n, 4), best first, no better one of their group covers by more than `overlap` (IoU): (n,) bool."""
+def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 2048) -> Tensor:
+    """Which boxes, best first, no better one of their group covers.
+
+    Args:
+        boxes: (n, 4).
+        group: (n,) of each.
+        overlap: IoU above which one covers the other.
+        block: boxes that are compared with all others at a time, to bound memory.
+
+    Returns:
+        (n,) bool.
+    """
     keep = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-    for start in range(0, len(boxes), _BLOCK):
-        mine = slice(start, start + _BLOCK)
-        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + _BLOCK, :2])  # (block, better, 2)
-        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + _BLOCK, 2:]) - corner).clamp(min=0).prod(2)
-        together = areas[mine, None] + areas[None, : start + _BLOCK] - common
-        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + _BLOCK])
+    for start in range(0, len(boxes), block):
+        mine = slice(start, start + block)
+        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + block, :2])  # (block, better, 2)
+        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + block, 2:]) - corner).clamp(min=0).prod(2)
+        together = areas[mine, None] + areas[None, : start + block] - common
+        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + block])
         keep[mine] = ~covered.tril(start - 1).any(1)  # a box is covered only by those before it
     return keep
 

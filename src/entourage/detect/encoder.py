@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.detect.options import Encoder, NetworkOptions
 
@@ -22,6 +23,14 @@ def conv(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequen
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
     )
+
+
+def fold(module: nn.Module) -> None:
+    """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
+    for part in module.modules():
+        if isinstance(part, nn.Sequential) and len(part) == 2 and isinstance(part[1], nn.BatchNorm2d):
+            part[0] = fuse_conv_bn_eval(part[0].eval(), part[1].eval())
+            part[1] = nn.Identity()
 
 
 class BasicBlock(nn.Module):

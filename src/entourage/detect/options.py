@@ -116,7 +116,7 @@ class DecodeOptions:
 
     method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
     threshold: float = 0.05  # least score of what is returned
-    overlap: float | None = 0.7  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
+    overlap: float | None = 0.8  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
     most: int | None = None  # at most so many objects a page, the best first; None: no bound
     snap: float | None = None  # corners to the nearest multiple of so many pixels; None: as they are
     score: bool = True  # energy times class probability; False: 1 for all, as in the thesis and the original
@@ -145,9 +145,9 @@ class NetworkOptions:
 
     encoder: Encoder = "small"  # ResNet-101 in the thesis, twenty times the work
     decoder: Decoder = "top-down"  # RefineNet in the thesis
-    widths: tuple[int, ...] = (32, 64, 128, 224, 256, 256)  # channels at strides 2, 4, 8, ...
+    widths: tuple[int, ...] = (48, 96, 144, 224, 256, 256)  # channels at strides 2, 4, 8, ...
     blocks: tuple[int, ...] = (1, 2, 3, 3, 2, 2)  # residual blocks there
-    upwards: tuple[int, ...] = (48, 64, 128, 128, 128, 128)  # channels of the decoder at the same strides
+    upwards: tuple[int, ...] = (64, 96, 128, 128, 128, 128)  # channels of the decoder at the same strides
     hidden: int = 384  # units between the maps and class and box, at the cells that are read; 0: 1 x 1 heads (thesis)
     filters: int = 256  # channels of RefineNet
     chained: bool = True  # each pooling of a chain starts from the one before; the original starts each from the input
