@@ -69,7 +69,7 @@ def test_the_sides_of_a_component(box: BoxOf, side: float) -> None:
     [
         ("mean", 1.5 + 1 / 3, 1.5 + 2 / 3),
         ("energy", (1.5 * 1.5 + 2.5 * 0.8) / 2.3, (1.5 * 0.6 + 2.5 * 1.7) / 2.3),
-        ("truncated", 1.0, 1.0),
+        ("truncated", 1.0, 2.0),
         ("offset", 1.5 + 0.25, 2.5 - 0.5),
     ],
 )

@@ -67,8 +67,8 @@ def test_components_give_back_what_stands_apart(seed: int, name: str) -> None:
     assert len(found["boxes"]) == 40
     middle = (found["boxes"][:, :2] + found["boxes"][:, 2:]) / 2
     nearest = (middle[:, None] - centres[None]).norm(dim=2).min(1)
-    # Gravity is within half a pixel of the centre; cutting off loses up to one more and the half of a cell, each way.
-    assert nearest.values.max() < (0.5 if name == "thesis" else 2.0)
+    # Gravity is within a third of a pixel of the centre, each way; cutting off loses up to one more.
+    assert nearest.values.max() < (0.5 if name == "thesis" else 1.9)
     assert torch.equal(found["labels"], labels[nearest.indices])
     torch.testing.assert_close(
         found["boxes"][:, 2:] - found["boxes"][:, :2], sides[nearest.indices], atol=1e-3, rtol=1e-5
@@ -108,6 +108,11 @@ def test_the_lesser_of_two_that_overlap_goes_but_not_across_groups() -> None:
     group = torch.tensor([0, 0, 0, 1])
     assert suppress(boxes, group, 0.8).tolist() == [True, False, True, True]  # 9 / 11 and 5 / 15 of the union
     assert suppress(boxes, group, 0.9).all()
+
+
+def test_thin_objects_are_compared_as_if_they_were_wider() -> None:
+    stems = torch.tensor([[10.0, 0, 11.3, 40], [10.4, 0, 11.7, 40], [13.0, 0, 14.3, 40]])
+    assert suppress(stems, torch.zeros(3), 0.8).tolist() == [True, False, True]
 
 
 def test_suppression_in_blocks_equals_that_at_once() -> None:

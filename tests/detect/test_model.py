@@ -112,6 +112,20 @@ def test_rare_classes_weigh_more(tiny: DetectorOptions) -> None:
         model.balance(torch.tensor([1, 2]))
 
 
+def test_boxes_may_have_the_sides_of_their_class(tiny: DetectorOptions) -> None:
+    model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, box="class"))).eval()
+    with pytest.raises(ValueError, match="remembers none"):
+        model.objects(torch.rand(1, 1, 64, 64))
+    model.remember(torch.tensor([[2.0, 4.0], [torch.nan, torch.nan], [6.0, 8.0]]))
+    (page,) = model.objects(torch.rand(1, 1, 64, 64))
+    middle = (page["boxes"] > 0).all(1) & (page["boxes"] < 64).all(1) & (page["labels"] == 3)
+    sides = (page["boxes"][:, 2:] - page["boxes"][:, :2])[middle]
+    assert len(sides) > 0
+    torch.testing.assert_close(sides, torch.tensor([[6.0, 8.0]]).expand_as(sides))
+    with pytest.raises(ValueError, match=r"expected \(3, 2\)"):
+        model.remember(torch.zeros(2, 2))
+
+
 def test_a_folded_copy_finds_the_same(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(replace(tiny, decode=DecodeOptions(threshold=0.001))), pages()
     for _ in range(3):

@@ -18,6 +18,7 @@ def make(options: DetectorOptions) -> WatershedDetector:
     model = WatershedDetector(CLASSES, options)
     model.balance(torch.tensor([400, 100, 400]))
     model.notes = {"data": "two pages"}
+    model.remember(torch.tensor([[1.0, 2.0], [torch.nan, torch.nan], [3.0, 4.0]]))
     return model.eval()
 
 
@@ -30,6 +31,8 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, tiny: DetectorOptions)
     assert not again.training
     assert all(torch.equal(again.state_dict()[name], value) for name, value in model.state_dict().items())
     assert again.loss.class_weights.tolist() == [1, 2, 1]
+    assert again.sides is not None
+    assert again.sides.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
     page = torch.rand(1, 1, 40, 40)
     assert torch.equal(again.maps(page).energy, model.maps(page).energy)
 

@@ -65,8 +65,8 @@ class Components:
         if options.centre == "offset":
             boxes = number_boxes(numbers[self.peaks()], self.index, how)
             centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-        elif options.centre == "truncated":  # whole cells, as integers cut off
-            centres = self.mean(self.cells[:, [3, 2]].to(sides)).floor() * how.stride
+        elif options.centre == "truncated":  # whole pixels, the rest cut off
+            centres = self.mean(middle.to(sides)).floor()
         else:
             centres = self.mean(middle.to(sides), self.height if options.centre == "energy" else None)
         return torch.cat([centres - sides / 2, centres + sides / 2], 1)

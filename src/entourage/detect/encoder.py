@@ -28,8 +28,11 @@ def conv(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequen
 def fold(module: nn.Module) -> None:
     """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
     for part in module.modules():
-        if isinstance(part, nn.Sequential) and len(part) == 2 and isinstance(part[1], nn.BatchNorm2d):
-            part[0] = fuse_conv_bn_eval(part[0].eval(), part[1].eval())
+        if not isinstance(part, nn.Sequential) or len(part) != 2:
+            continue
+        first, second = part
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+            part[0] = fuse_conv_bn_eval(first.eval(), second.eval())
             part[1] = nn.Identity()
 
 

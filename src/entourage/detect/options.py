@@ -18,7 +18,7 @@ Size = Literal["linear", "log"]
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]
 Vote = Literal["vote", "mean", "peak"]
-BoxOf = Literal["peak", "mean", "largest"]
+BoxOf = Literal["peak", "mean", "largest", "class"]
 Encoder = Literal["small", "resnet18", "resnet34", "resnet50", "resnet101"]
 Decoder = Literal["top-down", "refinenet"]
 EnergyLoss = Literal["focal", "bce", "levels"]
@@ -28,8 +28,8 @@ BoxLoss = Literal["squared", "smooth"]
 # names of DeepScores and of MUSCIMA++ stand side by side; those that a class list lacks do no harm.
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("stem",),
-    ("legerLine",),
-    ("slur", "tie"),
+    ("legerLine", "staffLine", "staffSpace"),
+    ("slur", "tie", "brace"),
     (
         "beam",
         "dynamicCrescendoHairpin",
@@ -38,24 +38,25 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tupleBracket",
         "ottavaBracket",
         "volta",
+        *(f"dynamicLetter{letter}" for letter in "FMPRSZ"),  # MUSCIMA++ also has them as characters
     ),
-    (
+    (  # wholes, whose parts are objects too
         "staff",
-        "brace",
         "graceNoteAcciaccaturaStemUp",
         "graceNoteAppoggiaturaStemUp",
         "graceNoteAcciaccaturaStemDown",
         "graceNoteAppoggiaturaStemDown",
+        "graceNoteAcciaccatura",
+        "ornamentTrill",
         "keySignature",
         "timeSignature",
         "measureSeparator",
         "staffGrouping",
         "repeat",
         "dynamicsText",
-        "tuple",
         "tempoText",
         "otherText",
-        "breathMark",
+        "tuple",
     ),
 )
 
@@ -124,7 +125,7 @@ class DecodeOptions:
     least: int = 1  # cells in a component
     centre: Centre = "offset"  # offset head, or centre of gravity, or that weighted by energy, or truncated (original)
     vote: Vote = "peak"  # class: majority of cells, mean probability, or that of the cell of highest energy
-    box: BoxOf = "peak"  # sides: of the cell of highest energy, mean of cells (thesis), largest (original)
+    box: BoxOf = "peak"  # sides: of the highest cell, mean of cells (thesis), largest (original), cached by class
 
     def __post_init__(self) -> None:
         _choose("method", self.method, Method)
