@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -12,22 +12,13 @@ from numpy.typing import NDArray
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detections import Detections
 from entourage.detect.evaluate import evaluate, known_objects, write_evaluation
+from entourage.detect.truth import TruthPage
 
-
-@dataclass
-class FakePage:
-    name: str
-    labels: list[str | None]
-    v1: list[str]
-    extended: list[str]
-    boxes: NDArray[np.float32]
-
-    def image(self) -> NDArray[np.uint8]:
-        return np.full((100, 200), 255, dtype=np.uint8)
-
-
-PAGE = FakePage(
+PAPER = cv2.imencode(".png", np.full((100, 200), 255, dtype=np.uint8))[1].tobytes()
+PAGE = TruthPage(
     "one",
+    Path("one.png"),
+    20.0,
     labels=["dynamicM", "dynamicF", None, "gClefChange", "stem", "stem"],
     v1=["", "", "dynamicMF", "gClefChange", "", ""],
     extended=["dynamicM", "dynamicF", "", "clefG", "stem", "stem"],
@@ -35,6 +26,7 @@ PAGE = FakePage(
         [[0, 14, 37, 37], [25, 0, 65, 48], [0, 0, 65, 48], [90, 0, 110, 60], [150, 0, 152, 60], [150, 0, 152, 60]],
         dtype=np.float32,
     ),
+    packed=PAPER,
 )
 
 
@@ -80,7 +72,7 @@ def test_what_is_missed_costs(oracle: Oracle) -> None:
 def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
     with pytest.raises(ValueError, match="no page to evaluate"):
         evaluate(oracle, [])
-    empty = FakePage("bare", [], [], [], np.zeros((0, 4), dtype=np.float32))
+    empty = TruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
     with pytest.raises(ValueError, match="hold nothing of the list 'v1'"):
         evaluate(oracle, [empty])
 

@@ -11,9 +11,65 @@ import typer
 detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
 
 
-@detect.callback()
-def _verb() -> None:
-    """Find every symbol on pages of music."""
+SKIPPED_SOME = 1  # exit code when all went well but for pages that could not be read
+ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
+
+
+@detect.command()
+def run(
+    pages: Annotated[list[Path], typer.Argument(help="Images (PNG, JPEG, TIFF...), PDF files, or folders of such.")],
+    out: Annotated[Path, typer.Option(help="Folder for boxes, drawn pages and report.html.")] = Path("found"),
+    model: Annotated[
+        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
+    ] = None,
+    classes: Annotated[
+        ClassList, typer.Option("--list", help="Under whose names results are written; own: the network's.")
+    ] = "own",
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score of what is written.")] = 0.3,
+    interline: Annotated[float | None, typer.Option(min=1.0, help="Pixels between staff lines, if you know.")] = None,
+    draw: Annotated[bool, typer.Option(help="Draw the pages with what was found.")] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
+    from entourage.detect.pipeline import RunJob, run_pages
+
+    job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
+    summary = run_pages(job)
+    for one in summary["skipped"]:
+        typer.echo(f"entourage: skipped {one['item']}: {one['reason']}", err=True)
+    typer.echo(f"{summary['pages']} pages, {summary['symbols']} symbols: {out / 'report.html'}")
+    if summary["skipped"]:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+@detect.command(name="eval")
+def evaluate(
+    data: Annotated[
+        str, typer.Argument(help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive.")
+    ],
+    split: Annotated[Literal["train", "val", "test", "all"], typer.Option(help="Which pages.")] = "test",
+    classes: Annotated[ClassList | None, typer.Option("--list", help="The class list; v1 if left out.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
+    ] = None,
+    pages: Annotated[int | None, typer.Option(min=1, help="So many pages at most, spread over the split.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json and report.html.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
+    from entourage.detect.pipeline import EvalJob, evaluate_data
+
+    job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
+    found = evaluate_data(job)
+    for row in found.scores.table():
+        typer.echo(f"{row[0]:<32}{row[1]:>9}{row[2]:>8}{row[3]:>8}{row[4]:>8}")
+    for one in found.confusions:
+        typer.echo(f"{one.family}: {one.accuracy:.1%} of those found have the right class")
+    means = found.scores.means()
+    for kind, ending in (("classes", ""), ("objects", " by instance")):
+        three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
+        typer.echo(f"mean over {kind}: {three}")
+    typer.echo(f"{found.pages} pages, {found.objects} objects, list {found.judged}, {found.seconds:.2f} s a page")
 
 
 @detect.command()

@@ -18,24 +18,12 @@ from entourage.data import atomic_path, progress_bar
 from entourage.detect.confusion import Confusion, confusions
 from entourage.detect.detections import Detections
 from entourage.detect.precision import Scores, score_pages, without_twins
+from entourage.detect.truth import TruthPage
 from entourage.detect.words import as_list
 from entourage.engrave.symbols import CLASSES, class_ids
 from entourage.report import Block, Section, write_page
 
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
-
-
-class KnownPage(Protocol):
-    """A page and what is on it: a `TruthPage`."""
-
-    name: str
-    labels: Sequence[str | None]
-    v1: Sequence[str]
-    extended: Sequence[str]
-    boxes: NDArray[np.floating]
-
-    def image(self) -> NDArray[np.uint8]:
-        """The page in grey, shape (h, w)."""
 
 
 class DetectsPages(Protocol):
@@ -96,7 +84,7 @@ class Evaluation:
 
 
 def evaluate(
-    detector: DetectsPages, pages: Sequence[KnownPage], judged: Judged = "v1", *, progress: bool | None = None
+    detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged = "v1", *, progress: bool | None = None
 ) -> Evaluation:
     """Detects on every page and compares with the truth.
 
@@ -134,7 +122,7 @@ def evaluate(
     )
 
 
-def known_objects(page: KnownPage, judged: Judged, own: tuple[str, ...] = ()) -> Detections:
+def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) -> Detections:
     """The truth of a page under the names of a list, with scores of 1.
 
     Args:
@@ -155,7 +143,7 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
     with atomic_path(out / "evaluation.json") as temporary:
         temporary.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
     means = evaluation.scores.means()
-    rows = [("mean over", "mAP", "AP50", "AP25")]
+    rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
     lead = f"{evaluation.pages} pages, {evaluation.objects} objects, {evaluation.seconds:.2f} s a page."
@@ -170,7 +158,7 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
     write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.", sections)
 
 
-def _names(page: KnownPage, judged: Judged) -> list[str]:
+def _names(page: TruthPage, judged: Judged) -> list[str]:
     if judged == "own":
         return [name or "" for name in page.labels]
     if judged in ("v1", "v1-118"):

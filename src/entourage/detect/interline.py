@@ -1,7 +1,7 @@
 """How far apart the staff lines of a page are, which is the measure of everything on it.
 
-Down sampled columns, five thin dark runs at equal distances are taken for a staff if ink goes on to their left and right.
-Thousands of such witnesses agree on the distance to a fraction of a pixel; grain and fur have none.
+Down sampled columns, five thin dark runs at equal distances are taken for a staff if ink goes on to their left and
+right. Thousands of such witnesses agree on the distance to a fraction of a pixel; grain and fur have none.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def estimate_interline(image: Grey, ink: Mask | None = None) -> float | None:
 
 
 def _chains(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Five thin runs at equal distances: the distance, and the column's number and the five heights, (n,) and (n, 6)."""
+    """Five thin runs at equal distances: the distance (n,), and the column's number and five heights (n, 6)."""
     padded = np.zeros((len(columns), dark.shape[0] + 2), dtype=np.int8)
     padded[:, 1:-1] = dark[:, columns].T
     change = np.diff(padded, axis=1)  # (columns, h + 1)

@@ -41,12 +41,12 @@ class Scores:
     @property
     def ap50(self) -> Floats:
         """AP at an overlap of one half, shape (k,)."""
-        return self.precision[1]
+        return np.asarray(self.precision[1])
 
     @property
     def ap25(self) -> Floats:
         """AP at an overlap of one quarter, shape (k,)."""
-        return self.precision[0]
+        return np.asarray(self.precision[0])
 
     def means(self) -> dict[str, float]:
         """Means over classes, and over objects ("by instance"); nan if the truth holds nothing."""

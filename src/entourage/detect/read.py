@@ -102,8 +102,9 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     if isinstance(image, Image.Image):
         _check_size("image", image.size)
         return dark_on_light(_to_grey(image))
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3):
-        what = f"{image.dtype} of shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+    shape = getattr(image, "shape", ())
+    if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
+        what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
         raise ValueError(f"image is {what}; expected uint8 of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)")
     if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
         raise ValueError(f"image has {image.shape[2]} channels; expected 1, 3 or 4")
@@ -112,7 +113,7 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     _check_size("image", (image.shape[1], image.shape[0]))
     if image.ndim == 3:
         return dark_on_light(_to_grey(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
-    return dark_on_light(np.ascontiguousarray(image))
+    return dark_on_light(np.ascontiguousarray(image, dtype=np.uint8))
 
 
 def dark_on_light(image: Grey) -> Grey:
@@ -121,9 +122,8 @@ def dark_on_light(image: Grey) -> Grey:
         return image
     scale = min(1.0, _SMALL / max(image.shape))
     small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else image
-    kernel = np.ones((9, 9), dtype=np.uint8)
-    light = float(cv2.morphologyEx(small, cv2.MORPH_TOPHAT, kernel).mean())  # what is thinner than the kernel
-    dark = float(cv2.morphologyEx(small, cv2.MORPH_BLACKHAT, kernel).mean())
+    apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
+    light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
     return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
 
 

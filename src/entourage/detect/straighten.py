@@ -42,9 +42,10 @@ class Turn:
         cosine, sine = abs(np.cos(np.deg2rad(angle))), abs(np.sin(np.deg2rad(angle)))
         size = (int(np.ceil(width * cosine + height * sine)), int(np.ceil(width * sine + height * cosine)))
         # Pixel centres have whole numbers for OpenCV, but lie at halves for boxes.
-        matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), angle, 1.0)
-        matrix[:, 2] += [(size[0] - width) / 2, (size[1] - height) / 2]
-        return cls(np.asarray(matrix, dtype=np.float64), size, angle)
+        found = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), angle, 1.0)
+        matrix = np.asarray(found, dtype=np.float64)
+        matrix[:, 2] += np.array([(size[0] - width) / 2, (size[1] - height) / 2])
+        return cls(matrix, size, angle)
 
     def turn(self, image: Grey) -> Grey:
         """The turned page; what lies beyond its edges is paper."""
@@ -83,7 +84,8 @@ def estimate_skew(ink: Mask) -> float:
         The angle; 0 on a page without ink.
     """
     scale = _SIDE / max(ink.shape)
-    small = cv2.resize(ink.astype(np.float32), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    found = cv2.resize(ink.astype(np.float32), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    small = np.asarray(found, dtype=np.float32)
     if min(small.shape) < 8 or float(small.max()) <= 0:
         return 0.0
     best = 0.0
