@@ -49,7 +49,7 @@ def cut(draw: Draw, pixels: Tensor, height: int, width: int) -> Tensor:
 
 
 def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, width: int) -> Draw:
-    """The draw as it is where the pages are on the device of training, otherwise with its ink, cut from where they are."""
+    """The draw as it is where the pages are on the device of training; otherwise with its ink, cut where they are."""
     if pixels.device.type == device.type:
         return draw
     return Draw(draw.windows, None, cut(draw, pixels, height, width))

@@ -86,10 +86,7 @@ class DetectionTask(Task[int, Draw]):
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
         windows = self._windows.draw(self.recipe.batch, rng)
-        if self._margins is None:
-            draw = Draw(windows)
-        else:
-            draw = Draw(*self._margins.draw(windows, rng))
+        draw = Draw(windows) if self._margins is None else Draw(*self._margins.draw(windows, rng))
         window = self.recipe.window
         return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
 
