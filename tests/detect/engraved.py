@@ -20,11 +20,15 @@ def some_symbols(seed: int, count: int = 12) -> list[Symbol]:
     """Noteheads, rests and a flag here and there, a staff and a dynamic word, all at even places."""
     rng = np.random.default_rng(seed)
     symbols: list[Symbol] = [("staff", "", 40, 120, 440, 202), ("", "dynamicPP", 60, 220, 90, 240)]
-    names = [("noteheadBlackOnLine", "noteheadBlack"), ("restQuarter", "restQuarter"), ("flag8thUp", "flag8thUp")]
+    kinds = [
+        ("noteheadBlackOnLine", "noteheadBlack", 24, 20),
+        ("restQuarter", "restQuarter", 20, 56),
+        ("flag8thUp", "flag8thUp", 10, 30),
+    ]
     for _ in range(count):
-        label, v1 = names[rng.choice(3, p=[0.6, 0.3, 0.1])]
+        label, v1, width, height = kinds[rng.choice(3, p=[0.6, 0.3, 0.1])]
         x, y = (2 * int(rng.integers(25, 210)), 2 * int(rng.integers(40, 110)))
-        symbols.append((label, v1, x, y, x + 24, y + 20))
+        symbols.append((label, v1, x, y, x + width, y + height))
     return symbols
 
 

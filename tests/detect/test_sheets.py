@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.detect.engraved import some_pages
 
 from entourage.detect.sheets import pack_sheets, scaled_page
 from entourage.detect.truth import class_names, read_truth
-from tests.detect.engraved import some_pages
 
 
 def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) ->
     assert len(sheets) == 4
     assert set(sheets.heights) == {160}
     assert set(sheets.widths) == {240}
-    image, boxes = scaled_page(pages[2])
+    image, _ = scaled_page(pages[2])
     assert np.array_equal(sheets.page(2), image)
     known = [row for row, label in enumerate(pages[2].labels) if label is not None]
     rows = slice(sheets.first[2], sheets.first[3])

@@ -9,9 +9,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from tests.detect.engraved import some_pages, write_engraved
 
 from entourage.detect.truth import class_names, make_page, read_truth
-from tests.detect.engraved import some_pages, write_engraved
 
 
 def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> None:

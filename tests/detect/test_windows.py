@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.detect.engraved import some_pages
 
 from entourage.detect.sheets import Sheets, pack_sheets
 from entourage.detect.truth import class_names, read_truth
 from entourage.detect.windows import WindowDrawer, WindowOptions, cut_windows
-from tests.detect.engraved import some_pages
 
 SMALL = WindowOptions(height=64, width=96)
 

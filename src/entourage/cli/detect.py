@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,8 +87,8 @@ def train(
     ] = "default",
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Windows of pages a step.")] = 16,
-    rate: Annotated[float, typer.Option(min=0.0, help="The highest learning rate.")] = 1e-3,
+    batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.0, help="The highest learning rate.")] = None,
     margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
     plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
     staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,
@@ -98,15 +99,15 @@ def train(
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
     from entourage.detect.recipe import Recipe
     from entourage.detect.teach import TrainJob, train_detector
-    from entourage.detect.views import ViewOptions
 
-    usual = Recipe()
-    recipe = Recipe(
+    usual = Recipe.for_handwriting() if classes == "muscima" else Recipe()
+    recipe = replace(
+        usual,
         steps=steps or usual.steps,
-        batch=batch,
-        learning_rate=rate,
+        batch=batch or usual.batch,
+        learning_rate=rate or usual.learning_rate,
         margin=margin,
-        view=None if plain else ViewOptions(),
+        view=None if plain else usual.view,
         validation=validation,
         seed=seed,
     )

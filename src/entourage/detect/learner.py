@@ -48,6 +48,13 @@ def cut(draw: Draw, pixels: Tensor, height: int, width: int) -> Tensor:
     return ink if draw.margins is None else paste_margins(ink, pixels, draw.margins)
 
 
+def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, width: int) -> Draw:
+    """The draw as it is where the pages are on the device of training; otherwise with its ink, cut where they are."""
+    if pixels.device.type == device.type:
+        return draw
+    return Draw(draw.windows, None, cut(draw, pixels, height, width))
+
+
 @torch.no_grad()
 def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOptions | None) -> Batch:
     """All pixels of a step, on the device.
@@ -75,8 +82,7 @@ def hidden_mask(boxes: Tensor, image: Tensor, shape: tuple[int, int, int]) -> Te
     at = (image * rows + cell[:, 1].clamp(0, rows - 1)) * columns + cell[:, 0].clamp(0, columns - 1)
     mask = torch.zeros(batch * rows * columns, device=boxes.device).index_fill_(0, at, 1.0)
     mask = F.max_pool2d(mask.view(batch, 1, rows, columns), 3, 1, 1)
-    full = mask.repeat_interleave(_CELL, 2).repeat_interleave(_CELL, 3)[:, 0, :height, :width]
-    return full > 0
+    return F.interpolate(mask, scale_factor=_CELL, mode="nearest")[:, 0, :height, :width] > 0
 
 
 class Learner(nn.Module):

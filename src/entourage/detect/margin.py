@@ -59,7 +59,9 @@ class MarginDrawer:
             raise ValueError(f"no class with less than {RARE:.0%} of the symbols fits into a crop; expected some")
         order = rows[np.argsort(sheets.labels[rows], kind="stable")]
         self._rows = order
-        self._classes, self._first, self._counts = np.unique(sheets.labels[order], return_index=True, return_counts=True)
+        self._classes, self._first, self._counts = np.unique(
+            sheets.labels[order], return_index=True, return_counts=True
+        )
 
     def draw(self, windows: Windows, rng: np.random.Generator) -> tuple[Windows, Margins]:
         """Crops for a batch, and the batch with their symbols in it."""

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from collections.abc import Sequence
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.detect.learner import Draw, make_batch
+from entourage.detect.learner import Draw, cut_early, make_batch
 from entourage.detect.model import WatershedDetector
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer
 from entourage.training import Losses, Task
 
-PATCH = 96  # pixels of a side of a patch
+PATCH = 128  # pixels of a side of a patch
 _INK = 0.3  # least ink of a pixel that is part of a symbol
 
 
 class PatchClassifier(nn.Module):
-    """The encoder with a classifier on the mean of its coarsest map.
+    """The encoder with a classifier on the middle of all its maps, where the symbol is.
 
     Args:
         detector: whose encoder is trained in place.
@@ -33,12 +33,21 @@ class PatchClassifier(nn.Module):
     def __init__(self, detector: WatershedDetector) -> None:
         super().__init__()
         self.encoder = detector.network.encoder
-        self.classes = nn.Linear(self.encoder.widths[-1], len(detector.classes))
+        self.classes = nn.Linear(sum(self.encoder.widths), len(detector.classes))
 
     def forward(self, ink: Tensor) -> Tensor:
         """Class logits (b, classes) of patches (b, 1, h, w)."""
-        logits: Tensor = self.classes(self.encoder(ink)[-1].mean((2, 3)))
+        middles = [_middle(level) for level in self.encoder(ink)]
+        logits: Tensor = self.classes(torch.cat(middles, 1))
         return logits
+
+
+def _middle(level: Tensor) -> Tensor:
+    """The mean of the middle third of a map each way: (b, c, h, w) to (b, c)."""
+    high, wide = (size // 3 for size in level.shape[2:])
+    weights = torch.zeros(level.shape[2:], device=level.device)
+    weights[high : level.shape[2] - high, wide : level.shape[3] - wide] = 1.0
+    return torch.einsum("bchw,hw->bc", level, (weights / weights.sum()).to(level.dtype))
 
 
 class PageColourer(nn.Module):
@@ -80,14 +89,15 @@ class PatchTask(Task[int, tuple[Draw, Tensor]]):
         self.model = PatchClassifier(detector)
         self.sheets = sheets
         self.recipe = recipe
+        self.device = torch.device("cpu")
         self.batch = recipe.batch * 8
         window = replace(recipe.window, height=PATCH, width=PATCH, rare=1.0)
         self._drawer = WindowDrawer(sheets, window)
 
     def prepare(self, device: torch.device) -> None:
         """Takes the pages to the device, if they fit."""
-        self.sheets.move(device)
         self.device = device
+        self.sheets.move(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
         """The numbers of an epoch's steps."""
@@ -99,6 +109,7 @@ class PatchTask(Task[int, tuple[Draw, Tensor]]):
         centre = (self.sheets.boxes[rows, :2] + self.sheets.boxes[rows, 2:]) / 2
         corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
         draw = Draw(self._drawer.cut(self.sheets.page_of(rows), corner, np.ones_like(corner)))
+        draw = cut_early(draw, self.sheets.pixels, self.device, PATCH, PATCH)
         return draw, torch.from_numpy(self.sheets.labels[rows] - 1)
 
     def loss(self, model: nn.Module, batch: tuple[Draw, Tensor], step: int) -> Losses:
@@ -125,10 +136,12 @@ class ColourTask(Task[int, Coloured]):
         self.model = PageColourer(detector)
         self.sheets = sheets
         self.recipe = recipe
+        self.device = torch.device("cpu")
         self._drawer = WindowDrawer(sheets, recipe.window)
 
     def prepare(self, device: torch.device) -> None:
         """Takes the pages to the device, if they fit."""
+        self.device = device
         self.sheets.move(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
@@ -141,7 +154,8 @@ class ColourTask(Task[int, Coloured]):
         window = self.recipe.window
         shape = (self.recipe.batch, window.height, window.width)
         boxes, labels, image = (part.numpy() for part in (windows.boxes, windows.labels, windows.image))
-        return Coloured(Draw(windows), torch.from_numpy(colour_boxes(boxes, labels, image, shape)))
+        draw = cut_early(Draw(windows), self.sheets.pixels, self.device, window.height, window.width)
+        return Coloured(draw, torch.from_numpy(colour_boxes(boxes, labels, image, shape)))
 
     def loss(self, model: nn.Module, batch: Coloured, step: int) -> Losses:
         """Cross-entropy of the class of cells."""
@@ -150,8 +164,8 @@ class ColourTask(Task[int, Coloured]):
         made = make_batch(batch.draw, self.sheets.pixels, window.height, window.width, self.recipe.view)
         target = torch.where(plain.ink[:, 0] > _INK, batch.colours, 0)
         logits = model(made.ink)  # (b, 1 + classes, h, w)
-        step_y, step_x = window.height // logits.shape[2], window.width // logits.shape[3]
-        return {"loss": F.cross_entropy(logits, target[:, ::step_y, ::step_x][:, : logits.shape[2], : logits.shape[3]])}
+        stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
+        return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
 
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from entourage.detect.detections import Detections
 from entourage.detect.evaluate import known_objects
-from entourage.detect.learner import Draw, Learner, cut, make_batch
+from entourage.detect.learner import Draw, Learner, cut_early, make_batch
 from entourage.detect.margin import MarginDrawer
 from entourage.detect.model import WatershedDetector
 from entourage.detect.precision import score_pages, without_twins
@@ -62,7 +62,6 @@ class DetectionTask(Task[int, Draw]):
         self.say = say
         self.step = 0
         self.device = torch.device("cpu")
-        self.skips_parameters = len(terms) < 3
         self.average = WeightAverage(self.learner, recipe.average) if recipe.average else None
         self._windows = WindowDrawer(sheets, recipe.window)
         self._margins = MarginDrawer(sheets, recipe.window, recipe.margin) if recipe.margin else None
@@ -87,14 +86,9 @@ class DetectionTask(Task[int, Draw]):
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
         windows = self._windows.draw(self.recipe.batch, rng)
-        if self._margins is None:
-            draw = Draw(windows)
-        else:
-            draw = Draw(*self._margins.draw(windows, rng))
-        pixels, window = self.sheets.pixels, self.recipe.window
-        if pixels.device.type == self.device.type:
-            return draw
-        return Draw(draw.windows, None, cut(draw, pixels, window.height, window.width))
+        draw = Draw(windows) if self._margins is None else Draw(*self._margins.draw(windows, rng))
+        window = self.recipe.window
+        return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
         """The sum of the losses, and each."""
@@ -161,9 +155,7 @@ def average_precision(
     for page in pages:
         image, boxes = scaled_page(page)
         ink = 1 - torch.from_numpy(image).to(device).float()[None, None] / 255  # (1, 1, h, w)
-        (seen,) = (
-            {name: value.cpu() for name, value in each.items()} for each in detector.objects(ink)
-        )
+        (seen,) = ({name: value.cpu() for name, value in each.items()} for each in detector.objects(ink))
         truth.append(without_twins(known_objects(replace(page, boxes=boxes), "own", detector.classes)))
         found.append(Detections(seen["boxes"], seen["labels"], seen["scores"], detector.classes))
     means = score_pages(truth, found).means()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -59,7 +60,7 @@ class TrainJob:
     staged: bool = False
     device: str = "auto"
     progress: bool | None = None
-    say: Any = None
+    say: Callable[[str], None] | None = None
 
 
 def train_detector(job: TrainJob) -> dict[str, Any]:
@@ -82,8 +83,7 @@ def train_detector(job: TrainJob) -> dict[str, Any]:
         detector = continued(load_detector(job.start), names)
     sheets = pack_sheets(pages, names, progress=job.progress)
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
-    # Windows are all of one size: the fastest algorithms are looked for once.
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, deterministic=False, allow_tf32=True):
+    with _fastest():
         trained, result = learn(task, job)
     trained.notes = {
         "preset": job.preset,
@@ -144,6 +144,17 @@ def continued(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetect
             own[name][row] = known[name][before]
     new.load_state_dict({**state, **own, "loss.class_weights": state["loss.class_weights"]})
     return new
+
+
+@contextmanager
+def _fastest() -> Iterator[None]:
+    """Lets a GPU look for the fastest algorithms: windows are all of one size, so that it does so once."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _class_list(classes: ClassList, pages: Sequence[TruthPage]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -115,8 +116,8 @@ def make_page(
 ) -> TruthPage:
     """A page from its symbols (label, v1, extended) and their boxes, without those that are there twice."""
     plain = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
-    keys = {(*symbol, *box): row for row, (symbol, box) in reversed(list(enumerate(zip(symbols, plain.tolist()))))}
-    rows = sorted(keys.values())  # the first of each
+    keys = [(*symbol, *box) for symbol, box in zip(symbols, plain.tolist(), strict=True)]
+    rows = sorted({key: row for row, key in reversed(list(enumerate(keys)))}.values())  # the first of each
     labels, v1, extended = ([symbols[row][column] for row in rows] for column in range(3))
     return TruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, inverted)  # type: ignore[arg-type]
 
@@ -131,15 +132,27 @@ def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
     names = ["page", "label", "v1"]
     read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
     table = read.to_pandas().drop_duplicates([*names, *_CORNERS])  # what make_page does, for millions of rows
-    pairs = table[["label", "v1"]].drop_duplicates().astype(str)
-    classes = {(label, v1): detector_class(label, v1) for label, v1 in zip(pairs["label"], pairs["v1"], strict=True)}
-    pages = []
-    for name, rows in table.groupby("page", sort=True, observed=True):
-        extended, v1 = rows["label"].astype(str).tolist(), rows["v1"].astype(str).tolist()
-        labels = [classes[pair] for pair in zip(extended, v1, strict=True)]
-        boxes = rows[list(_CORNERS)].to_numpy(dtype=np.float32)
-        pages.append(TruthPage(str(name), folder / "images" / f"{name}.png", interline, labels, v1, extended, boxes))
-    return pages
+    if table.empty:
+        return []
+    pages, page = _decoded(table["page"])
+    extended, label = _decoded(table["label"])
+    v1, old = _decoded(table["v1"])
+    classes = np.array([[detector_class(name, other) for other in v1] for name in extended], dtype=object)
+    boxes = table[list(_CORNERS)].to_numpy(dtype=np.float32)
+    order = np.argsort(page, kind="stable")
+    found = []
+    for rows in np.split(order, np.flatnonzero(np.diff(page[order])) + 1):
+        name = pages[page[rows[0]]]
+        labels, olds, news = classes[label[rows], old[rows]], v1[old[rows]], extended[label[rows]]
+        path = folder / "images" / f"{name}.png"
+        found.append(TruthPage(name, path, interline, labels.tolist(), olds.tolist(), news.tolist(), boxes[rows]))
+    return sorted(found, key=lambda each: each.name)
+
+
+def _decoded(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The different texts of a column, and which each row has."""
+    texts = column.astype("category").cat
+    return np.array([str(text) for text in texts.categories], dtype=object), np.asarray(texts.codes, dtype=np.int64)
 
 
 def _muscima_page(page: MuscimaPage) -> TruthPage:

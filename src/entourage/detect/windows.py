@@ -116,11 +116,16 @@ class WindowDrawer:
         seen = (np.clip(boxes[:, 2:], 0, size) - np.clip(boxes[:, :2], 0, size)).prod(axis=1)
         whole = seen >= options.visible * (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
         return Windows(
-            *(torch.from_numpy(each[pages]) for each in (sheets.start, sheets.heights, sheets.widths)),
-            torch.from_numpy(corner.astype(np.float32)),
-            torch.from_numpy(zoom.astype(np.float32)),
-            *(torch.from_numpy(each[whole]) for each in (boxes, labels, image)),
-            *(torch.from_numpy(each[~whole]) for each in (boxes, image)),
+            start=torch.from_numpy(sheets.start[pages]),
+            heights=torch.from_numpy(sheets.heights[pages]),
+            widths=torch.from_numpy(sheets.widths[pages]),
+            corner=torch.from_numpy(corner.astype(np.float32)),
+            zoom=torch.from_numpy(zoom.astype(np.float32)),
+            boxes=torch.from_numpy(boxes[whole]),
+            labels=torch.from_numpy(labels[whole]),
+            image=torch.from_numpy(image[whole]),
+            hidden=torch.from_numpy(boxes[~whole]),
+            hidden_image=torch.from_numpy(image[~whole]),
         )
 
     def symbols(self, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
