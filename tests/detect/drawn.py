@@ -46,6 +46,9 @@ class SquareFinder(nn.Module):
         self.network = SimpleNamespace(multiple=8)
         self.shapes: list[tuple[int, int]] = []  # of what it was shown
 
+    def folded(self) -> SquareFinder:
+        return self
+
     def objects(self, batch: Tensor, options: DecodeOptions) -> list[dict[str, Tensor]]:
         ink = (batch[0, 0].numpy() > 0.5).astype(np.uint8)
         self.shapes.append(ink.shape)

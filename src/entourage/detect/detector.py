@@ -83,11 +83,19 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """A page as the network wants it, and the way back."""
+class Ready:
+    """A page as the network wants it, and the way back.
 
-    image: Grey | None  # None: there is nothing to look for
-    shape: tuple[int, int]  # of the page
+    Attributes:
+        image: grey, staff lines `INTERLINE` pixels apart, shape (h, w); None: there is nothing to look for.
+        shape: height and width of the page itself.
+        interline: pixels between its staff lines, or None.
+        turn: how it was turned, or None.
+        seconds: it took so far.
+    """
+
+    image: Grey | None
+    shape: tuple[int, int]
     interline: float | None
     turn: Turn | None
     seconds: float
@@ -106,7 +114,7 @@ class Detector:
         self, model: WatershedDetector, options: DetectOptions | None = None, device: str | torch.device = "auto"
     ) -> None:
         self.device = resolve_device(device)
-        self.model = model.to(self.device).eval()
+        self.model = model.folded().to(self.device)
         self.options = options or DetectOptions()
         decode = model.options.decode
         least = self.options.threshold
@@ -153,14 +161,15 @@ class Detector:
 
     def look(self, image: Picture) -> Sight:
         """As `detect`, with what was learned about the page on the way."""
-        return self._see(self._prepare(image))
+        return self.see(self.prepare(image))
 
     def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
         """The objects on page after page; threads read and scale the next ones while the network looks at one."""
-        for ready in map_ahead(self._prepare, images, count_threads(workers)):
-            yield self._see(ready).found
+        for ready in map_ahead(self.prepare, images, count_threads(workers)):
+            yield self.see(ready).found
 
-    def _prepare(self, image: Picture) -> _Ready:
+    def prepare(self, image: Picture) -> Ready:
+        """The first half of `look`, which needs no network: read, measure, straighten and scale."""
         start = time.perf_counter()
         page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
         interline, turn = self.options.interline, None
@@ -175,11 +184,12 @@ class Detector:
         if interline is None:
             interline = estimate_interline(page if turn is None else upright, ink)
         if interline is None:
-            return _Ready(None, shape, None, None, time.perf_counter() - start)
+            return Ready(None, shape, None, None, time.perf_counter() - start)
         working = to_working(page if turn is None else upright, interline)
-        return _Ready(working, shape, interline, turn, time.perf_counter() - start)
+        return Ready(working, shape, interline, turn, time.perf_counter() - start)
 
-    def _see(self, ready: _Ready) -> Sight:
+    def see(self, ready: Ready) -> Sight:
+        """The second half of `look`: find objects, and give them places on the page itself."""
         start = time.perf_counter()
         if ready.image is None:
             return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, NO_STAVES)
