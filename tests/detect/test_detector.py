@@ -10,7 +10,15 @@ from PIL import Image
 from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
 
 from entourage.detect import detector as module
-from entourage.detect.detector import NO_STAVES, DetectOptions, Detector, shipped_detectors, snapped, to_working
+from entourage.detect.detector import (
+    NO_STAVES,
+    ON_SIDE,
+    DetectOptions,
+    Detector,
+    shipped_detectors,
+    snapped,
+    to_working,
+)
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.straighten import Turn
@@ -106,6 +114,23 @@ def test_where_there_are_no_staves_nothing_is_found(image: Grey) -> None:
     assert len(sight.found) == 0
     assert sight.interline is None
     assert sight.note == NO_STAVES
+
+
+def test_a_page_on_its_side_is_told_so(page: Grey) -> None:
+    sight = finder().look(np.ascontiguousarray(np.rot90(page)))
+    assert len(sight.found) == 0
+    assert sight.note == ON_SIDE
+
+
+def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:
+    page = staff_page(20.0, 800, 600, staves=1)
+    for offset in (0, 25, 70, 95, 150, 190):  # stronger than the staff, at uneven distances
+        cv2.line(page, (0, 20 + offset), (599, 150 + offset), 0, 9)
+        cv2.line(page, (0, 480 + offset), (599, 610 + offset), 0, 9)
+    page[340:460] = staff_page(20.0, 120, 600, staves=1)
+    sight = finder().look(page)
+    assert sight.angle == 0.0
+    assert sight.interline == pytest.approx(20.0, rel=0.02)
 
 
 def test_a_known_interline_needs_no_staves() -> None:
