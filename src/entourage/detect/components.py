@@ -65,8 +65,8 @@ class Components:
         if options.centre == "offset":
             boxes = number_boxes(numbers[self.peaks()], self.index, how)
             centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-        elif options.centre == "truncated":  # whole cells, as integers cut off
-            centres = self.mean(self.cells[:, [3, 2]].to(sides)).floor() * how.stride
+        elif options.centre == "truncated":  # whole pixels, the rest cut off
+            centres = self.mean(middle.to(sides)).floor()
         else:
             centres = self.mean(middle.to(sides), self.height if options.centre == "energy" else None)
         return torch.cat([centres - sides / 2, centres + sides / 2], 1)
@@ -80,9 +80,9 @@ def find_components(surface: Tensor, options: DecodeOptions) -> Components:
         numbers = _label(energy[page, group], options)
         rows, columns = np.nonzero(numbers)
         cells.append(np.stack([np.full_like(rows, page), np.full_like(rows, group), rows, columns], 1))
-        _, member = np.unique(numbers[rows, columns], return_inverse=True)
-        members.append(member + count)
-        count += int(member.max()) + 1 if len(member) else 0
+        found, places = np.unique(numbers[rows, columns], return_inverse=True)
+        members.append(places + count)
+        count += len(found)
     index = torch.from_numpy(np.concatenate(cells)).to(surface.device)
     member = torch.from_numpy(np.concatenate(members)).to(surface.device)
     height = surface[tuple(index.unbind(1))].float()

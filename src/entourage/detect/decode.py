@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from entourage.detect.components import find_components
 from entourage.detect.maps import number_boxes
 from entourage.detect.options import DecodeOptions, MapOptions
+from entourage.detect.sides import put_sides
 
-_BLOCK = 2048  # rows of the table of overlaps that are held at a time
+_THIN = 4.0  # pixels; thinner boxes are compared as if so wide, or a hair's breadth would part two finds of one stem
 
 
 class Readable(Protocol):
@@ -28,7 +29,9 @@ class Readable(Protocol):
         """Class logits (m, classes) and box numbers (m, sides) of cells (m, 4): page, group, row, column."""
 
 
-def decode(maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tensor) -> list[dict[str, Tensor]]:
+def decode(
+    maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tensor, sides: Tensor | None = None
+) -> list[dict[str, Tensor]]:
     """The objects on each page, best first.
 
     Args:
@@ -36,6 +39,7 @@ def decode(maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tens
         options: how they are read.
         how: how they are painted.
         groups: (1 + classes,) energy channel of every label.
+        sides: (classes, 2) width and height of each class, if boxes are to have those.
 
     Returns:
         For each page boxes (n, 4) in pixels, labels (n,) from 1 and scores (n,), as torchvision has them.
@@ -53,8 +57,11 @@ def decode(maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tens
         boxes = found.boxes(numbers, options, how)
         index, energy = found.index, found.energy
     scores = energy * chance if options.score else torch.ones_like(energy)
-    found_boxes = boxes if options.snap is None else (boxes / options.snap).round() * options.snap
-    return _split(found_boxes, labels + 1, scores, index, len(surface), options)
+    if options.box == "class":
+        boxes = put_sides(boxes, labels + 1, sides)
+    if options.snap is not None:
+        boxes = (boxes / options.snap).round() * options.snap
+    return _split(boxes, labels + 1, scores, index, len(surface), options)
 
 
 def find_peaks(surface: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -70,16 +77,28 @@ def class_chances(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
     return logits.float().masked_fill(foreign, -torch.inf).softmax(1)
 
 
-def suppress(boxes: Tensor, group: Tensor, overlap: float) -> Tensor:
-    """Which boxes (n, 4), best first, no better one of their group covers by more than `overlap` (IoU): (n,) bool."""
+def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 2048) -> Tensor:
+    """Which boxes, best first, no better one of their group covers.
+
+    Args:
+        boxes: (n, 4).
+        group: (n,) of each.
+        overlap: IoU above which one covers the other.
+        block: boxes that are compared with all others at a time, to bound memory.
+
+    Returns:
+        (n,) bool.
+    """
+    centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]).clamp(min=_THIN) / 2
+    boxes = torch.cat([centres - half, centres + half], 1)
     keep = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
-    for start in range(0, len(boxes), _BLOCK):
-        mine = slice(start, start + _BLOCK)
-        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + _BLOCK, :2])  # (block, better, 2)
-        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + _BLOCK, 2:]) - corner).clamp(min=0).prod(2)
-        together = areas[mine, None] + areas[None, : start + _BLOCK] - common
-        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + _BLOCK])
+    for start in range(0, len(boxes), block):
+        mine = slice(start, start + block)
+        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + block, :2])  # (block, better, 2)
+        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + block, 2:]) - corner).clamp(min=0).prod(2)
+        together = areas[mine, None] + areas[None, : start + block] - common
+        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + block])
         keep[mine] = ~covered.tril(start - 1).any(1)  # a box is covered only by those before it
     return keep
 

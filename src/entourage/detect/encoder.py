@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.detect.options import Encoder, NetworkOptions
 
@@ -22,6 +23,17 @@ def conv(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequen
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
     )
+
+
+def fold(module: nn.Module) -> None:
+    """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
+    for part in module.modules():
+        if not isinstance(part, nn.Sequential) or len(part) != 2:
+            continue
+        first, second = part
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+            part[0] = fuse_conv_bn_eval(first.eval(), second.eval())
+            part[1] = nn.Identity()
 
 
 class BasicBlock(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from entourage.detect.balance import class_weights
 from entourage.detect.classes import DETECTOR_CLASSES, group_of
 from entourage.detect.decode import decode
+from entourage.detect.encoder import fold
 from entourage.detect.losses import DetectionLoss
 from entourage.detect.maps import paint
 from entourage.detect.network import Predictions, WatershedNetwork
@@ -34,6 +36,7 @@ class WatershedDetector(nn.Module):
     """
 
     groups: Tensor
+    sides: Tensor | None
 
     def __init__(self, classes: Sequence[str] = DETECTOR_CLASSES, options: DetectorOptions | None = None) -> None:
         super().__init__()
@@ -44,9 +47,10 @@ class WatershedDetector(nn.Module):
         self.notes: dict[str, str] = {}
         groups = group_of(self.classes, self.options.maps.groups)
         self.register_buffer("groups", groups, persistent=False)
+        self.register_buffer("sides", None, persistent=False)
         self.network = WatershedNetwork(len(self.classes), self.options)
         self.loss = DetectionLoss(self.options.loss, groups)
-        self.to(memory_format=torch.channels_last)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(
         self, images: Sequence[Tensor] | Tensor, targets: Sequence[dict[str, Tensor]] | None = None
@@ -70,7 +74,7 @@ class WatershedDetector(nn.Module):
         if targets is None or len(targets) != len(batch):
             given = "no targets" if targets is None else f"{len(targets)} targets"
             raise ValueError(f"training was given {given} for {len(batch)} images; expected one each")
-        boxes = torch.cat([target["boxes"].reshape(-1, 4) for target in targets]).to(batch)
+        boxes = torch.cat([target["boxes"].reshape(-1, 4) for target in targets]).to(batch.device, torch.float32)
         labels = torch.cat([target["labels"].reshape(-1) for target in targets]).to(batch.device)
         sizes = torch.tensor([len(target["labels"]) for target in targets])
         pages = torch.arange(len(targets)).repeat_interleave(sizes).to(batch.device)
@@ -101,9 +105,23 @@ class WatershedDetector(nn.Module):
             sizes: height and width of each; None for all of it.
             options: how they are read; None for the detector's own.
         """
-        found = decode(self.maps(batch), options or self.options.decode, self.options.maps, self.groups)
+        options = options or self.options.decode
+        found = decode(self.maps(batch), options, self.options.maps, self.groups, self.sides)
         sizes = sizes or [(batch.shape[-2], batch.shape[-1])] * len(batch)
         return [_clip(page, *size) for page, size in zip(found, sizes, strict=True)]
+
+    def folded(self) -> WatershedDetector:
+        """A copy for evaluation alone, faster by the batch normalisations that its convolutions take over."""
+        copy = deepcopy(self).eval()
+        fold(copy.network)
+        copy.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return copy
+
+    def remember(self, sides: Tensor) -> None:
+        """Cache the width and height of each class, (classes, 2), for decoding with boxes of classes."""
+        if sides.shape != (len(self.classes), 2):
+            raise ValueError(f"sides have shape {tuple(sides.shape)}; expected ({len(self.classes)}, 2)")
+        self.sides = sides.to(self.groups.device, torch.float32)
 
     def balance(self, counts: Tensor) -> None:
         """Weigh classes by how many objects of each, (classes,), there are to train with."""

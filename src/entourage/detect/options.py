@@ -18,7 +18,7 @@ Size = Literal["linear", "log"]
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]
 Vote = Literal["vote", "mean", "peak"]
-BoxOf = Literal["peak", "mean", "largest"]
+BoxOf = Literal["peak", "mean", "largest", "class"]
 Encoder = Literal["small", "resnet18", "resnet34", "resnet50", "resnet101"]
 Decoder = Literal["top-down", "refinenet"]
 EnergyLoss = Literal["focal", "bce", "levels"]
@@ -28,8 +28,8 @@ BoxLoss = Literal["squared", "smooth"]
 # names of DeepScores and of MUSCIMA++ stand side by side; those that a class list lacks do no harm.
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("stem",),
-    ("legerLine",),
-    ("slur", "tie"),
+    ("legerLine", "staffLine", "staffSpace"),
+    ("slur", "tie", "brace"),
     (
         "beam",
         "dynamicCrescendoHairpin",
@@ -38,24 +38,25 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tupleBracket",
         "ottavaBracket",
         "volta",
+        *(f"dynamicLetter{letter}" for letter in "FMPRSZ"),  # MUSCIMA++ also has them as characters
     ),
-    (
+    (  # wholes, whose parts are objects too
         "staff",
-        "brace",
         "graceNoteAcciaccaturaStemUp",
         "graceNoteAppoggiaturaStemUp",
         "graceNoteAcciaccaturaStemDown",
         "graceNoteAppoggiaturaStemDown",
+        "graceNoteAcciaccatura",
+        "ornamentTrill",
         "keySignature",
         "timeSignature",
         "measureSeparator",
         "staffGrouping",
         "repeat",
         "dynamicsText",
-        "tuple",
         "tempoText",
         "otherText",
-        "breathMark",
+        "tuple",
     ),
 )
 
@@ -116,7 +117,7 @@ class DecodeOptions:
 
     method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
     threshold: float = 0.05  # least score of what is returned
-    overlap: float | None = 0.7  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
+    overlap: float | None = 0.8  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
     most: int | None = None  # at most so many objects a page, the best first; None: no bound
     snap: float | None = None  # corners to the nearest multiple of so many pixels; None: as they are
     score: bool = True  # energy times class probability; False: 1 for all, as in the thesis and the original
@@ -124,7 +125,7 @@ class DecodeOptions:
     least: int = 1  # cells in a component
     centre: Centre = "offset"  # offset head, or centre of gravity, or that weighted by energy, or truncated (original)
     vote: Vote = "peak"  # class: majority of cells, mean probability, or that of the cell of highest energy
-    box: BoxOf = "peak"  # sides: of the cell of highest energy, mean of cells (thesis), largest (original)
+    box: BoxOf = "peak"  # sides: of the highest cell, mean of cells (thesis), largest (original), cached by class
 
     def __post_init__(self) -> None:
         _choose("method", self.method, Method)
@@ -145,9 +146,9 @@ class NetworkOptions:
 
     encoder: Encoder = "small"  # ResNet-101 in the thesis, twenty times the work
     decoder: Decoder = "top-down"  # RefineNet in the thesis
-    widths: tuple[int, ...] = (32, 64, 128, 224, 256, 256)  # channels at strides 2, 4, 8, ...
+    widths: tuple[int, ...] = (48, 96, 144, 224, 256, 256)  # channels at strides 2, 4, 8, ...
     blocks: tuple[int, ...] = (1, 2, 3, 3, 2, 2)  # residual blocks there
-    upwards: tuple[int, ...] = (48, 64, 128, 128, 128, 128)  # channels of the decoder at the same strides
+    upwards: tuple[int, ...] = (64, 96, 128, 128, 128, 128)  # channels of the decoder at the same strides
     hidden: int = 384  # units between the maps and class and box, at the cells that are read; 0: 1 x 1 heads (thesis)
     filters: int = 256  # channels of RefineNet
     chained: bool = True  # each pooling of a chain starts from the one before; the original starts each from the input

@@ -42,6 +42,7 @@ def save_detector(
         "classes": list(model.classes),
         "options": model.options.to_dict(),
         "notes": model.notes,
+        "sides": None if model.sides is None else model.sides.tolist(),
     }
     state = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in _state(model).items()}
     if half:  # not buffers: statistics need their digits
@@ -94,6 +95,8 @@ def load_detector(path: str | Path) -> WatershedDetector:
         model = WatershedDetector(head["classes"], DetectorOptions.from_dict(head["options"]))
         model.load_state_dict(state)
         model.notes = dict(head.get("notes", {}))
+        if head.get("sides") is not None:
+            model.remember(torch.tensor(head["sides"]))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: was written by another version of entourage: {reason[:200]}") from error
