@@ -28,6 +28,7 @@ from entourage.detect.weights import load_detector
 WEIGHTS = Path(entourage.__file__).parent / "weights"
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 NO_STAVES = "no staves found"
+ON_SIDE = "the page lies on its side: turn it by 90 degrees"
 
 Picture = NDArray[np.generic] | Image.Image | str | Path
 
@@ -83,14 +84,24 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """A page as the network wants it, and the way back."""
+class Ready:
+    """A page as the network wants it, and the way back.
 
-    image: Grey | None  # None: there is nothing to look for
-    shape: tuple[int, int]  # of the page
+    Attributes:
+        image: grey, staff lines `INTERLINE` pixels apart, shape (h, w); None: there is nothing to look for.
+        shape: height and width of the page itself.
+        interline: pixels between its staff lines, or None.
+        turn: how it was turned, or None.
+        seconds: it took so far.
+        note: what is to be said of it, or nothing.
+    """
+
+    image: Grey | None
+    shape: tuple[int, int]
     interline: float | None
     turn: Turn | None
     seconds: float
+    note: str = ""
 
 
 class Detector:
@@ -106,7 +117,7 @@ class Detector:
         self, model: WatershedDetector, options: DetectOptions | None = None, device: str | torch.device = "auto"
     ) -> None:
         self.device = resolve_device(device)
-        self.model = model.to(self.device).eval()
+        self.model = model.folded().to(self.device)
         self.options = options or DetectOptions()
         decode = model.options.decode
         least = self.options.threshold
@@ -153,36 +164,44 @@ class Detector:
 
     def look(self, image: Picture) -> Sight:
         """As `detect`, with what was learned about the page on the way."""
-        return self._see(self._prepare(image))
+        return self.see(self.prepare(image))
 
     def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
         """The objects on page after page; threads read and scale the next ones while the network looks at one."""
-        for ready in map_ahead(self._prepare, images, count_threads(workers)):
-            yield self._see(ready).found
+        for ready in map_ahead(self.prepare, images, count_threads(workers)):
+            yield self.see(ready).found
 
-    def _prepare(self, image: Picture) -> _Ready:
+    def prepare(self, image: Picture) -> Ready:
+        """The first half of `look`, which needs no network: read, measure, straighten and scale."""
         start = time.perf_counter()
         page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
-        interline, turn = self.options.interline, None
-        ink = staff_ink(page)
         shape = page.shape[0], page.shape[1]
-        if self.options.straighten is not None:
-            angle = estimate_skew(ink)
-            if abs(angle) > self.options.straighten:
-                turn = Turn.by(angle, shape)
-                upright = turn.turn(page)
-                ink = staff_ink(upright)
+        straight, interline, turn = self._measure(page)
         if interline is None:
-            interline = estimate_interline(page if turn is None else upright, ink)
-        if interline is None:
-            return _Ready(None, shape, None, None, time.perf_counter() - start)
-        working = to_working(page if turn is None else upright, interline)
-        return _Ready(working, shape, interline, turn, time.perf_counter() - start)
+            upright = estimate_interline(np.ascontiguousarray(page.T)) is not None
+            return Ready(None, shape, None, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
+        working = to_working(straight, interline)
+        note = "" if turn is None else f"straightened by {turn.angle:.1f} degrees"
+        return Ready(working, shape, interline, turn, time.perf_counter() - start, note)
 
-    def _see(self, ready: _Ready) -> Sight:
+    def _measure(self, page: Grey) -> tuple[Grey, float | None, Turn | None]:
+        """The page, straightened if it has to be, its interline, and how it was turned."""
+        ink = staff_ink(page)
+        known, widest = self.options.interline, self.options.straighten
+        angle = 0.0 if widest is None else estimate_skew(ink)
+        if widest is not None and abs(angle) > widest:
+            turn = Turn.by(angle, (page.shape[0], page.shape[1]))
+            straight = turn.turn(page)
+            interline = known or estimate_interline(straight)
+            if interline is not None:  # else the angle was that of something else than staves
+                return straight, interline, turn
+        return page, known or estimate_interline(page, ink), None
+
+    def see(self, ready: Ready) -> Sight:
+        """The second half of `look`: find objects, and give them places on the page itself."""
         start = time.perf_counter()
         if ready.image is None:
-            return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, NO_STAVES)
+            return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
         found = Detections.from_dict(self._find_all(ready.image), self.classes)
         straight = ready.shape if ready.turn is None else ready.turn.size[::-1]
         sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
@@ -191,8 +210,7 @@ class Detector:
             found = ready.turn.back(found)
         found = self._tidy(found, ready.shape)
         angle = 0.0 if ready.turn is None else ready.turn.angle
-        note = f"straightened by {angle:.1f} degrees" if angle else ""
-        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, note)
+        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, ready.note)
 
     def _find_all(self, page: Grey) -> Found:
         if page.size <= self.options.whole:

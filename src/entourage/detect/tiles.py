@@ -61,13 +61,13 @@ def detect_tiles(find: Callable[[NDArray[np.uint8]], Found], page: NDArray[np.ui
     height, width = page.shape
     parts: list[Found] = []
     near: list[Tensor] = []
-    for tile in tiles:
+    for number, tile in enumerate(tiles, start=1):
         found = find(page[tile.rows[0] : tile.rows[1], tile.columns[0] : tile.columns[1]])
         shift = found["boxes"].new_tensor([tile.columns[0], tile.rows[0]] * 2)
         boxes = found["boxes"] + shift
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         inside, on_seam = _in_core(centres, tile, height, width)
-        near.append(on_seam[inside])
+        near.append(on_seam[inside] * number)
         parts.append({"boxes": boxes[inside], "labels": found["labels"][inside], "scores": found["scores"][inside]})
     merged = {key: torch.cat([part[key] for part in parts]) for key in ("boxes", "labels", "scores")}
     kept = _without_seam_twins(merged, torch.cat(near))
@@ -99,16 +99,22 @@ def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tens
 
 
 def _without_seam_twins(found: Found, near: Tensor) -> Tensor:
-    """Which to keep: of two near a seam that are of one class and lie within the seam's width, the surer one."""
+    """Which to keep: of two of one class that two tiles have found within a seam's width of each other, the surer one.
+
+    Args:
+        found: of all tiles.
+        near: the number of the tile that found it, of those near a seam; 0 of all others.
+    """
     kept = torch.ones(len(near), dtype=torch.bool, device=near.device)
     places = near.nonzero().squeeze(1)
     places = places[found["scores"][places].argsort(descending=True, stable=True)]
-    boxes, labels = found["boxes"][places], found["labels"][places]
+    boxes, labels, tiles = found["boxes"][places], found["labels"][places], near[places]
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     close = (centres[:, None] - centres[None]).abs().amax(dim=2) <= 2 * _SEAM  # (s, s)
-    alike = (close & (labels[:, None] == labels[None])).tril(-1).cpu().numpy()
+    alike = close & (labels[:, None] == labels[None]) & (tiles[:, None] != tiles[None])
+    twins = alike.tril(-1).cpu().numpy()
     alive = np.ones(len(places), dtype=bool)
     for row in range(len(places)):
-        alive[row] = not (alike[row] & alive).any()
+        alive[row] = not (twins[row] & alive).any()
     kept[places] = torch.from_numpy(alive).to(kept.device)
     return kept
