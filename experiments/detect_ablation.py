@@ -21,7 +21,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.recipe import Recipe
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
-from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, test_sets, trained
+from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
 from experiments.ledger import Ledger, table
 
 RARE = 100  # classes with fewer symbols in the corpus (not the composed pages) are rare
@@ -74,7 +74,7 @@ def main() -> None:
     for name in options.variants.split(","):
         if name not in VARIANTS:
             raise ValueError(f"variant {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
-        for test, pages in test_sets(options).items():
+        for test, pages in sets_of(options).items():
             book.row(f"{name}: {test}", lambda n=name, p=pages: measure(n, p, counts, options))  # type: ignore[misc]
     book.write_table("Detection: what each part is worth", _text(book))
 

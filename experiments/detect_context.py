@@ -21,7 +21,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
-from experiments.detect_rows import arguments, ledger, percent, test_sets
+from experiments.detect_rows import arguments, ledger, percent, sets_of
 from experiments.ledger import Ledger, table
 
 DOTS = ("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     book = ledger("detect_context", options)
     detector = Detector.load(options.model, options.device)
-    for name, pages in test_sets(options).items():
+    for name, pages in sets_of(options).items():
         for radius in (None, *reversed(RADII)):
             key = f"{name}: {'all of the page' if radius is None else f'{radius:g} interlines'}"
             book.row(key, lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
@@ -94,9 +94,7 @@ def _alone(detector: Detector, ink: Tensor, centres: NDArray[np.float32], radius
     return found
 
 
-def _read(
-    detector: Detector, pages: Tensor, centres: NDArray[np.float32], image: NDArray[np.int64]
-) -> list[str]:
+def _read(detector: Detector, pages: Tensor, centres: NDArray[np.float32], image: NDArray[np.int64]) -> list[str]:
     """The most probable of the kinds of dots at given places."""
     model = detector.model
     predictions = model.maps(pages.to(detector.device))

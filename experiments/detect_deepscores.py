@@ -19,7 +19,7 @@ from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import read_truth
 from experiments.detect_rivals import RIVALS, train_rival
-from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, spread_over, test_sets, trained
+from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, spread_over, trained
 from experiments.ledger import Ledger, table
 
 PUBLISHED = {
@@ -51,7 +51,7 @@ def main() -> None:
 
 def measure(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
     """The rows of one detector: every test set, in V1's classes and in the extended ones."""
-    for test, pages in test_sets(options).items():
+    for test, pages in sets_of(options).items():
         for judged in ("v1", "extended"):
             book.row(
                 f"{name}: {test}, {judged}",

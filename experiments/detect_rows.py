@@ -45,7 +45,7 @@ def ledger(name: str, options: argparse.Namespace) -> Ledger:
     return Ledger(name, options.results or RESULTS)
 
 
-def test_sets(options: argparse.Namespace, split: str = "test") -> dict[str, list[TruthPage]]:
+def sets_of(options: argparse.Namespace, split: str = "test") -> dict[str, list[TruthPage]]:
     """Pages by the name of their set, evenly from all of its test pages."""
     sets = {}
     for given in options.test:
