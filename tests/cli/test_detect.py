@@ -8,10 +8,11 @@ import torch
 from PIL import Image
 from tests.detect.drawn import staff_page
 from tests.detect.engraved import some_pages
+from tests.detect.small import small_detector
 from typer.testing import CliRunner
 
 from entourage.cli.main import app, main
-from entourage.detect import WatershedDetector, save_detector
+from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
 from entourage.detect.options import DetectorOptions, NetworkOptions
 
@@ -70,3 +71,18 @@ def test_bad_input_is_one_line_and_exit_code_2(
         message = capsys.readouterr().err
         assert line in message
         assert message.count("\n") == 1
+
+
+def test_a_detector_is_trained_from_the_command_line(tmp_path: Path) -> None:
+    data = some_pages(tmp_path / "data", train=2)
+    start = tmp_path / "start.safetensors"
+    save_detector(small_detector(("stem", "coda")), start)
+    common = ["detect", "train", str(data), "--out", str(tmp_path / "run"), "--from", str(start), "--device", "cpu"]
+    result = CliRunner().invoke(app, [*common, "--steps", "1", "--batch", "1", "--plain", "--validation", "1"])
+    assert result.exit_code == 0, result.output
+    assert "step 1 of 1: map" in result.output
+    assert f"2 pages, 1 steps, mAP 0.0%, AP50 0.0%: {tmp_path / 'run' / 'detect.safetensors'}" in result.output
+    detector = load_detector(tmp_path / "run" / "detect.safetensors")
+    assert len(detector.classes) == 142
+    other = CliRunner().invoke(app, [*common, "--steps", "2", "--batch", "1", "--plain", "--validation", "1"])
+    assert other.exit_code != 0  # the folder holds another run

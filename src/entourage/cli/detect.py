@@ -92,7 +92,7 @@ def train(
     margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
     plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
     staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,
-    validation: Annotated[int, typer.Option(min=0, help="Pages to validate with.")] = 12,
+    validation: Annotated[int, typer.Option(min=0, help="Pages to validate with.")] = 8,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:

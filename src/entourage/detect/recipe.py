@@ -44,8 +44,8 @@ class Recipe:
     weight_decay: float = 0.02
     clip_norm: float = 5.0
     average: float = 0.999
-    validation: int = 12
-    epoch: int = 2000
+    validation: int = 8
+    epoch: int = 3000
     seed: int = 0
 
     def __post_init__(self) -> None:

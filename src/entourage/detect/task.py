@@ -68,9 +68,8 @@ class DetectionTask(Task[int, Draw]):
 
     def trial(self) -> DetectionTask:
         """The same task with a detector of its own, to measure its pace with."""
-        return DetectionTask(
-            copy.deepcopy(self.detector), self.sheets, self.validation[:2], self.recipe, terms=self.terms
-        )
+        recipe = replace(self.recipe, average=0.0)
+        return DetectionTask(copy.deepcopy(self.detector), self.sheets, self.validation, recipe, terms=self.terms)
 
     def prepare(self, device: torch.device) -> None:
         """Takes the pages to the device, if they fit."""

@@ -17,7 +17,7 @@ from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions, preset
 from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import pack_sheets
+from entourage.detect.sheets import Sheets, pack_sheets
 from entourage.detect.stages import STAGES, train_in_stages
 from entourage.detect.task import DetectionTask
 from entourage.detect.truth import TruthPage, class_names, read_truth
@@ -63,8 +63,13 @@ class TrainJob:
     say: Callable[[str], None] | None = None
 
 
-def train_detector(job: TrainJob) -> dict[str, Any]:
+def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any]:
     """Trains a detector and writes it; a call that was stopped goes on when it is repeated.
+
+    Args:
+        job: what and how.
+        sheets: the training pages of the job's folders as `training_sheets` packs them, where there are several jobs
+            on the same pages; None reads them.
 
     Returns:
         What was learned from, for how long, and how well it does on validation pages.
@@ -74,30 +79,28 @@ def train_detector(job: TrainJob) -> dict[str, Any]:
     """
     if job.out.exists() and not job.out.is_dir():
         raise ValueError(f"{job.out}: is a file; expected a folder to write to")
-    pages = [page for folder in job.folders for page in as_classes(read_truth(folder, "train"), job.classes)]
-    validation = _validation(job)
-    names = _class_list(job.classes, [*pages, *validation])
+    sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
-    detector = WatershedDetector(names, job.options or preset(job.preset))
+    detector = WatershedDetector(sheets.classes, job.options or preset(job.preset))
     if job.start is not None:
-        detector = continued(load_detector(job.start), names)
-    sheets = pack_sheets(pages, names, progress=job.progress)
+        detector = continued(load_detector(job.start), sheets.classes)
+    validation = _validation(job)
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
     with _fastest():
         trained, result = learn(task, job)
     trained.notes = {
         "preset": job.preset,
         "classes": job.classes,
-        "pages": str(len(pages)),
+        "pages": str(len(sheets)),
         "symbols": str(len(sheets.labels)),
         "steps": str(result.steps),
         "minutes": f"{result.seconds / 60:.1f}",
     }
     files = save_detector(trained.cpu(), job.out / MODEL)
     summary = {
-        "pages": len(pages),
+        "pages": len(sheets),
         "symbols": len(sheets.labels),
-        "classes": len(names),
+        "classes": len(sheets.classes),
         "steps": result.steps,
         "seconds": round(result.seconds, 1),
         **{name: round(value, 5) for name, value in result.metrics.items()},
@@ -106,6 +109,13 @@ def train_detector(job: TrainJob) -> dict[str, Any]:
     with atomic_path(job.out / "summary.json") as temporary:
         temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
+
+
+def training_sheets(job: TrainJob) -> Sheets:
+    """The training pages of the job's folders, packed."""
+    pages = [page for folder in job.folders for page in as_classes(read_truth(folder, "train"), job.classes)]
+    lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
+    return pack_sheets(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
 
 
 def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
@@ -155,12 +165,6 @@ def _fastest() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-def _class_list(classes: ClassList, pages: Sequence[TruthPage]) -> tuple[str, ...]:
-    if classes == "muscima":
-        return class_names(pages)
-    return DETECTOR_CLASSES if classes == "detector" else tuple(V1_IDS)
 
 
 def _validation(job: TrainJob) -> list[TruthPage]:
