@@ -24,9 +24,10 @@ from torch import Tensor
 
 from benchmarks.machine import machine
 from entourage.detect.decode import decode
-from entourage.detect.detector import DetectOptions, Detector, shipped_detectors, to_working
+from entourage.detect.detector import Detector, shipped_detectors
 from entourage.detect.interline import estimate_interline
 from entourage.detect.model import WatershedDetector
+from entourage.detect.ready import DetectOptions, to_working
 from entourage.engrave.job import EngraveJob
 from entourage.engrave.pipeline import engrave
 

@@ -10,17 +10,10 @@ from PIL import Image
 from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
 
 from entourage.detect import detector as module
-from entourage.detect.detector import (
-    NO_STAVES,
-    ON_SIDE,
-    DetectOptions,
-    Detector,
-    shipped_detectors,
-    snapped,
-    to_working,
-)
+from entourage.detect.detector import Detector, shipped_detectors, snapped
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.ready import NO_STAVES, ON_SIDE, DetectOptions
 from entourage.detect.straighten import Turn
 from entourage.detect.weights import save_detector
 
@@ -55,7 +48,6 @@ def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:
     detector = finder()
     detector.detect(page)
     assert detector.model.shapes == [(400, 300)]  # type: ignore[comparison-overlap]
-    np.testing.assert_array_equal(to_working(page, 10.0), page)
 
 
 def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
@@ -137,25 +129,6 @@ def test_a_known_interline_needs_no_staves() -> None:
     page = with_squares(np.full((400, 400), 255, dtype=np.uint8), [(100, 100, 20)])
     found = finder(DetectOptions(interline=20.0)).detect(page)
     assert found.boxes.tolist() == [[100, 100, 120, 120]]
-
-
-def test_large_pages_are_measured_on_a_smaller_copy(page: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = finder().look(page)
-    monkeypatch.setattr(module, "MEASURED_PIXELS", 200_000)
-    small, factor = module.reduced(page)
-    assert small.size <= 201_000
-    assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
-    sight = finder().look(page)
-    assert sight.interline == pytest.approx(expected.interline, rel=0.005)
-    torch.testing.assert_close(sight.found.boxes, expected.found.boxes, atol=2, rtol=0)
-    turned = finder().look(Turn.by(12.0, (800, 600)).turn(page))
-    assert turned.interline == pytest.approx(20.0, rel=0.02)
-
-
-def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WORKING_PIXELS", 10_000)
-    with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):
-        to_working(np.zeros((100, 100), dtype=np.uint8), 5.0)
 
 
 def test_the_threshold_is_the_least_score(page: Grey) -> None:

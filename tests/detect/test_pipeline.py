@@ -14,10 +14,11 @@ from tests.detect.engraved import some_pages
 from tests.detect.test_read import huge_png
 
 from entourage.detect import pipeline
-from entourage.detect.detector import DetectOptions, Detector
+from entourage.detect.detector import Detector
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
+from entourage.detect.ready import DetectOptions
 from entourage.detect.weights import save_detector
 from entourage.engrave.symbols import EXTENDED_IDS
 

@@ -3,7 +3,7 @@
 from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
 from entourage.detect.decode import decode
 from entourage.detect.detections import Detections
-from entourage.detect.detector import DetectOptions, Detector, Sight, shipped_detectors
+from entourage.detect.detector import Detector, Sight, shipped_detectors
 from entourage.detect.evaluate import Evaluation, evaluate
 from entourage.detect.maps import Maps, paint
 from entourage.detect.model import WatershedDetector
@@ -18,6 +18,7 @@ from entourage.detect.options import (
     preset,
 )
 from entourage.detect.precision import Scores, score_pages
+from entourage.detect.ready import DetectOptions
 from entourage.detect.weights import load_detector, save_detector
 from entourage.detect.words import as_list
 

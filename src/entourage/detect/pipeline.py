@@ -16,9 +16,10 @@ from entourage import __version__
 from entourage.data import atomic_path, progress_bar
 from entourage.data.threads import count_threads, map_ahead
 from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.detector import DetectOptions, Detector, Ready, Sight
+from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
 from entourage.detect.read import Sheet, list_pages, read_sheets
+from entourage.detect.ready import DetectOptions, Ready
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.detect.truth import read_truth
 from entourage.detect.words import as_list
