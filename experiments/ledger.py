@@ -72,8 +72,13 @@ def machine() -> str:
 
 def command(name: str) -> str:
     """The command that runs now, without the paths of this machine."""
-    words = [word if not Path(word).is_absolute() else Path(word).name for word in sys.argv[1:]]
-    return shlex.join(["python", "-m", f"experiments.{name}", *words])
+    return shlex.join(["python", "-m", f"experiments.{name}", *(_without_folder(word) for word in sys.argv[1:])])
+
+
+def _without_folder(word: str) -> str:
+    """A path's last part, also in NAME=PATH; any other word as it is."""
+    name, equals, value = word.rpartition("=")
+    return f"{name}{equals}{Path(value).name}" if Path(value).is_absolute() else word
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

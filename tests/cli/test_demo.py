@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from entourage.cli.main import app
 from entourage.cluster import clustering
 from entourage.cluster import demo as cluster_demo
+from entourage.detect import demo as detect_demo
+from entourage.detect import detector
 from entourage.embed import demo as embed_demo
 from entourage.engrave import demo as engrave_demo
 from entourage.label import demo as label_demo
@@ -16,6 +18,10 @@ from entourage.report import Section
 
 def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "shipped_networks", lambda: ["points"])
+    monkeypatch.setattr(detector, "shipped_detectors", lambda: {"default": tmp_path})
+    monkeypatch.setattr("entourage.cli.demo.composed_pages", list)
+    seen = Section("detect: a section", "its lead")
+    monkeypatch.setattr(detect_demo, "demo_section", lambda pages: seen)
     verbs = {"label": label_demo, "embed": embed_demo, "cluster": cluster_demo, "engrave": engrave_demo}
     for verb, module in verbs.items():
         section = Section(f"{verb}: a section", "its lead")
@@ -24,5 +30,8 @@ def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: py
     assert result.exit_code == 0
     assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
     html = (tmp_path / "demo" / "report.html").read_text()
-    places = [html.index(f"{verb}: a section") for verb in verbs]
+    places = [html.index(f"{verb}: a section") for verb in (*verbs, "detect")]
     assert places == sorted(places)
+    monkeypatch.setattr(detector, "shipped_detectors", dict)
+    CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert "detect: a section" not in (tmp_path / "demo" / "report.html").read_text()

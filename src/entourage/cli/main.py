@@ -12,6 +12,7 @@ import typer
 from entourage import __version__
 from entourage.cli.cluster import cluster
 from entourage.cli.demo import demo
+from entourage.cli.detect import detect
 from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
@@ -26,6 +27,7 @@ app.add_typer(label_app, name="label", help="Label a whole data set from a handf
 app.add_typer(embed, name="embed")
 app.add_typer(cluster, name="cluster")
 app.add_typer(engrave, name="engrave")
+app.add_typer(detect, name="detect")
 app.command()(demo)
 
 

@@ -1,0 +1,140 @@
+"""Seconds a page, network and decoding apart, on a CPU and on a GPU beside torchvision's detectors in one process.
+
+    python -m benchmarks.detect_speed                       # two threads of the CPU, and the GPU if there is one
+    python -m benchmarks.detect_speed --model run/detect.safetensors --page page.png
+
+The page is composed and engraved at 1894 x 2668, or given. Figures are medians. torchvision's detectors are measured
+if it can be imported: random weights, no resizing, at most 3,000 objects, on the same page at the same scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.machine import machine
+from entourage.detect.decode import decode
+from entourage.detect.detector import Detector, shipped_detectors
+from entourage.detect.interline import estimate_interline
+from entourage.detect.model import WatershedDetector
+from entourage.detect.ready import DetectOptions, to_working
+from entourage.engrave.job import EngraveJob
+from entourage.engrave.pipeline import engrave
+
+Page = NDArray[np.uint8]
+
+
+def main() -> None:
+    """Prints milliseconds of every part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=None, help="a trained detector; the shipped one, or random weights")
+    parser.add_argument("--page", type=Path, default=None, help="an image to measure with")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(machine())
+    page = composed_page() if arguments.page is None else np.asarray(cv2.imread(str(arguments.page), 0), np.uint8)
+    shipped = arguments.model is not None or "default" in shipped_detectors()
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        model = Detector.load(arguments.model, device).model if shipped else WatershedDetector().eval()
+        print(f"{device}, page of {page.shape[1]} x {page.shape[0]}, {'trained' if shipped else 'random'} weights")
+        _print(house_times(model, page, device, arguments.repeats))
+    if "cuda" in devices:
+        rival_times(page, arguments.repeats)
+
+
+def composed_page() -> Page:
+    """A full page of the composer's."""
+    with tempfile.TemporaryDirectory() as folder:
+        engrave(EngraveJob(Path(folder), compose=1, formats=("coco",), workers=1))
+        pages = sorted((Path(folder) / "images").glob("*.png"))
+        return np.asarray(cv2.imread(str(pages[0]), cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
+
+
+def house_times(model: WatershedDetector, page: Page, device: str, repeats: int) -> dict[str, float]:
+    """Seconds of the parts, and of all together."""
+    half = device == "cuda"
+    detector = Detector(model, DetectOptions(half=half), device)
+    interline = estimate_interline(page)
+    assert interline is not None
+    working = to_working(page, interline)
+    ink = (1 - torch.from_numpy(working).float() / 255)[None, None].to(detector.device)
+    options = detector.model.options
+
+    @torch.inference_mode()
+    def network() -> object:
+        with torch.autocast(detector.device.type, dtype=torch.bfloat16, enabled=half):
+            return detector.model.maps(ink)
+
+    predictions = network()
+
+    @torch.inference_mode()
+    def decoding() -> object:
+        with torch.autocast(detector.device.type, dtype=torch.bfloat16, enabled=half):
+            return decode(predictions, options.decode, options.maps, detector.model.groups)  # type: ignore[arg-type]
+
+    return {
+        "interline and scale": median(lambda: to_working(page, estimate_interline(page) or interline), repeats, device),
+        "network": median(network, repeats, device),
+        "decoding": median(decoding, repeats, device),
+        "page to objects": median(lambda: detector.detect(page), repeats, device),
+    }
+
+
+def rival_times(page: Page, repeats: int) -> None:
+    """The same page at the same scale, through torchvision's detectors."""
+    try:
+        from experiments.detect_rivals import RIVALS, make_rival
+
+        models = {name: make_rival(name, 142) for name in RIVALS}
+    except ValueError as error:
+        print(error)
+        return
+    interline = estimate_interline(page)
+    assert interline is not None
+    ink = (1 - torch.from_numpy(to_working(page, interline)).float() / 255).cuda()
+    image: Tensor = ink.expand(3, -1, -1).contiguous()
+    for name, model in models.items():
+        model.cuda().eval()
+        for format_name, half in (("bfloat16", True), ("float32", False)):
+
+            @torch.inference_mode()
+            def whole(model: torch.nn.Module = model, half: bool = half) -> object:
+                with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
+                    return model([image])
+
+            print(f"  {f'{name}, {format_name}':<34}{1000 * median(whole, repeats, 'cuda'):9.1f} ms")
+
+
+def median(work: Callable[[], object], repeats: int, device: str) -> float:
+    """The median time of a call in seconds, after two that warm up."""
+    times = []
+    for number in range(repeats + 2):
+        began = time.perf_counter()
+        work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if number >= 2:
+            times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def _print(seconds: dict[str, float]) -> None:
+    for name, value in seconds.items():
+        print(f"  {name:<34}{1000 * value:9.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The last table of chapter 6: synthetic pages, degraded pages and handwriting, beside detectors of torchvision.
+
+python -m experiments.detect_deepscores --train pages composed --test clean=pages scan=scans photo=photos --minutes 8
+
+Detectors are kept in --runs, rows in results/detect_deepscores.json: a command that was stopped, or that is given more
+sets or rivals, goes on from there. Without --train the shipped detector is measured, and no rival.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.detector import Detector
+from entourage.detect.evaluate import DetectsPages
+from entourage.detect.recipe import Recipe
+from entourage.detect.sheets import pack_sheets
+from entourage.detect.teach import TrainJob
+from entourage.detect.truth import read_truth
+from experiments.detect_rivals import RIVALS, train_rival
+from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, spread_over, trained
+from experiments.ledger import Ledger, table
+
+PUBLISHED = {
+    "thesis, DWD": ("41.4", "47.3", "19.9"),
+    "thesis, U-Net": ("24.8", "-", "16.6"),
+    "thesis, Faster R-CNN": ("19.6", "-", "3.9"),
+    "thesis, RetinaNet": ("9.8", "-", "7.7"),
+}
+
+
+def main() -> None:
+    """Trains, measures, and writes the table."""
+    parser = arguments("Detection on synthetic, degraded and handwritten pages", minutes=8)
+    parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}")
+    parser.add_argument("--muscima", action="store_true", help="also fine-tune for MUSCIMA++ and measure there")
+    options = parser.parse_args()
+    book = ledger("detect_deepscores", options)
+    detector = Detector.load(options.model, options.device) if not options.train or options.model else None
+    if detector is None:
+        job = TrainJob(options.train, options.runs, recipe=recipe_of(options))
+        detector, _ = trained("detect_deepscores-dwd", job, options)
+    measure(book, "DWD", detector, options)
+    for name in (one for one in options.rivals.split(",") if one):
+        measure(book, name, rival(name, options), options)
+    if options.muscima:
+        handwriting(book, options)
+    book.write_table("Detection: synthetic, degraded, handwritten", _text(book))
+
+
+def measure(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
+    """The rows of one detector: every test set, in V1's classes and in the extended ones."""
+    for test, pages in sets_of(options).items():
+        for judged in ("v1", "extended"):
+            book.row(
+                f"{name}: {test}, {judged}",
+                lambda pages=pages, judged=judged: scores(detector, pages, judged),  # type: ignore[misc]
+            )
+
+
+def rival(name: str, options: argparse.Namespace) -> DetectsPages:
+    """A detector of torchvision, trained on the same pages for the same time."""
+    pages = [page for folder in options.train for page in read_truth(folder, "train")]
+    sheets = pack_sheets(pages, DETECTOR_CLASSES)
+    run = options.runs / f"detect_deepscores-{name}"
+    return train_rival(name, sheets, recipe_of(options), options.minutes, run, options.device)[0]
+
+
+def handwriting(book: Ledger, options: argparse.Namespace) -> None:
+    """Fine-tunes the detector for MUSCIMA++ and measures its own classes on the test pages."""
+    start = options.runs / "detect_deepscores-dwd" / "detect.safetensors"
+    recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
+    begin = start if start.is_file() else None
+    job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
+    detector, _ = trained("detect_deepscores-muscima", job, options)
+    pages = spread_over(read_truth("muscima", "test"), options.pages)
+    book.row("DWD: MUSCIMA++, own", lambda: scores(detector, pages, "own"))
+
+
+def _text(book: Ledger) -> str:
+    rows = []
+    for key, row in book.rows.items():
+        detector, _, test = key.partition(": ")
+        figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
+        rows.append((detector, test, *figures, f"{1000 * row['seconds']:.0f}"))
+    header = ("detector", "pages, classes", "mAP", "AP50", "AP25", "ms a page")
+    published = table(
+        ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]
+    )
+    return f"{table(header, rows)}\n\n{published}"
+
+
+if __name__ == "__main__":
+    main()

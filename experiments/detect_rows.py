@@ -1,0 +1,116 @@
+"""Rows that the experiments of `detect` share: a detector trained for a time, measured on several sets of pages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from entourage.detect.detector import Detector
+from entourage.detect.evaluate import DetectsPages, Judged, evaluate
+from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.recipe import Recipe
+from entourage.detect.sheets import Sheets
+from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
+from entourage.detect.truth import TruthPage, read_truth
+from entourage.detect.windows import WindowOptions
+from experiments.ledger import RESULTS, Ledger
+
+SMALL_NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(16, 16, 16), hidden=32)
+
+
+def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
+    """Options that the experiments share."""
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--train", nargs="+", default=[], help="folders made by `entourage engrave`, to learn from")
+    parser.add_argument("--test", nargs="+", default=[], metavar="NAME=FOLDER", help="what to measure on")
+    parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each detector")
+    parser.add_argument("--pages", type=int, default=60, help="of each test set, at most")
+    parser.add_argument("--model", default=None, help="a trained detector; the shipped one if left out")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="for detectors and checkpoints")
+    parser.add_argument("--results", type=Path, default=None, help="where the rows go")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--small", action="store_true", help="a tiny network for a few steps, to try the way")
+    return parser
+
+
+def ledger(name: str, options: argparse.Namespace) -> Ledger:
+    """Where the rows go."""
+    return Ledger(name, options.results or RESULTS)
+
+
+def sets_of(options: argparse.Namespace, split: str = "test") -> dict[str, list[TruthPage]]:
+    """Pages by the name of their set, evenly from all of its test pages."""
+    sets = {}
+    for given in options.test:
+        name, _, folder = given.partition("=")
+        if not folder:
+            raise ValueError(f"{given!r} names no folder; expected NAME=FOLDER")
+        sets[name] = spread_over(read_truth(folder, split), options.pages)
+    return sets
+
+
+def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
+    """At most so many pages, evenly from all."""
+    if len(pages) <= most:
+        return list(pages)
+    return [pages[row] for row in np.linspace(0, len(pages) - 1, most).round().astype(int)]
+
+
+def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Recipe:
+    """The recipe, or a tiny version of it."""
+    recipe = recipe or Recipe()
+    if not options.small:
+        return recipe
+    window = WindowOptions(height=64, width=128) if not recipe.margin else WindowOptions(height=64, width=128 * 7)
+    return replace(recipe, steps=3, batch=1, epoch=3, validation=1, warmup=1, window=window)
+
+
+def trained(name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
+    """A detector trained for the time, or found in its folder, and how its training went."""
+    job = replace(job, out=options.runs / name, minutes=None if options.small else options.minutes)
+    if options.small:
+        base = job.options or DetectorOptions()
+        encoder = SMALL_NETWORK if base.network.encoder == "small" else replace(base.network, encoder="resnet18")
+        job = replace(job, options=replace(base, network=encoder))
+    done = job.out / "summary.json"
+    if done.is_file():
+        summary = json.loads(done.read_text(encoding="utf-8"))
+    else:
+        job = replace(job, device=options.device)
+        summary = train_detector(job, _sheets(tuple(map(str, job.folders)), job.classes))
+    return Detector.load(job.out / "detect.safetensors", options.device), summary
+
+
+@cache
+def _sheets(folders: tuple[str, ...], classes: ClassList) -> Sheets:
+    """The pages of some folders, read once for all detectors that learn from them."""
+    return training_sheets(TrainJob(folders, Path(), classes=classes))
+
+
+def scores(detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged) -> dict[str, Any]:
+    """Means over classes, seconds a page, and the AP of every class."""
+    found = evaluate(detector, pages, judged, progress=False)
+    means = found.scores.means()
+    each = zip(found.scores.classes, found.scores.ap, found.scores.ap50, strict=True)
+    return {
+        "mAP": means["mAP"],
+        "AP50": means["AP50"],
+        "AP25": means["AP25"],
+        "mAP by instance": means["mAP by instance"],
+        "pages": found.pages,
+        "objects": found.objects,
+        "seconds": found.seconds,
+        "classes": {name: [round(float(ap), 4), round(float(ap50), 4)] for name, ap, ap50 in each},
+    }
+
+
+def percent(value: float | None) -> str:
+    """A share as it stands in tables."""
+    return "-" if value is None or not np.isfinite(value) else f"{100 * value:.1f}"

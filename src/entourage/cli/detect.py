@@ -1,0 +1,128 @@
+"""`entourage detect`: every symbol of a page of music, with its place and class."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
+
+
+SKIPPED_SOME = 1  # exit code when all went well but for pages that could not be read
+ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
+
+
+@detect.command()
+def run(
+    pages: Annotated[list[Path], typer.Argument(help="Images (PNG, JPEG, TIFF...), PDF files, or folders of such.")],
+    out: Annotated[Path, typer.Option(help="Folder for boxes, drawn pages and report.html.")] = Path("found"),
+    model: Annotated[
+        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
+    ] = None,
+    classes: Annotated[
+        ClassList, typer.Option("--list", help="Under whose names results are written; own: the network's.")
+    ] = "own",
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score of what is written.")] = 0.3,
+    interline: Annotated[float | None, typer.Option(min=1.0, help="Pixels between staff lines, if you know.")] = None,
+    draw: Annotated[bool, typer.Option(help="Draw the pages with what was found.")] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
+    from entourage.detect.pipeline import RunJob, run_pages
+
+    job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
+    summary = run_pages(job)
+    for one in summary["skipped"]:
+        typer.echo(f"entourage: skipped {one['item']}: {one['reason']}", err=True)
+    typer.echo(f"{summary['pages']} pages, {summary['symbols']} symbols: {out / 'report.html'}")
+    if summary["skipped"]:
+        raise typer.Exit(SKIPPED_SOME)
+
+
+@detect.command(name="eval")
+def evaluate(
+    data: Annotated[
+        str, typer.Argument(help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive.")
+    ],
+    split: Annotated[Literal["train", "val", "test", "all"], typer.Option(help="Which pages.")] = "test",
+    classes: Annotated[ClassList | None, typer.Option("--list", help="The class list; v1 if left out.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
+    ] = None,
+    pages: Annotated[int | None, typer.Option(min=1, help="So many pages at most, spread over the split.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json and report.html.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
+    from entourage.detect.pipeline import EvalJob, evaluate_data
+
+    job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
+    found = evaluate_data(job)
+    for row in found.scores.table():
+        typer.echo(f"{row[0]:<32}{row[1]:>9}{row[2]:>8}{row[3]:>8}{row[4]:>8}")
+    for one in found.confusions:
+        typer.echo(f"{one.family}: {one.accuracy:.1%} of those found have the right class")
+    means = found.scores.means()
+    for kind, ending in (("classes", ""), ("objects", " by instance")):
+        three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
+        typer.echo(f"mean over {kind}: {three}")
+    typer.echo(f"{found.pages} pages, {found.objects} objects, list {found.judged}, {found.seconds:.2f} s a page")
+
+
+@detect.command()
+def train(
+    data: Annotated[
+        list[str], typer.Argument(help="Folders that `entourage engrave` made; muscima, or its folder or archive.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for detect.safetensors, checkpoints and summary.json.")],
+    classes: Annotated[
+        Literal["detector", "v1", "muscima"], typer.Option(help="Which symbols are told apart.")
+    ] = "detector",
+    start: Annotated[Path | None, typer.Option("--from", help="A detector to begin with.")] = None,
+    preset: Annotated[
+        Literal["default", "thesis", "original"], typer.Option(help="Maps, network and losses.")
+    ] = "default",
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.0, help="The highest learning rate.")] = None,
+    margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
+    plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
+    staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,
+    validation: Annotated[int, typer.Option(min=0, help="Pages to validate with.")] = 8,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
+    from entourage.detect.recipe import Recipe
+    from entourage.detect.teach import TrainJob, train_detector
+
+    usual = Recipe.for_handwriting() if classes == "muscima" else Recipe()
+    recipe = replace(
+        usual,
+        steps=steps or usual.steps,
+        batch=batch or usual.batch,
+        learning_rate=rate or usual.learning_rate,
+        margin=margin,
+        view=None if plain else usual.view,
+        validation=validation,
+        seed=seed,
+    )
+    job = TrainJob(
+        data,
+        out,
+        classes=classes,
+        start=start,
+        preset=preset,
+        recipe=recipe,
+        minutes=minutes,
+        staged=staged,
+        device=device,
+        say=lambda line: typer.echo(line, err=True),
+    )
+    result = train_detector(job)
+    scores = f", mAP {result['map']:.1%}, AP50 {result['ap50']:.1%}" if "map" in result else ""
+    typer.echo(f"{result['pages']} pages, {result['steps']} steps{scores}: {result['model']}")

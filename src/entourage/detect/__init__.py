@@ -1,0 +1,54 @@
+"""The Deep Watershed Detector: every tiny symbol on a full page in one pass."""
+
+from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
+from entourage.detect.decode import decode
+from entourage.detect.detections import Detections
+from entourage.detect.detector import Detector, Sight, shipped_detectors
+from entourage.detect.evaluate import Evaluation, evaluate
+from entourage.detect.maps import Maps, paint
+from entourage.detect.model import WatershedDetector
+from entourage.detect.options import (
+    INTERLINE,
+    PRESETS,
+    DecodeOptions,
+    DetectorOptions,
+    LossOptions,
+    MapOptions,
+    NetworkOptions,
+    preset,
+)
+from entourage.detect.precision import Scores, score_pages
+from entourage.detect.ready import DetectOptions
+from entourage.detect.weights import load_detector, save_detector
+from entourage.detect.words import as_list
+
+__all__ = [
+    "DETECTOR_CLASSES",
+    "INTERLINE",
+    "PRESETS",
+    "DecodeOptions",
+    "DetectOptions",
+    "Detections",
+    "Detector",
+    "DetectorOptions",
+    "Evaluation",
+    "LossOptions",
+    "MapOptions",
+    "Maps",
+    "NetworkOptions",
+    "Scores",
+    "Sight",
+    "WatershedDetector",
+    "as_list",
+    "decode",
+    "detector_class",
+    "evaluate",
+    "group_of",
+    "load_detector",
+    "paint",
+    "preset",
+    "save_detector",
+    "score_pages",
+    "shipped_detectors",
+    "to_list",
+]

@@ -1,0 +1,167 @@
+"""A trained detector for pages of any size: scale, look, and give boxes in the pixels of the page that was given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import entourage
+from entourage.data import resolve_device
+from entourage.data.threads import count_threads, map_ahead
+from entourage.detect.detections import Detections
+from entourage.detect.model import WatershedDetector
+from entourage.detect.read import Grey
+from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
+from entourage.detect.tiles import Found, detect_tiles, plan_tiles
+from entourage.detect.weights import load_detector
+
+WEIGHTS = Path(entourage.__file__).parent / "weights"
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen on a page.
+
+    Attributes:
+        found: the objects, best first, in pixels of the page that was given.
+        interline: pixels between its staff lines, or None if it has no staves.
+        angle: degrees by which it was turned to lie straight; 0 if it was not.
+        seconds: it took.
+        note: what is to be said of it, or nothing.
+    """
+
+    found: Detections
+    interline: float | None
+    angle: float
+    seconds: float
+    note: str = ""
+
+
+class Detector:
+    """Finds the symbols on pages.
+
+    Args:
+        model: the network.
+        options: how pages are looked at.
+        device: where to compute.
+    """
+
+    def __init__(
+        self, model: WatershedDetector, options: DetectOptions | None = None, device: str | torch.device = "auto"
+    ) -> None:
+        self.device = resolve_device(device)
+        self.model = model.folded().to(self.device)
+        self.options = options or DetectOptions()
+        decode = model.options.decode
+        least = self.options.threshold
+        self._decode = decode if least is None else replace(decode, threshold=least)
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, device: str = "auto", options: DetectOptions | None = None
+    ) -> Detector:
+        """A detector from a file, or one that comes with the package.
+
+        Args:
+            path: a file that `entourage detect train` wrote; or the name of a shipped one; None for the default.
+            device: where to compute.
+            options: how pages are looked at.
+
+        Raises:
+            ValueError: there is no such detector, or its file is damaged.
+        """
+        shipped = shipped_detectors()
+        if path is None:
+            if "default" not in shipped:
+                raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
+            path = "default"
+        file = shipped[path] if isinstance(path, str) and path in shipped else Path(path)
+        return cls(load_detector(file), options, device)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes it tells apart."""
+        return self.model.classes
+
+    def detect(self, image: Picture) -> Detections:
+        """The objects on a page, best first, in pixels of the page.
+
+        Args:
+            image: the path of an image or PDF file (its first page), a PIL image, or an array of uint8, (h, w) grey or
+                (h, w, 3) RGB.
+
+        Raises:
+            ValueError: it is none of these, cannot be read or is too large.
+        """
+        return self.look(image).found
+
+    def look(self, image: Picture) -> Sight:
+        """As `detect`, with what was learned about the page on the way."""
+        return self.see(self.prepare(image))
+
+    def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
+        """The objects on page after page; threads read and scale the next ones while the network looks at one."""
+        for ready in map_ahead(self.prepare, images, count_threads(workers)):
+            yield self.see(ready).found
+
+    def prepare(self, image: Picture) -> Ready:
+        """The first half of `look`, which needs no network: read, measure, straighten and scale."""
+        return make_ready(image, self.options)
+
+    def see(self, ready: Ready) -> Sight:
+        """The second half of `look`: find objects, and give them places on the page itself."""
+        start = time.perf_counter()
+        if ready.image is None:
+            return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
+        found = Detections.from_dict(self._find_all(ready.image), self.classes)
+        straight = ready.shape if ready.turn is None else ready.turn.size[::-1]
+        sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
+        found = replace(found, boxes=found.boxes * sides)  # (n, 4)
+        if ready.turn is not None:
+            found = ready.turn.back(found)
+        found = self._tidy(found, ready.shape)
+        angle = 0.0 if ready.turn is None else ready.turn.angle
+        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, ready.note)
+
+    def _find_all(self, page: Grey) -> Found:
+        if page.size <= self.options.whole:
+            return self._find(page)
+        multiple = self.model.network.multiple
+        tiles = plan_tiles(page.shape[0], page.shape[1], self.options.core, self.options.halo, multiple)
+        return detect_tiles(self._find, page, tiles)
+
+    @torch.inference_mode()
+    def _find(self, page: Grey) -> Found:
+        ink = 1 - torch.from_numpy(np.ascontiguousarray(page)).to(self.device).float() / 255  # (h, w), ink 1, paper 0
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.options.half):
+            return self.model.objects(ink[None, None], options=self._decode)[0]
+
+    def _tidy(self, found: Detections, shape: tuple[int, int]) -> Detections:
+        """Boxes within the page, at whole pixels if wished, and none that has no area."""
+        limits = torch.tensor([shape[1], shape[0]] * 2, dtype=torch.float32)
+        boxes = snapped(found.boxes) if self.options.snap else found.boxes
+        boxes = boxes.clamp(min=0).minimum(limits)
+        kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
+        return replace(found, boxes=boxes).select(kept)
+
+
+def shipped_detectors() -> dict[str, Path]:
+    """The detectors that come with the package: "default", and others by name."""
+    names = {}
+    for file in sorted(WEIGHTS.glob("detect*.safetensors")):
+        whole = file.stem.split("-0")[0]  # detect-muscima-00001-of-00002 is a piece of detect-muscima
+        names[whole.removeprefix("detect").removeprefix("-") or "default"] = WEIGHTS / f"{whole}.safetensors"
+    return names
+
+
+def snapped(boxes: torch.Tensor) -> torch.Tensor:
+    """Corners at whole pixels; a side shorter than half a pixel keeps one pixel around its middle."""
+    low, high = boxes[:, :2].round(), boxes[:, 2:].round()
+    thin = high <= low
+    middle = ((boxes[:, :2] + boxes[:, 2:]) / 2).floor()
+    return torch.cat([torch.where(thin, middle, low), torch.where(thin, middle + 1, high)], dim=1)

@@ -1,0 +1,172 @@
+"""How well a detector does on pages whose truth is known: average precision, look-alikes and speed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage import __version__
+from entourage.data import atomic_path, progress_bar
+from entourage.detect.confusion import Confusion, confusions
+from entourage.detect.detections import Detections
+from entourage.detect.precision import Scores, score_pages, without_twins
+from entourage.detect.truth import TruthPage
+from entourage.detect.words import as_list
+from entourage.engrave.symbols import CLASSES, class_ids
+from entourage.report import Block, Section, write_page
+
+Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
+
+
+class DetectsPages(Protocol):
+    """What can be judged: a `Detector`, or anything that looks like one."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of its classes."""
+
+    def detect(self, image: NDArray[np.uint8]) -> Detections:
+        """What is on a page."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a detector did.
+
+    Attributes:
+        judged: the class list.
+        pages: how many pages there were.
+        objects: how many objects they hold, unisons counted once.
+        scores: average precision, class by class.
+        confusions: what look-alikes were taken for.
+        seconds: median time of a page in seconds, from its pixels to its detections.
+    """
+
+    judged: Judged
+    pages: int
+    objects: int
+    scores: Scores
+    confusions: tuple[Confusion, ...]
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures, for machines."""
+        scores = self.scores
+        rows = zip(scores.classes, scores.counts, scores.ap, scores.ap50, scores.ap25, strict=True)
+        return {
+            "entourage": __version__,
+            "list": self.judged,
+            "pages": self.pages,
+            "objects": self.objects,
+            "seconds a page": round(self.seconds, 4),
+            "means": {name: _rounded(value) for name, value in scores.means().items()},
+            "classes": {
+                name: {"objects": int(n), "AP": _rounded(ap), "AP50": _rounded(ap50), "AP25": _rounded(ap25)}
+                for name, n, ap, ap50, ap25 in rows
+            },
+            "look-alikes": {
+                one.family: {
+                    "classes": list(one.classes),
+                    "counts": one.counts.tolist(),
+                    "right": _rounded(one.accuracy),
+                }
+                for one in self.confusions
+            },
+        }
+
+
+def evaluate(
+    detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged = "v1", *, progress: bool | None = None
+) -> Evaluation:
+    """Detects on every page and compares with the truth.
+
+    Args:
+        detector: finds objects on a page.
+        pages: pages with their truth.
+        judged: the class list; V1's dynamics and time signatures are put together from letters and digits.
+        progress: show a bar; None: only on a terminal.
+
+    Returns:
+        Scores, confusions and the median time of a page; the first page, which warms up, does not count if there are
+        others.
+
+    Raises:
+        ValueError: there is no page, or none holds anything of the list.
+    """
+    if not pages:
+        raise ValueError("there is no page to evaluate on; expected one at least")
+    truth, found, seconds = [], [], []
+    with progress_bar("Detecting", len(pages), progress) as advance:
+        for page in pages:
+            image = page.image()
+            start = time.perf_counter()
+            seen = detector.detect(image)
+            seconds.append(time.perf_counter() - start)
+            found.append(seen if judged == "own" else as_list(seen, judged))
+            truth.append(without_twins(known_objects(page, judged, detector.classes)))
+            advance(1)
+    objects = sum(len(page) for page in truth)
+    if objects == 0:
+        raise ValueError(f"the {len(pages)} pages hold nothing of the list {judged!r}; expected annotated pages")
+    confused = tuple(confusions(truth, found))
+    return Evaluation(
+        judged, len(pages), objects, score_pages(truth, found), confused, float(np.median(seconds[1:] or seconds))
+    )
+
+
+def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) -> Detections:
+    """The truth of a page under the names of a list, with scores of 1.
+
+    Args:
+        page: the page.
+        judged: the list.
+        own: the network's classes, for the list "own".
+    """
+    classes = own if judged == "own" else tuple(class_ids(judged))
+    numbers = {name: number for number, name in enumerate(classes, start=1)}
+    labels = np.array([numbers.get(name, 0) for name in _names(page, judged)], dtype=np.int64)
+    kept = labels > 0
+    boxes = np.asarray(page.boxes, dtype=np.float32).reshape(-1, 4)[kept]
+    return Detections(torch.from_numpy(boxes), torch.from_numpy(labels[kept]), torch.ones(int(kept.sum())), classes)
+
+
+def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
+    """Writes `evaluation.json` and `report.html` into a folder."""
+    with atomic_path(out / "evaluation.json") as temporary:
+        temporary.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
+    means = evaluation.scores.means()
+    rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
+    for kind, ending in (("classes", ""), ("objects", " by instance")):
+        rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
+    lead = f"{evaluation.pages} pages, {evaluation.objects} objects, {evaluation.seconds:.2f} s a page."
+    sections = [
+        Section("Average precision", lead, blocks=[Block(table=rows)]),
+        Section("Class by class", "In per cent.", wide=[Block(table=evaluation.scores.table())]),
+    ]
+    if evaluation.confusions:
+        blocks = [Block(f"{c.family}: {c.accuracy:.1%} right", table=c.table()) for c in evaluation.confusions]
+        text = "A row is what the symbols are, a column what they were taken for."
+        sections.append(Section("Look-alikes", text, wide=blocks))
+    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.", sections)
+
+
+def _names(page: TruthPage, judged: Judged) -> list[str]:
+    if judged == "own":
+        return [name or "" for name in page.labels]
+    if judged in ("v1", "v1-118"):
+        return list(page.v1)
+    if judged == "extended":
+        return list(page.extended)
+    return [(CLASSES[name].muscima or "") if name in CLASSES else "" for name in page.extended]
+
+
+def _rounded(value: float) -> float | None:
+    return round(float(value), 5) if np.isfinite(value) else None

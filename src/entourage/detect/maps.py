@@ -1,0 +1,210 @@
+"""Targets: the energy, class and box maps of pages, painted from boxes for a whole batch at once.
+
+Every object raises a hill of energy around its centre. A cell belongs to the object on whose hill it is highest; class
+and box are taught where that is within the marker. One scatter with a minimum finds the owner of every cell, so the
+outcome does not depend on the order in which a GPU goes about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from entourage.detect.options import INTERLINE, MapOptions
+
+_NOBODY = torch.iinfo(torch.int64).max
+_FINE = 2**20  # steps of a distance of one radius
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The maps of b pages of h x w cells in g groups.
+
+    Attributes:
+        energy: (b, g, h, w) in [0, 1].
+        owner: (b, g, h, w) int64, the object whose class and box a cell has; -1 where there is no energy.
+        taught: (b, g, h, w) bool, the cells near enough to a centre for losses to look at their class and box.
+        counts: (b, h, w) bool, cells that losses look at.
+        boxes: (n, 4) of all objects, in pixels.
+        labels: (n,) of all objects, from 1.
+        options: how they were painted.
+        classes: how many classes there are.
+    """
+
+    energy: Tensor
+    owner: Tensor
+    taught: Tensor
+    counts: Tensor
+    boxes: Tensor
+    labels: Tensor
+    options: MapOptions
+    classes: int
+
+    def surface(self) -> Tensor:
+        """The energy, as `decode` asks for it; in levels, if these are what was painted."""
+        if self.options.energy == "sigmoid":
+            return self.energy
+        return self.levels() / (self.options.levels - 1)
+
+    def levels(self) -> Tensor:
+        """The energy quantised to whole levels from 0 to levels - 1: (b, g, h, w) int64."""
+        return (self.energy * (self.options.levels - 1)).round().long()
+
+    def class_map(self) -> Tensor:
+        """The label of every cell, 0 for background: (b, g, h, w) int64."""
+        padded = torch.cat([self.labels.new_zeros(1), self.labels])
+        return padded[self.owner + 1]
+
+    def foreground(self) -> Tensor:
+        """Where class and box are taught and looked at: (m, 4) page, group, row, column."""
+        return torch.nonzero(self.taught & self.counts[:, None])
+
+    def targets(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels (m,) and box numbers (m, sides) of cells (m, 4) that have an owner."""
+        owner = self.owner[tuple(index.unbind(1))]
+        return self.labels[owner], box_numbers(self.boxes[owner], index, self.options)
+
+    def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As a network that knows: class logits (m, classes) and box numbers (m, sides) of cells (m, 4)."""
+        owner = self.owner[tuple(index.unbind(1))]
+        held = owner >= 0
+        logits = self.energy.new_zeros(len(index), self.classes)
+        numbers = self.energy.new_zeros(len(index), self.options.sides)
+        labels, numbers[held] = self.targets(index[held])
+        logits[held] = F.one_hot(labels - 1, self.classes).to(logits) * 100.0  # whose softmax is 1 to the last digit
+        return logits, numbers
+
+
+def cell_centres(index: Tensor, stride: int) -> Tensor:
+    """The middle of cells (m, 4), as x, y in pixels: (m, 2) float32."""
+    return (index[:, [3, 2]] + 0.5) * stride
+
+
+def box_numbers(boxes: Tensor, index: Tensor, options: MapOptions) -> Tensor:
+    """What the box map holds of boxes (m, 4) in cells (m, 4): (m, sides)."""
+    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0.05)  # nothing is thinner than ink
+    if options.size == "log":
+        sides = (sides / INTERLINE).log()
+    if not options.offset:
+        return sides
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    return torch.cat([centres - cell_centres(index, options.stride), sides], 1)
+
+
+def number_sides(numbers: Tensor, options: MapOptions) -> Tensor:
+    """Width and height in pixels, (m, 2), of box numbers (m, sides)."""
+    sides = numbers[:, -2:]
+    return sides.clamp(max=7.0).exp() * INTERLINE if options.size == "log" else sides.clamp(min=0.0)
+
+
+def number_boxes(numbers: Tensor, index: Tensor, options: MapOptions) -> Tensor:
+    """The boxes (m, 4) whose numbers, offsets among them, cells (m, 4) hold."""
+    centres = cell_centres(index, options.stride) + (numbers[:, :2] if options.offset else 0.0)
+    half = number_sides(numbers, options) / 2
+    return torch.cat([centres - half, centres + half], 1)
+
+
+def paint(
+    boxes: Tensor,
+    labels: Tensor,
+    image_index: Tensor,
+    shape: tuple[int, int, int],
+    options: MapOptions,
+    groups: Tensor,
+    ignore: Tensor | None = None,
+) -> Maps:
+    """Paint the maps of a batch, on the device of the boxes.
+
+    Args:
+        boxes: (n, 4) of all pages; what has its centre outside its page is left out.
+        labels: (n,) from 1.
+        image_index: (n,) number of the page that each is on.
+        shape: pages, height and width in pixels; maps have a cell for every stride begun.
+        options: how.
+        groups: (1 + classes,) energy channel of every label, as `group_of` gives it.
+        ignore: (b, height, width) bool, pixels that losses shall not look at.
+
+    Raises:
+        ValueError: the tensors do not fit together.
+    """
+    _check(boxes, labels, image_index, shape, groups)
+    pages, high, wide = shape
+    rows, columns = -(-high // options.stride), -(-wide // options.stride)
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    on_page = (centres >= 0).all(1) & (centres[:, 0] < wide) & (centres[:, 1] < high)
+    place = (image_index * options.channels + groups[labels]).where(on_page, -1)  # which of the b x g surfaces
+    size = (pages * options.channels, rows, columns)
+    cells, distance = _cells(centres, boxes, place, size, options)  # (n, window) each
+    number = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(cells)
+    near, owner = _claim(cells, (distance * _FINE).round().long(), number, size)
+    if options.overlap == "last":  # within the marker, whoever came last, however far
+        inside = torch.where(distance <= options.marker, cells, -1)
+        last = _claim(inside, len(boxes) - 1 - number, number, size)[1]
+        owner = last.where(last >= 0, owner)
+    reached = near / _FINE
+    energy = _height(reached, options).where(near <= _FINE, 0.0)
+    taught = reached <= options.marker
+    full = (pages, options.channels, rows, columns)
+    counts = torch.ones((pages, rows, columns), dtype=torch.bool, device=boxes.device)
+    if ignore is not None:
+        counts = F.max_pool2d(ignore[:, None].float(), options.stride, ceil_mode=True)[:, 0] == 0
+    return Maps(energy.view(full), owner.view(full), taught.view(full), counts, boxes, labels, options, len(groups) - 1)
+
+
+def _check(boxes: Tensor, labels: Tensor, image_index: Tensor, shape: tuple[int, int, int], groups: Tensor) -> None:
+    n = len(boxes)
+    if boxes.shape != (n, 4) or labels.shape != (n,) or image_index.shape != (n,):
+        shapes = ", ".join(str(tuple(part.shape)) for part in (boxes, labels, image_index))
+        raise ValueError(f"boxes, labels and image_index have shapes {shapes}; expected (n, 4), (n,), (n,)")
+    if min(shape) < 1:
+        raise ValueError(f"shape is {shape}; expected pages, height and width of 1 or more")
+    if not boxes.is_cuda and n:  # elsewhere the question would hold up the GPU
+        if not 1 <= int(labels.min()) <= int(labels.max()) < len(groups):
+            raise ValueError(
+                f"labels are {int(labels.min())} to {int(labels.max())}; expected 1 to {len(groups) - 1}, the classes"
+            )
+        if not 0 <= int(image_index.min()) <= int(image_index.max()) < shape[0]:
+            raise ValueError(f"image_index reaches {int(image_index.max())}; expected 0 to {shape[0] - 1}")
+
+
+def _cells(
+    centres: Tensor, boxes: Tensor, place: Tensor, size: tuple[int, int, int], options: MapOptions
+) -> tuple[Tensor, Tensor]:
+    """The cells around each centre, as flat positions or -1, and how far they are, in radii."""
+    stride, (_, rows, columns) = options.stride, size
+    sides = boxes[:, 2:] - boxes[:, :2]
+    radii = (sides * options.reach).clamp(options.radius, options.widest)  # (n, 2) x, y
+    home = (centres / stride).floor()  # (n, 2) the cell that holds the centre
+    origin = home + 0.5 if options.centred else centres / stride  # in cells
+    most = options.widest if options.reach else options.radius
+    half = int(most / stride) + 1
+    steps = torch.arange(-half, half + 1, device=boxes.device)
+    y, x = (axis.reshape(-1) for axis in torch.meshgrid(steps, steps, indexing="ij"))  # (window,)
+    column, row = home[:, :1].long() + x, home[:, 1:].long() + y  # (n, window)
+    dx = (column + 0.5 - origin[:, :1]) * stride / radii[:, :1]
+    dy = (row + 0.5 - origin[:, 1:]) * stride / radii[:, 1:]
+    distance = (dx.square() + dy.square()).sqrt()
+    inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns) & (distance <= 1) & (place >= 0)[:, None]
+    flat = (place[:, None] * rows + row) * columns + column
+    return flat.where(inside, -1), distance
+
+
+def _claim(cells: Tensor, rank: Tensor, number: Tensor, size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+    """For every cell the least rank that claims it and the object that does, the first among equals."""
+    total = size[0] * size[1] * size[2]
+    best = torch.full((total + 1,), _NOBODY, device=cells.device)  # the last is for claims to no cell
+    key = (rank << 32) | number
+    best.scatter_reduce_(0, cells.where(cells >= 0, total).reshape(-1), key.reshape(-1), "amin")
+    best = best[:total]
+    nobody = best == _NOBODY
+    return (best >> 32).masked_fill(nobody, 2 * _FINE), (best & 0xFFFFFFFF).masked_fill(nobody, -1)
+
+
+def _height(reached: Tensor, options: MapOptions) -> Tensor:
+    """Energy by distance in radii."""
+    if options.surface == "cone":
+        return (1 - reached).clamp(min=0)
+    return (-4.5 * reached.square()).exp()  # the radius is three standard deviations

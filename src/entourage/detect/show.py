@@ -1,0 +1,96 @@
+"""What people see: pages with boxes drawn on them, and the report of a run."""
+
+from __future__ import annotations
+
+import base64
+import colorsys
+from collections import Counter
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.detect.detections import Detections
+from entourage.report import Block, Section
+
+Grey = NDArray[np.uint8]
+Colour = NDArray[np.uint8]
+
+MOST_PICTURES = 12  # in a report
+MOST_ROWS = 2000  # of pages in a report
+_WIDTH = 1200  # pixels of a picture in a report
+# Without a word: so many, or so large, that words would hide the page.
+_SILENT = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "augmentationDot")
+
+
+def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Colour:
+    """The page in BGR, shape (h, w, 3), with a frame around everything that was found, surer ones stronger.
+
+    Args:
+        image: grey, shape (h, w).
+        found: in pixels of the image.
+        words: write the class above the rarer ones.
+    """
+    drawn = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
+    thick = max(1, round(max(image.shape) / 2500))
+    corners = np.round(found.boxes.numpy()).astype(int)
+    for name, label, score, box in zip(
+        found.names, found.labels.tolist(), found.scores.tolist(), corners.tolist(), strict=True
+    ):
+        if name == "staff":
+            continue
+        colour = class_colour(label, 0.45 + 0.55 * score)
+        x0, y0, x1, y1 = box
+        cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thick)
+        if words and not name.startswith(_SILENT):
+            size = 0.32 * thick
+            cv2.putText(drawn, name, (x0, y0 - 2), cv2.FONT_HERSHEY_SIMPLEX, size, colour, thick, cv2.LINE_AA)
+    return np.asarray(drawn, dtype=np.uint8)
+
+
+def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
+    """A colour for each class, far from those of its neighbours in the list, in BGR; weak ones are pale."""
+    red, green, blue = colorsys.hsv_to_rgb((label * 0.618034) % 1.0, 0.9 * strength, 0.75 + 0.2 * (1 - strength))
+    return int(255 * blue), int(255 * green), int(255 * red)
+
+
+def picture(drawn: Colour, width: int = _WIDTH) -> str:
+    """A drawn page as an `<svg>` element that holds an image of at most that width."""
+    scale = min(1.0, width / drawn.shape[1])
+    small = cv2.resize(drawn, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else drawn
+    height, wide = small.shape[:2]
+    packed = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
+    data = base64.b64encode(packed.tobytes()).decode("ascii")
+    inside = f'<image width="{wide}" height="{height}" href="data:image/jpeg;base64,{data}"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {height}" width="100%">{inside}</svg>'
+
+
+def run_sections(
+    rows: Sequence[Sequence[str]],
+    counts: Counter[str],
+    pictures: Sequence[tuple[str, str]],
+    skipped: Sequence[tuple[str, str]],
+) -> list[Section]:
+    """The sections of the report on a run.
+
+    Args:
+        rows: of pages, the first being the header.
+        counts: how many of each class were found.
+        pictures: names and `<svg>` elements of the first pages.
+        skipped: names and reasons of what could not be read.
+    """
+    total = sum(counts.values())
+    more = f" The first {MOST_ROWS} are listed; pages.csv has all." if len(rows) > MOST_ROWS + 1 else ""
+    lead = f"{len(rows) - 1} pages, {total} symbols of {len(counts)} classes.{more}"
+    found = [("class", "symbols"), *((name, str(n)) for name, n in counts.most_common())]
+    sections = [Section("Pages", lead, wide=[Block(table=rows[: MOST_ROWS + 1])])]
+    if skipped:
+        table = [("file", "reason"), *skipped]
+        sections.append(Section("Skipped", "These could not be read.", wide=[Block(table=table)]))
+    if pictures:
+        shown = [Block(name, figure=figure) for name, figure in pictures]
+        sections.append(Section("What was found", "A colour a class; doubtful ones are pale.", wide=shown))
+    if counts:
+        sections.append(Section("Classes", "", wide=[Block(table=found)]))
+    return sections

@@ -1,0 +1,161 @@
+"""What the training loop trains: a detector on windows of pages."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from entourage.detect.detections import Detections
+from entourage.detect.evaluate import known_objects
+from entourage.detect.learner import Draw, Learner, cut_early, make_batch
+from entourage.detect.margin import MarginDrawer
+from entourage.detect.model import WatershedDetector
+from entourage.detect.precision import score_pages, without_twins
+from entourage.detect.recipe import Recipe
+from entourage.detect.sheets import Sheets, scaled_page
+from entourage.detect.truth import TruthPage
+from entourage.detect.windows import WindowDrawer
+from entourage.training import Losses, Task, WeightAverage
+
+
+class DetectionTask(Task[int, Draw]):
+    """What the training loop trains. A step draws windows by number; their pixels are made on the device.
+
+    Args:
+        detector: is trained in place.
+        sheets: the pages to learn from.
+        validation: pages to validate with.
+        recipe: how.
+        terms: the losses that are minimised; the others are only logged.
+        say: is told of every validation in a line, e.g. print; None says nothing.
+
+    Raises:
+        ValueError: the classes of the detector are not those of the pages.
+    """
+
+    def __init__(
+        self,
+        detector: WatershedDetector,
+        sheets: Sheets,
+        validation: Sequence[TruthPage],
+        recipe: Recipe,
+        *,
+        terms: tuple[str, ...] = ("energy", "class", "box"),
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        if detector.classes != sheets.classes:
+            raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
+        detector.balance(torch.from_numpy(sheets.counts()))
+        self.model = self.learner = Learner(detector)
+        self.detector = detector
+        self.sheets = sheets
+        self.validation = list(validation[: recipe.validation])
+        self.recipe = recipe
+        self.terms = terms
+        self.say = say
+        self.step = 0
+        self.device = torch.device("cpu")
+        self.average = WeightAverage(self.learner, recipe.average) if recipe.average else None
+        self._windows = WindowDrawer(sheets, recipe.window)
+        self._margins = MarginDrawer(sheets, recipe.window, recipe.margin) if recipe.margin else None
+
+    def trial(self) -> DetectionTask:
+        """The same task with a detector of its own, to measure its pace with."""
+        recipe = replace(self.recipe, average=0.0)
+        return DetectionTask(copy.deepcopy(self.detector), self.sheets, self.validation, recipe, terms=self.terms)
+
+    def prepare(self, device: torch.device) -> None:
+        """Takes the pages to the device, if they fit."""
+        self.device = device
+        self.sheets.move(device)
+        if self.average is not None:
+            self.average.module.to(device)
+
+    def plan(self, epoch: int) -> Sequence[int]:
+        """The numbers of an epoch's steps; what they draw comes from the loop's generator."""
+        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
+
+    def load(self, item: int, rng: np.random.Generator) -> Draw:
+        """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
+        windows = self._windows.draw(self.recipe.batch, rng)
+        draw = Draw(windows) if self._margins is None else Draw(*self._margins.draw(windows, rng))
+        window = self.recipe.window
+        return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
+
+    def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
+        """The sum of the losses, and each."""
+        window = self.recipe.window
+        made = make_batch(batch, self.sheets.pixels, window.height, window.width, self.recipe.view)
+        parts: dict[str, Tensor] = model(made)
+        total = torch.stack([parts[name] for name in self.terms]).sum()
+        return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
+
+    def after_step(self, step: int) -> None:
+        """Keeps the average up to date."""
+        self.step = step
+        if self.average is not None:
+            self.average.update(self.model)
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Mean average precision of the network's own classes on pages it does not learn from."""
+        if not self.validation:
+            return {}
+        assert isinstance(model, Learner)
+        means = average_precision(model.detector, self.validation, self.device)
+        if self.say is not None:
+            found = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
+            self.say(f"step {self.step} of {self.recipe.steps}: {found}")
+        return means
+
+    def outcome(self) -> nn.Module:
+        """The averaged network."""
+        return self.model if self.average is None else self.average.module
+
+    def trained(self) -> WatershedDetector:
+        """The averaged detector, in evaluation mode."""
+        learner = self.outcome()
+        assert isinstance(learner, Learner)
+        return learner.detector.eval()
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """The average, for a run that goes on."""
+        return {} if self.average is None else self.average.state()
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Takes the average back."""
+        if self.average is not None:
+            self.average.load_state(state)
+
+    def describe(self) -> dict[str, Any]:
+        """What makes this run this run."""
+        return {
+            "classes": list(self.detector.classes),
+            "options": json.loads(json.dumps(self.detector.options.to_dict())),
+            "recipe": json.loads(json.dumps(asdict(self.recipe))),
+            "terms": list(self.terms),
+            "pages": len(self.sheets),
+            "symbols": len(self.sheets.labels),
+        }
+
+
+@torch.no_grad()
+def average_precision(
+    detector: WatershedDetector, pages: Sequence[TruthPage], device: torch.device
+) -> dict[str, float]:
+    """Mean AP and AP50 of the detector's own classes on pages, whose interline is known."""
+    truth, found = [], []
+    for page in pages:
+        image, boxes = scaled_page(page)
+        ink = 1 - torch.from_numpy(image).to(device).float()[None, None] / 255  # (1, 1, h, w)
+        (seen,) = ({name: value.cpu() for name, value in each.items()} for each in detector.objects(ink))
+        truth.append(without_twins(known_objects(replace(page, boxes=boxes), "own", detector.classes)))
+        found.append(Detections(seen["boxes"], seen["labels"], seen["scores"], detector.classes))
+    means = score_pages(truth, found).means()
+    return {"map": means["mAP"], "ap50": means["AP50"]}

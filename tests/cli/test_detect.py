@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from tests.detect.drawn import staff_page
+from tests.detect.engraved import some_pages
+from tests.detect.small import small_detector
+from typer.testing import CliRunner
+
+from entourage.cli.main import app, main
+from entourage.detect import WatershedDetector, load_detector, save_detector
+from entourage.detect import detector as module
+from entourage.detect.options import DetectorOptions, NetworkOptions
+
+CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    torch.manual_seed(0)
+    options = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
+    save_detector(WatershedDetector(CLASSES, options), tmp_path / "m.safetensors")
+    return str(tmp_path / "m.safetensors")
+
+
+def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: str) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    Image.fromarray(staff_page(height=300, width=300, staves=1)).save(folder / "a.png")
+    arguments = ["detect", "run", str(folder), "--out", str(tmp_path / "out"), "--model", model, "--device", "cpu"]
+    fine = CliRunner().invoke(app, arguments)
+    assert fine.exit_code == 0, fine.output
+    assert fine.output.startswith("1 pages, ")
+    assert (tmp_path / "out" / "coco.json").is_file()
+    (folder / "broken.png").write_bytes(b"no image")
+    mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
+    assert mixed.exit_code == 1
+    assert "broken.png: cannot read image" in mixed.output
+
+
+def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
+    data = some_pages(tmp_path / "data")
+    arguments = ["detect", "eval", str(data), "--model", model, "--list", "extended", "--device", "cpu"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "mean over classes: mAP " in result.output
+    assert "1 pages, " in result.output
+    assert (tmp_path / "out" / "evaluation.json").is_file()
+
+
+def test_bad_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
+    wrong = (
+        (["run", str(tmp_path / "absent.png"), "--model", model], "does not exist"),
+        (["run", str(tmp_path / "a.png")], "no detector comes with this installation"),
+        (["run", str(tmp_path / "a.png"), "--model", str(tmp_path / "a.png")], "a.png"),
+        (["eval", str(tmp_path / "absent"), "--model", model], "absent"),
+    )
+    for arguments, line in wrong:
+        monkeypatch.setattr(sys, "argv", ["entourage", "detect", *arguments, "--out", str(tmp_path / "out")])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 2
+        message = capsys.readouterr().err
+        assert line in message
+        assert message.count("\n") == 1
+
+
+def test_a_detector_is_trained_from_the_command_line(tmp_path: Path) -> None:
+    data = some_pages(tmp_path / "data", train=2)
+    start = tmp_path / "start.safetensors"
+    save_detector(small_detector(("stem", "coda")), start)
+    common = ["detect", "train", str(data), "--out", str(tmp_path / "run"), "--from", str(start), "--device", "cpu"]
+    result = CliRunner().invoke(app, [*common, "--steps", "1", "--batch", "1", "--plain", "--validation", "1"])
+    assert result.exit_code == 0, result.output
+    assert "step 1 of 1: map" in result.output
+    assert f"2 pages, 1 steps, mAP 0.0%, AP50 0.0%: {tmp_path / 'run' / 'detect.safetensors'}" in result.output
+    detector = load_detector(tmp_path / "run" / "detect.safetensors")
+    assert len(detector.classes) == 142
+    other = CliRunner().invoke(app, [*common, "--steps", "2", "--batch", "1", "--plain", "--validation", "1"])
+    assert other.exit_code != 0  # the folder holds another run

@@ -1,0 +1,43 @@
+"""A detector so small that a step takes milliseconds, and a recipe to match."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tests.detect.engraved import some_pages
+
+from entourage.detect.model import WatershedDetector
+from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.recipe import Recipe
+from entourage.detect.sheets import Sheets, pack_sheets
+from entourage.detect.truth import TruthPage, class_names, read_truth
+from entourage.detect.windows import WindowOptions
+
+# oneDNN crashes on 1 x 1 convolutions of stride 2 with fewer than 16 channels in channels-last order
+NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(8, 16, 24), hidden=16)
+OPTIONS = DetectorOptions(network=NETWORK)
+RECIPE = Recipe(
+    steps=4,
+    batch=2,
+    window=WindowOptions(height=64, width=128),
+    warmup=1,
+    epoch=2,
+    validation=1,
+    average=0.9,
+    learning_rate=3e-3,
+)
+PLAIN = replace(RECIPE, view=None)
+
+
+def small_data(folder: Path) -> tuple[list[TruthPage], Sheets]:
+    """Pages to validate with, and sheets to learn from."""
+    data = some_pages(folder)
+    pages = read_truth(data, "train")
+    return read_truth(data, "val"), pack_sheets(pages, class_names(pages), workers=1, progress=False)
+
+
+def small_detector(classes: tuple[str, ...], seed: int = 0) -> WatershedDetector:
+    torch.manual_seed(seed)
+    return WatershedDetector(classes, OPTIONS)

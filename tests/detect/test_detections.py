@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from entourage.detect.detections import Detections
+
+CLASSES = ("dot", "stem")
+
+
+def make() -> Detections:
+    boxes = torch.tensor([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 9.0], [1.0, 1.0, 2.0, 2.0]])
+    return Detections(boxes, torch.tensor([2, 1, 2]), torch.tensor([0.9, 0.8, 0.1]), CLASSES)
+
+
+def test_names_and_length() -> None:
+    assert make().names == ["stem", "dot", "stem"]
+    assert len(make()) == 3
+    assert len(Detections.empty(CLASSES)) == 0
+    assert Detections.empty(CLASSES).names == []
+
+
+def test_selection_by_mask_and_by_position() -> None:
+    found = make()
+    by_mask = found.select(found.scores > 0.5)
+    assert by_mask.names == ["stem", "dot"]
+    by_position = found.select(torch.tensor([2, 0]))
+    assert by_position.scores.tolist() == pytest.approx([0.1, 0.9])
+    assert by_position.boxes.tolist() == [[1, 1, 2, 2], [0, 1, 2, 3]]
+
+
+def test_scaling_and_moving() -> None:
+    assert make().scaled(2.0).boxes[1].tolist() == [8, 10, 12, 18]
+    assert make().moved(10.0, -1.0).boxes[1].tolist() == [14, 4, 16, 8]
+    assert make().moved(10.0, -1.0).labels.tolist() == [2, 1, 2]
+
+
+def test_to_and_from_torchvisions_form() -> None:
+    found = make()
+    again = Detections.from_dict(found.to_dict(), CLASSES)
+    assert set(found.to_dict()) == {"boxes", "labels", "scores"}
+    assert torch.equal(again.boxes, found.boxes)
+    assert again.names == found.names
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
+        Detections(make().boxes, torch.tensor([1, 2]), make().scores, CLASSES)
+    with pytest.raises(ValueError, match="labels are 0 to 2; expected 1 to 2"):
+        Detections(make().boxes, torch.tensor([0, 1, 2]), make().scores, CLASSES)

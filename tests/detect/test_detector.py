@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
+
+from entourage.detect import detector as module
+from entourage.detect.detector import Detector, shipped_detectors, snapped
+from entourage.detect.model import WatershedDetector
+from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.ready import NO_STAVES, ON_SIDE, DetectOptions
+from entourage.detect.straighten import Turn
+from entourage.detect.weights import save_detector
+
+PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
+TINY = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
+
+
+def finder(options: DetectOptions | None = None) -> Detector:
+    return Detector(SquareFinder(), options, "cpu")  # type: ignore[arg-type]
+
+
+def boxes_of(places: list[tuple[int, int, int]], factor: float = 1.0) -> list[list[float]]:
+    return sorted([factor * x, factor * y, factor * (x + side), factor * (y + side)] for x, y, side in places)
+
+
+@pytest.fixture
+def page() -> Grey:
+    return with_squares(staff_page(20.0, 800, 600), PLACES)
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
+def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, factor: float) -> None:
+    scaled = np.asarray(cv2.resize(page, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+    sight = finder().look(scaled)
+    assert sight.interline == pytest.approx(20 * factor, rel=0.02)
+    found = torch.tensor(sorted(sight.found.boxes.tolist()))
+    # A pixel of the network's is two of the original page's.
+    torch.testing.assert_close(found, torch.tensor(boxes_of(PLACES, factor)), atol=2.1 * factor, rtol=0)
+
+
+def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:
+    detector = finder()
+    detector.detect(page)
+    assert detector.model.shapes == [(400, 300)]  # type: ignore[comparison-overlap]
+
+
+def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
+    turn = Turn.by(12.0, (800, 600))
+    sight = finder().look(turn.turn(page))
+    assert sight.angle == pytest.approx(-12.0, abs=0.3)
+    assert sight.note.startswith("straightened by -12")
+    centres = (sight.found.boxes[:, :2] + sight.found.boxes[:, 2:]) / 2
+    expected = torch.tensor([[x + 10.0, y + 10.0] for x, y, _ in PLACES]).double()
+    moved = expected @ torch.from_numpy(turn.matrix[:, :2]).T + torch.from_numpy(turn.matrix[:, 2])
+    assert len(centres) == len(moved)
+    assert float(torch.cdist(centres.double(), moved).amin(dim=0).max()) < 2.5
+    unturned = finder(DetectOptions(straighten=None)).look(turn.turn(page))
+    assert unturned.angle == 0.0
+
+
+def test_light_ink_files_arrays_and_pil_images_give_the_same(page: Grey, tmp_path: Path) -> None:
+    expected = finder().detect(page).boxes
+    Image.fromarray(page).save(tmp_path / "a.png")
+    for picture in (255 - page, tmp_path / "a.png", str(tmp_path / "a.png"), Image.fromarray(page).convert("RGB")):
+        torch.testing.assert_close(finder().detect(picture).boxes, expected, rtol=0, atol=0)
+    batch = finder().detect_batch([page, tmp_path / "a.png"], workers=2)
+    assert [found.boxes.tolist() for found in batch] == [expected.tolist()] * 2
+
+
+def test_tiles_find_what_one_pass_finds(page: Grey) -> None:
+    whole = finder().detect(page)
+    tiled = finder(DetectOptions(whole=0, core=128, halo=32)).detect(page)
+    assert sorted(tiled.boxes.tolist()) == sorted(whole.boxes.tolist())
+
+
+def photograph() -> Grey:
+    """Soft shapes, hairs and grain."""
+    rng = np.random.default_rng(5)
+    soft = cv2.resize(rng.integers(40, 220, (12, 9), dtype=np.uint8), (900, 1200), interpolation=cv2.INTER_CUBIC)
+    for _ in range(400):
+        x, y = rng.integers(0, 900), rng.integers(0, 1200)
+        dx, dy = rng.integers(-40, 40, 2)
+        cv2.line(soft, (int(x), int(y)), (int(x + dx), int(y + dy)), int(rng.integers(0, 255)), 1, cv2.LINE_AA)
+    return np.asarray(np.clip(soft + rng.normal(0, 8, soft.shape), 0, 255), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.full((900, 700), 255, dtype=np.uint8),
+        np.zeros((900, 700), dtype=np.uint8),
+        np.full((1, 1), 200, dtype=np.uint8),
+        photograph(),
+        with_squares(np.full((900, 700), 255, dtype=np.uint8), PLACES),
+    ],
+    ids=["blank", "black", "a pixel", "photograph", "without staves"],
+)
+def test_where_there_are_no_staves_nothing_is_found(image: Grey) -> None:
+    sight = finder().look(image)
+    assert len(sight.found) == 0
+    assert sight.interline is None
+    assert sight.note == NO_STAVES
+
+
+def test_a_page_on_its_side_is_told_so(page: Grey) -> None:
+    sight = finder().look(np.ascontiguousarray(np.rot90(page)))
+    assert len(sight.found) == 0
+    assert sight.note == ON_SIDE
+
+
+def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:
+    page = staff_page(20.0, 800, 600, staves=1)
+    for offset in (0, 25, 70, 95, 150, 190):  # stronger than the staff, at uneven distances
+        cv2.line(page, (0, 20 + offset), (599, 150 + offset), 0, 9)
+        cv2.line(page, (0, 480 + offset), (599, 610 + offset), 0, 9)
+    page[340:460] = staff_page(20.0, 120, 600, staves=1)
+    sight = finder().look(page)
+    assert sight.angle == 0.0
+    assert sight.interline == pytest.approx(20.0, rel=0.02)
+
+
+def test_a_known_interline_needs_no_staves() -> None:
+    page = with_squares(np.full((400, 400), 255, dtype=np.uint8), [(100, 100, 20)])
+    found = finder(DetectOptions(interline=20.0)).detect(page)
+    assert found.boxes.tolist() == [[100, 100, 120, 120]]
+
+
+def test_the_threshold_is_the_least_score(page: Grey) -> None:
+    assert len(finder(DetectOptions(threshold=0.95)).detect(page)) == 0
+    for wrong in ({"threshold": 1.5}, {"interline": 0.0}):
+        with pytest.raises(ValueError, match="expected"):
+            DetectOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_corners_snap_to_whole_pixels_and_thin_boxes_keep_a_pixel() -> None:
+    boxes = torch.tensor([[1.2, 3.6, 5.5, 9.4], [7.6, 0.0, 8.3, 40.0], [2.1, 1.0, 2.4, 3.0]])
+    expected = torch.tensor([[1.0, 4, 6, 9], [7, 0, 8, 40], [2, 1, 3, 3]])
+    torch.testing.assert_close(snapped(boxes), expected)
+    assert len(snapped(torch.zeros(0, 4))) == 0
+
+
+def test_a_real_network_gives_the_same_twice_and_boxes_within_the_page() -> None:
+    torch.manual_seed(0)
+    noise = np.random.default_rng(0).integers(0, 256, (160, 120), dtype=np.uint8)
+    model = WatershedDetector(("a", "stem"), TINY)
+    torch.nn.init.normal_(model.network.energy.weight, std=1.0)
+    detector = Detector(model, DetectOptions(threshold=0.001, interline=20.0), "cpu")
+    first, second = detector.detect(noise), detector.detect(noise)
+    assert len(first) > 0
+    torch.testing.assert_close(first.boxes, second.boxes, rtol=0, atol=0)
+    torch.testing.assert_close(first.scores, second.scores, rtol=0, atol=0)
+    assert first.boxes.min() >= 0
+    assert (first.boxes[:, 2] <= 120).all()
+    assert (first.boxes[:, 3] <= 160).all()
+
+
+def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WEIGHTS", tmp_path)
+    assert shipped_detectors() == {}
+    with pytest.raises(ValueError, match="no detector comes with this installation"):
+        Detector.load(device="cpu")
+    save_detector(WatershedDetector(("a",), TINY), tmp_path / "detect.safetensors")
+    files = save_detector(WatershedDetector(("b", "c"), TINY), tmp_path / "detect-muscima.safetensors", piece=10_000)
+    assert len(files) > 1
+    assert set(shipped_detectors()) == {"default", "muscima"}
+    assert Detector.load(device="cpu").classes == ("a",)
+    assert Detector.load("muscima", "cpu").classes == ("b", "c")
+    assert Detector.load(tmp_path / "detect.safetensors", "cpu").classes == ("a",)
+    with pytest.raises(ValueError, match="no such file"):
+        Detector.load(tmp_path / "absent.safetensors", "cpu")

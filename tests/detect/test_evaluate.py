@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.detections import Detections
+from entourage.detect.evaluate import evaluate, known_objects, write_evaluation
+from entourage.detect.truth import TruthPage
+
+PAPER = cv2.imencode(".png", np.full((100, 200), 255, dtype=np.uint8))[1].tobytes()
+PAGE = TruthPage(
+    "one",
+    Path("one.png"),
+    20.0,
+    labels=["dynamicM", "dynamicF", None, "gClefChange", "stem", "stem"],
+    v1=["", "", "dynamicMF", "gClefChange", "", ""],
+    extended=["dynamicM", "dynamicF", "", "clefG", "stem", "stem"],
+    boxes=np.array(
+        [[0, 14, 37, 37], [25, 0, 65, 48], [0, 0, 65, 48], [90, 0, 110, 60], [150, 0, 152, 60], [150, 0, 152, 60]],
+        dtype=np.float32,
+    ),
+    packed=PAPER,
+)
+
+
+class Oracle:
+    """Finds what its answer says, whatever it is shown."""
+
+    def __init__(self, answer: Detections) -> None:
+        self.answer = answer
+        self.classes = answer.classes
+
+    def detect(self, image: NDArray[np.uint8]) -> Detections:
+        assert image.shape == (100, 200)
+        return self.answer
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    return Oracle(known_objects(PAGE, "own", DETECTOR_CLASSES))
+
+
+@pytest.mark.parametrize(
+    ("judged", "names"),
+    [
+        ("v1", ["dynamicMF", "gClefChange"]),
+        ("extended", ["clefG", "stem", "dynamicM", "dynamicF"]),
+        ("muscima", ["clefG", "stem", "dynamicLetterM", "dynamicLetterF"]),
+        ("own", ["stem", "dynamicM", "dynamicF", "gClefChange"]),
+    ],
+)
+def test_perfect_answers_score_100_in_every_list(oracle: Oracle, judged: str, names: list[str]) -> None:
+    evaluation = evaluate(oracle, [PAGE], judged)  # type: ignore[arg-type]
+    assert sorted(evaluation.scores.classes) == sorted(names)
+    assert evaluation.scores.means()["mAP"] == pytest.approx(1.0)
+    assert evaluation.objects == len(names)  # the two stems in one place are one
+    assert evaluation.seconds > 0
+
+
+def test_what_is_missed_costs(oracle: Oracle) -> None:
+    oracle.answer = oracle.answer.select(torch.tensor([name != "gClefChange" for name in oracle.answer.names]))
+    assert evaluate(oracle, [PAGE], "v1").scores.means()["mAP"] == pytest.approx(0.5)
+
+
+def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
+    with pytest.raises(ValueError, match="no page to evaluate"):
+        evaluate(oracle, [])
+    empty = TruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
+    with pytest.raises(ValueError, match="hold nothing of the list 'v1'"):
+        evaluate(oracle, [empty])
+
+
+def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: Path) -> None:
+    evaluation = evaluate(oracle, [PAGE, PAGE], "v1")
+    write_evaluation(tmp_path / "out", evaluation, "A <title>")
+    read = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert read["means"]["mAP"] == pytest.approx(1.0)
+    assert read["classes"]["dynamicMF"] == {"objects": 2, "AP": 1.0, "AP50": 1.0, "AP25": 1.0}
+    assert read["pages"] == 2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "A &lt;title&gt;" in page
+    assert "dynamicMF" in page

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.detect.drawn import SquareFinder, staff_page, with_squares
+from tests.detect.engraved import some_pages
+from tests.detect.test_read import huge_png
+
+from entourage.detect import pipeline
+from entourage.detect.detector import Detector
+from entourage.detect.model import WatershedDetector
+from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
+from entourage.detect.ready import DetectOptions
+from entourage.detect.weights import save_detector
+from entourage.engrave.symbols import EXTENDED_IDS
+
+PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20), (300, 90, 20)])
+
+
+@pytest.fixture
+def squares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A detector of squares in place of one from a file."""
+
+    def load(path: object, device: str, options: DetectOptions | None = None) -> Detector:
+        return Detector(SquareFinder(), options, "cpu")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipeline.Detector, "load", load)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A folder of good pages and of all that people send."""
+    folder = tmp_path / "pages"
+    (folder / "sub").mkdir(parents=True)
+    Image.fromarray(PAGE).save(folder / "a.png")
+    Image.fromarray(PAGE).save(folder / "sub" / "a.png")
+    pages = [Image.fromarray(PAGE), Image.new("L", (300, 300), 255)]
+    pages[0].save(folder / "b.tif", save_all=True, append_images=pages[1:])
+    (folder / "broken.png").write_bytes(b"nothing")
+    huge_png(folder / "huge.png", 20_000, 10_000)
+    return folder
+
+
+def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
+    squares: None, mixed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    summary = run_pages(RunJob((mixed,), out))
+    assert summary["pages"] == 4
+    assert summary["symbols"] == 6
+    assert {Path(one["item"]).name for one in summary["skipped"]} == {"broken.png", "huge.png"}
+    rows = list(csv.DictReader((out / "pages.csv").open()))
+    assert [row["page"] for row in rows] == ["a", "b-1", "b-2", "a_2"]
+    assert [row["symbols"] for row in rows] == ["2", "2", "0", "2"]
+    assert rows[2]["note"] == "no staves found"
+    assert sorted(path.name for path in (out / "drawn").iterdir()) == ["a.png", "a_2.png", "b-1.png", "b-2.png"]
+    assert len(json.loads((out / "coco.json").read_text())["annotations"]) == 6
+    drawn = cv2.imread(str(out / "drawn" / "a.png"))
+    assert (drawn[..., 0] != drawn[..., 2]).any()  # there is colour on it
+    report = (out / "report.html").read_text()
+    assert "broken.png" in report
+    assert json.loads((out / "summary.json").read_text()) == summary
+
+
+def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    job = RunJob((tmp_path,), tmp_path / "found", draw=True)
+    assert run_pages(job)["pages"] == run_pages(job)["pages"] == 1
+    with pytest.raises(ValueError, match="all pages lie in"):
+        run_pages(RunJob((tmp_path / "found" / "drawn",), tmp_path / "found"))
+
+
+def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    run_pages(RunJob((tmp_path / "a.png",), tmp_path / "found", draw=False))
+    assert not (tmp_path / "found" / "drawn").exists()
+
+
+def test_a_file_is_no_place_to_write_to(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(ValueError, match="is a file; expected a folder"):
+        run_pages(RunJob((tmp_path,), tmp_path / "out"))
+
+
+def test_class_numbers_are_those_of_the_list() -> None:
+    assert class_numbers("own", ("x", "y")) == {"x": 1, "y": 2}
+    assert class_numbers("extended", ("x",)) == EXTENDED_IDS
+
+
+def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    options = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
+    classes = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
+    save_detector(WatershedDetector(classes, options), tmp_path / "m.safetensors")
+    data = some_pages(tmp_path / "data", test=3)
+    job = EvalJob(str(data), model=str(tmp_path / "m.safetensors"), pages=2, out=tmp_path / "out", device="cpu")
+    evaluation = evaluate_data(job)
+    assert evaluation.judged == "own"
+    assert evaluation.pages == 2
+    assert set(evaluation.scores.classes) <= set(classes)
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["pages"] == 2
+    assert np.isfinite(evaluation.scores.means()["mAP"])

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.detect.drawn import staff_page
+
+from entourage.detect import read
+from entourage.detect.read import as_grey, dark_on_light, list_pages, read_page, read_sheets
+
+
+def save(path: Path, image: Image.Image, **options: object) -> Path:
+    image.save(path, **options)  # type: ignore[arg-type]
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "bmp", "pdf"])
+def test_a_page_is_the_same_in_every_format(tmp_path: Path, suffix: str) -> None:
+    page = staff_page()
+    path = save(tmp_path / f"a.{suffix}", Image.fromarray(page), **({"resolution": 300} if suffix == "pdf" else {}))
+    (sheet,) = read_sheets(path)
+    assert sheet.name == "a"
+    assert sheet.image.dtype == np.uint8
+    difference = np.abs(sheet.image.astype(int) - page)
+    assert difference.mean() < (3 if suffix == "pdf" else 1e-9)  # PDF holds JPEG
+
+
+def test_modes_come_out_as_grey(tmp_path: Path) -> None:
+    page = staff_page(height=200, staves=1)
+    grey = Image.fromarray(page)
+    deep = Image.fromarray(page.astype(np.uint16) * 257)
+    clear = Image.merge("LA", [Image.new("L", grey.size, 0), Image.fromarray(255 - page)])  # black ink on nothing
+    modes = {"1": grey.convert("1"), "RGB": grey.convert("RGB"), "P": grey.convert("P"), "deep": deep, "clear": clear}
+    for name, image in modes.items():
+        np.testing.assert_array_equal(read_page(save(tmp_path / f"{name}.png", image)), page, err_msg=name)
+    four = read_page(save(tmp_path / "c.tif", grey.convert("RGB").convert("CMYK")))
+    np.testing.assert_allclose(four, page, atol=2)
+
+
+def test_pages_are_turned_as_their_camera_says(tmp_path: Path) -> None:
+    page = staff_page(height=300, width=200, staves=1)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees clockwise to see it upright
+    path = save(tmp_path / "a.png", Image.fromarray(page), exif=exif)
+    np.testing.assert_array_equal(read_page(path), np.rot90(page, -1))
+
+
+def test_tiff_and_pdf_of_several_pages(tmp_path: Path) -> None:
+    pages = [Image.fromarray(staff_page(interline=10 + n, height=300)) for n in range(3)]
+    for suffix in ("tif", "pdf"):
+        path = save(tmp_path / f"score.{suffix}", pages[0], save_all=True, append_images=pages[1:])
+        assert [sheet.name for sheet in read_sheets(path)] == ["score-1", "score-2", "score-3"]
+
+
+def test_light_ink_on_dark_ground_is_inverted_and_a_dim_photo_is_not() -> None:
+    page = staff_page()
+    np.testing.assert_array_equal(dark_on_light(255 - page), page)
+    dim = (page * 0.35).astype(np.uint8)
+    np.testing.assert_array_equal(dark_on_light(dim), dim)
+    black = np.zeros((50, 50), dtype=np.uint8)
+    np.testing.assert_array_equal(dark_on_light(black), black)
+
+
+def huge_png(path: Path, width: int, height: int) -> Path:
+    """A header that promises so many pixels, and next to nothing behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(1000))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+    return path
+
+
+@pytest.mark.parametrize("size", [(20_000, 10_000), (10_000, 8_900), (60_000, 60_000)])
+def test_a_huge_page_is_refused_by_its_header(
+    tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
+    with pytest.raises(ValueError, match=r"huge\.png: .*expected at most 80") as caught:
+        list(read_sheets(huge_png(tmp_path / "huge.png", *size)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_huge_pdf_page_is_drawn_coarsely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "a.pdf", Image.fromarray(staff_page()), resolution=300)
+    monkeypatch.setattr(read, "MOST_PIXELS", 100_000)
+    (sheet,) = read_sheets(path)
+    assert sheet.image.size <= 100_000
+    assert sheet.note.startswith("drawn at ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.png", b"no image at all", "not an image"),
+        ("a.pdf", b"%PDF-1.7 and nothing else", "cannot read image"),
+        ("empty.png", b"", "not an image"),
+    ],
+)
+def test_corrupt_files_are_one_clear_line(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=reason) as caught:
+        list(read_sheets(tmp_path / name))
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_truncated_image_is_named(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (200, 200), dtype=np.uint8)).save(stream, "PNG")
+    (tmp_path / "cut.png").write_bytes(stream.getvalue()[:5000])
+    with pytest.raises(ValueError, match=r"cut\.png"):
+        list(read_sheets(tmp_path / "cut.png"))
+    with pytest.raises(ValueError, match="no such file"):
+        read_page(tmp_path / "absent.png")
+
+
+def test_pages_are_listed_in_order_once_and_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b.png", "a.PDF", "sub/c.jpeg", ".hidden.png", ".cache/d.png", "notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = list_pages([tmp_path / "b.png", tmp_path])
+    assert [str(path.relative_to(tmp_path)) for path in found] == ["b.png", "a.PDF", "sub/c.jpeg"]
+    with pytest.raises(ValueError, match="does not exist"):
+        list_pages([tmp_path / "nothing"])
+    (tmp_path / "void").mkdir()
+    with pytest.raises(ValueError, match="holds no page"):
+        list_pages([tmp_path / "void"])
+
+
+def test_arrays_are_taken_as_grey_or_colour() -> None:
+    page = staff_page(height=200, staves=1)
+    np.testing.assert_array_equal(as_grey(page), page)
+    np.testing.assert_array_equal(as_grey(page[:, :, None]), page)
+    np.testing.assert_array_equal(as_grey(np.repeat(page[:, :, None], 3, axis=2)), page)
+    np.testing.assert_array_equal(as_grey(Image.fromarray(page)), page)
+    for wrong in (page.astype(float), np.zeros((2, 2, 2), np.uint8), np.zeros((0, 3), np.uint8), "text"):
+        with pytest.raises(ValueError, match="expected"):
+            as_grey(wrong)  # type: ignore[arg-type]

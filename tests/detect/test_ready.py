@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.detect.drawn import staff_page
+
+from entourage.detect import ready as ready_module
+from entourage.detect.ready import DetectOptions, make_ready, to_working
+from entourage.detect.straighten import Turn
+
+
+def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_have_them() -> None:
+    page = staff_page(20.0, 800, 600)
+    assert to_working(page, 20.0).shape == (400, 300)
+    assert to_working(page, 5.0).shape == (1600, 1200)
+    np.testing.assert_array_equal(to_working(page, 10.0), page)
+    ready = make_ready(page, DetectOptions())
+    assert ready.shape == (800, 600)
+    assert ready.turn is None
+    assert ready.note == ""
+
+
+def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = staff_page(20.0, 800, 600)
+    plain = make_ready(page, DetectOptions())
+    monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 200_000)
+    small, factor = ready_module.reduced(page)
+    assert small.size <= 201_000
+    assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
+    ready = make_ready(page, DetectOptions())
+    assert ready.interline == pytest.approx(plain.interline, rel=0.005)
+    assert ready.image is not None
+    assert ready.image.shape == pytest.approx((400, 300), abs=2)  # of the page itself, not of its smaller copy
+    turned = make_ready(Turn.by(12.0, (800, 600)).turn(page), DetectOptions())
+    assert turned.interline == pytest.approx(20.0, rel=0.02)
+
+
+def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready_module, "MOST_WORKING_PIXELS", 10_000)
+    with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):
+        to_working(np.zeros((100, 100), dtype=np.uint8), 5.0)

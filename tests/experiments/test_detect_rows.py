@@ -1,0 +1,176 @@
+"""Detection's experiments, the whole way on pages drawn by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
+from experiments.detect_rivals import RivalLearner, make_rival
+from experiments.detect_rows import percent, sets_of, spread_over
+from experiments.ledger import _without_folder
+from tests.detect.engraved import some_pages
+from tests.detect.small import small_data, small_detector
+
+from entourage.detect.detector import Detector
+from entourage.detect.learner import Draw, make_batch
+from entourage.detect.truth import make_page, read_truth
+from entourage.detect.weights import save_detector
+from entourage.detect.windows import WindowDrawer, WindowOptions
+from experiments import detect_ablation, detect_context, detect_deepscores
+
+
+def run(module: object, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr("sys.argv", ["x", *words, "--device", "cpu"])
+    module.main()  # type: ignore[attr-defined]
+
+
+def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = str(some_pages(tmp_path / "data"))
+    words = ["--train", data, "--test", f"clean={data}", "--small", "--pages", "1"]
+    words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    run(detect_deepscores, monkeypatch, *words)
+    rows = json.loads((tmp_path / "results" / "detect_deepscores.json").read_text())["rows"]
+    assert set(rows) == {"DWD: clean, v1", "DWD: clean, extended"}
+    assert 0 <= rows["DWD: clean, v1"]["mAP"] <= 1
+    assert rows["DWD: clean, v1"]["pages"] == 1
+    assert "| DWD | clean, v1 |" in (tmp_path / "results" / "detect_deepscores.md").read_text()
+
+
+def test_variants_are_trained_apart_and_cached_boxes_share_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = str(some_pages(tmp_path / "data"))
+    words = [
+        "--train",
+        data,
+        "--test",
+        f"clean={data}",
+        "--small",
+        "--pages",
+        "1",
+        "--variants",
+        "default,cached,plain",
+    ]
+    words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    run(detect_ablation, monkeypatch, *words)
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"detect_ablation-default", "detect_ablation-plain"}
+    rows = json.loads((tmp_path / "results" / "detect_ablation.json").read_text())["rows"]
+    assert rows["default: clean"]["rare classes"] == 3  # all there are, dynamicPP included
+    with pytest.raises(ValueError, match="variant 'x' is unknown"):
+        run(detect_ablation, monkeypatch, *[*words[:-5], "x", *words[-4:]])
+
+
+def test_sizes_are_cached_in_interlines(tmp_path: Path) -> None:
+    data = some_pages(tmp_path / "data")
+    sizes = mean_sizes([str(data)])
+    assert sizes["noteheadBlackOnLine"] == pytest.approx((1.2, 1.0))
+    pages = read_truth(data, "train")
+    assert corpus_counts(pages)["dynamicPP"] == 4
+
+    class Still:
+        classes = ("noteheadBlackOnLine", "stem")
+
+        def look(self, image: object) -> object:
+            from entourage.detect.detections import Detections
+            from entourage.detect.detector import Sight
+
+            boxes = torch.tensor([[10.0, 20.0, 14.0, 24.0]])
+            return Sight(Detections(boxes, torch.tensor([1]), torch.ones(1), self.classes), 20.0, 0.0, 0.1)
+
+    cached = CachedBoxes(Still(), sizes).detect(np.zeros((1, 1), np.uint8))  # type: ignore[arg-type]
+    assert torch.allclose(cached.boxes, torch.tensor([[0.0, 12.0, 24.0, 32.0]]))
+
+
+def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = ("articStaccatoAbove", "articStaccatoBelow", "augmentationDot", "repeatDot")
+    detector = Detector(small_detector(classes), device="cpu")
+    seen: list[torch.Tensor] = []
+
+    class Spy:
+        def read(self, index: torch.Tensor) -> tuple[torch.Tensor, None]:
+            logits = torch.zeros(len(index), 4)
+            logits[:, 2] = 1.0  # all dots are augmentation dots
+            assert index[:, 2:].tolist() == [[30, 25]] or index.shape == (2, 4)
+            return logits, None
+
+    def maps(pages: torch.Tensor) -> Spy:
+        seen.append(pages)
+        return Spy()
+
+    monkeypatch.setattr(detector.model, "maps", maps)
+    page_image = np.zeros((200, 200), np.uint8)  # all ink
+    boxes = np.array([[98, 118, 104, 124], [150, 150, 156, 156]], np.float32)
+    symbols = [("augmentationDot", "", ""), ("repeatDot", "", "")]
+    page = make_page("p", tmp_path / "p.png", 20.0, symbols, boxes)
+    monkeypatch.setattr(type(page), "image", lambda self: page_image)
+    options = argparse.Namespace(dots=10)
+    whole = detect_context.accuracy(detector, [page], None, options)
+    assert whole["accuracy"] == 0.5
+    assert (whole["augmentation"], whole["repeat"], whole["staccato"]) == (1.0, 0.0, None)
+    detect_context.accuracy(detector, [page], 2.0, options)
+    assert seen[0].shape == (1, 1, 100, 100)
+    views = seen[1]
+    assert views.shape == (2, 1, 384, 384)
+    assert views[0].sum() == pytest.approx(np.pi * 20**2, rel=0.02)  # a disc of two interlines is left
+
+
+def test_a_context_table_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some_pages(tmp_path / "data")
+    model = tmp_path / "m.safetensors"
+    save_detector(small_detector(("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")), model)
+    run(detect_context, monkeypatch, "--test", f"c={data}", "--model", str(model), "--results", str(tmp_path / "r"))
+    assert "| all of the page | - | - | - | - |" in (tmp_path / "r" / "detect_context.md").read_text()  # no dots here
+
+
+def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: Path) -> None:
+    _, sheets = small_data(tmp_path / "data")
+    given: dict[str, list[object]] = {}
+
+    class Fake(torch.nn.Module):
+        def forward(
+            self, images: list[torch.Tensor], targets: list[dict[str, torch.Tensor]]
+        ) -> dict[str, torch.Tensor]:
+            given["images"], given["targets"] = list(images), list(targets)
+            return {"a": torch.tensor(1.0), "b": torch.tensor(2.0)}
+
+    windows = WindowDrawer(sheets, WindowOptions(height=64, width=128)).draw(3, np.random.default_rng(0))
+    batch = make_batch(Draw(windows), sheets.pixels, 64, 128, None)
+    assert set(RivalLearner(Fake())(batch)) == {"a", "b"}
+    assert [image.shape for image in given["images"]] == [(3, 64, 128)] * 3  # type: ignore[attr-defined]
+    assert sum(len(target["labels"]) for target in given["targets"]) == len(batch.labels)  # type: ignore[index]
+    for target in given["targets"]:
+        boxes = target["boxes"]  # type: ignore[index]
+        assert (boxes[:, 2:] > boxes[:, :2]).all()
+        assert (boxes[:, :2] >= 0).all()
+        assert (boxes[:, 2] <= 128.2).all()
+
+
+def test_rivals_need_torchvision_and_a_name() -> None:
+    with pytest.raises(ValueError, match=r"torchvision|is unknown"):
+        make_rival("yolo", 3)
+
+
+def test_sets_are_named_and_spread(tmp_path: Path) -> None:
+    data = some_pages(tmp_path / "data", train=1, val=0, test=5)
+    sets = sets_of(argparse.Namespace(test=[f"a={data}"], pages=3))
+    assert [page.name for page in sets["a"]] == ["page-1", "page-3", "page-5"]
+    assert len(spread_over(sets["a"], 10)) == 3
+    with pytest.raises(ValueError, match="names no folder"):
+        sets_of(argparse.Namespace(test=["a"], pages=3))
+    assert percent(0.1234) == "12.3"
+    assert percent(None) == percent(float("nan")) == "-"
+
+
+def test_commands_are_kept_without_folders() -> None:
+    assert [_without_folder(word) for word in ("/a/b/c", "clean=/a/b", "--x", "a/b", "7")] == [
+        "c",
+        "clean=b",
+        "--x",
+        "a/b",
+        "7",
+    ]
