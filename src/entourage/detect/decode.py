@@ -77,7 +77,7 @@ def class_chances(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
     return logits.float().masked_fill(foreign, -torch.inf).softmax(1)
 
 
-def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 2048) -> Tensor:
+def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 512) -> Tensor:
     """Which boxes, best first, no better one of their group covers.
 
     Args:
@@ -94,12 +94,15 @@ def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 2048) ->
     keep = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     for start in range(0, len(boxes), block):
-        mine = slice(start, start + block)
-        corner = torch.maximum(boxes[mine, None, :2], boxes[None, : start + block, :2])  # (block, better, 2)
-        common = (torch.minimum(boxes[mine, None, 2:], boxes[None, : start + block, 2:]) - corner).clamp(min=0).prod(2)
-        together = areas[mine, None] + areas[None, : start + block] - common
-        covered = (common > overlap * together) & (group[mine, None] == group[None, : start + block])
-        keep[mine] = ~covered.tril(start - 1).any(1)  # a box is covered only by those before it
+        mine, others = slice(start, start + block), slice(0, start + block)
+        x0, y0, x1, y1 = (boxes[mine, None, side] for side in range(4))  # (block, 1) each
+        left, top, right, bottom = (boxes[None, others, side] for side in range(4))  # (1, better) each
+        wide = torch.minimum(x1, right).sub_(torch.maximum(x0, left)).clamp_(min=0)
+        common = torch.minimum(y1, bottom).sub_(torch.maximum(y0, top)).clamp_(min=0).mul_(wide)  # (block, better)
+        # IoU > t is (1 + t) common > t (sum of areas).
+        covered = common.mul_((1 + overlap) / overlap) > areas[mine, None] + areas[None, others]
+        covered &= group[mine, None] == group[None, others]
+        keep[mine] = ~covered.tril_(start - 1).any(1)  # a box is covered only by those before it
     return keep
 
 
