@@ -139,6 +139,19 @@ def test_a_known_interline_needs_no_staves() -> None:
     assert found.boxes.tolist() == [[100, 100, 120, 120]]
 
 
+def test_large_pages_are_measured_on_a_smaller_copy(page: Grey, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = finder().look(page)
+    monkeypatch.setattr(module, "MEASURED_PIXELS", 200_000)
+    small, factor = module.reduced(page)
+    assert small.size <= 201_000
+    assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
+    sight = finder().look(page)
+    assert sight.interline == pytest.approx(expected.interline, rel=0.005)
+    torch.testing.assert_close(sight.found.boxes, expected.found.boxes, atol=2, rtol=0)
+    turned = finder().look(Turn.by(12.0, (800, 600)).turn(page))
+    assert turned.interline == pytest.approx(20.0, rel=0.02)
+
+
 def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WORKING_PIXELS", 10_000)
     with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):

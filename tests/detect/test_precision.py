@@ -36,7 +36,7 @@ def test_overlap_decides_at_which_thresholds_a_box_counts() -> None:
 
 
 def test_quarter_overlap_counts_for_ap25_alone() -> None:
-    scores = score_pages([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 4, 1, 0.5)])])
+    scores = score_pages([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 2.7, 1, 0.5)])])
     assert (scores.ap25[0], scores.ap50[0]) == (1.0, 0.0)
 
 

@@ -64,8 +64,8 @@ def test_a_word_is_as_sure_as_its_least_sure_letter_and_doubtful_letters_do_not_
     first, second = word("mf")
     found = as_list(page([(*first[:5], 0.5), second]), "v1")
     assert found.scores.tolist() == [0.5]
-    doubtful = as_list(page([*word("mf"), ("dynamicP", 62, 100, 95, 133, 0.1)]), "v1")
-    assert doubtful.names == ["dynamicMF", "dynamicPiano"]
+    doubtful = as_list(page([*word("p"), ("dynamicP", 25, 100, 58, 133, 0.1)]), "v1")
+    assert doubtful.names == ["dynamicPiano", "dynamicPiano"]
     assert [round(score, 2) for score in doubtful.scores.tolist()] == [0.9, 0.1]
 
 
@@ -88,6 +88,7 @@ def test_twelve_sixteen_replaces_its_digits_in_v1_alone() -> None:
 
 
 def test_a_one_over_a_two_is_no_twelve() -> None:
+    assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 32, 40, 66, 79, 0.9)])) == []
     assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 8, 40, 42, 79, 0.9)])) == []
     assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 90, 0, 120, 39, 0.9)])) == []
 

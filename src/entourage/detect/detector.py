@@ -27,6 +27,7 @@ from entourage.detect.weights import load_detector
 
 WEIGHTS = Path(entourage.__file__).parent / "weights"
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
+MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
 NO_STAVES = "no staves found"
 ON_SIDE = "the page lies on its side: turn it by 90 degrees"
 
@@ -178,7 +179,7 @@ class Detector:
         shape = page.shape[0], page.shape[1]
         straight, interline, turn = self._measure(page)
         if interline is None:
-            upright = estimate_interline(np.ascontiguousarray(page.T)) is not None
+            upright = estimate_interline(np.ascontiguousarray(reduced(page)[0].T)) is not None
             return Ready(None, shape, None, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
         working = to_working(straight, interline)
         note = "" if turn is None else f"straightened by {turn.angle:.1f} degrees"
@@ -186,16 +187,18 @@ class Detector:
 
     def _measure(self, page: Grey) -> tuple[Grey, float | None, Turn | None]:
         """The page, straightened if it has to be, its interline, and how it was turned."""
-        ink = staff_ink(page)
+        small, factor = reduced(page)
+        ink = staff_ink(small)
         known, widest = self.options.interline, self.options.straighten
         angle = 0.0 if widest is None else estimate_skew(ink)
         if widest is not None and abs(angle) > widest:
             turn = Turn.by(angle, (page.shape[0], page.shape[1]))
             straight = turn.turn(page)
-            interline = known or estimate_interline(straight)
+            measured, by = reduced(straight)
+            interline = known or _enlarged(estimate_interline(measured), by)
             if interline is not None:  # else the angle was that of something else than staves
                 return straight, interline, turn
-        return page, known or estimate_interline(page, ink), None
+        return page, known or _enlarged(estimate_interline(small, ink), factor), None
 
     def see(self, ready: Ready) -> Sight:
         """The second half of `look`: find objects, and give them places on the page itself."""
@@ -241,6 +244,19 @@ def shipped_detectors() -> dict[str, Path]:
         whole = file.stem.split("-0")[0]  # detect-muscima-00001-of-00002 is a piece of detect-muscima
         names[whole.removeprefix("detect").removeprefix("-") or "default"] = WEIGHTS / f"{whole}.safetensors"
     return names
+
+
+def reduced(page: Grey) -> tuple[Grey, float]:
+    """A page as small as is enough to be measured, and by what it was divided; most pages are as they were."""
+    factor = (page.size / MEASURED_PIXELS) ** 0.5
+    if factor <= 1:
+        return page, 1.0
+    small = cv2.resize(page, None, fx=1 / factor, fy=1 / factor, interpolation=cv2.INTER_AREA)
+    return np.asarray(small, dtype=np.uint8), factor
+
+
+def _enlarged(interline: float | None, factor: float) -> float | None:
+    return None if interline is None else interline * factor
 
 
 def to_working(page: Grey, interline: float) -> Grey:
