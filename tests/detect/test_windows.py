@@ -57,6 +57,15 @@ def test_boxes_follow_the_ink_through_scale_and_shift(sheets: Sheets) -> None:
     assert (ink * rows).sum() / ink.sum() == pytest.approx((y0 + y1) / 2, abs=0.05)  # samples of a sloped edge
 
 
+def test_beyond_a_dark_page_there_is_paper(sheets: Sheets) -> None:
+    dark = replace(sheets, pixels=torch.zeros_like(sheets.pixels))
+    windows = WindowDrawer(dark, SMALL).cut(np.array([0]), np.array([[200.0, -20.0]]), np.ones((1, 2)))
+    ink = cut_windows(dark.pixels, windows, 64, 96)[0, 0]
+    assert ink[20:, :40].min() > 0.99
+    assert ink[:20].max() < 0.01
+    assert ink[:, 40:].max() < 0.01
+
+
 def test_symbols_belong_to_the_window_their_centre_is_in(sheets: Sheets) -> None:
     drawer = WindowDrawer(sheets, SMALL)
     windows = drawer.draw(16, np.random.default_rng(0))
