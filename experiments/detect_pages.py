@@ -4,7 +4,7 @@ python -m experiments.detect_pages --scores SCORES --out pages --divide     # wh
 python -m experiments.detect_pages --out pages --sets learn                 # engraves them; stopped, it goes on
 python -m experiments.detect_pages --out pages --sets test
 
-A tenth of the works is kept for tests. The others fall into three parts, which are engraved clean, as scans and as
+A fifth of the works is kept for tests. The others fall into three parts, which are engraved clean, as scans and as
 photographs, at the interline that the network works at; composed pages with all classes in balance join them. One font
 of the five is never learned from. Test pages are of the usual size.
 """
@@ -26,7 +26,7 @@ from entourage.engrave.scores import read_score
 UNSEEN = "Gootville"  # the font that no network learns from
 SEEN = tuple(MusicFont(name) for name in FONTS if name != UNSEEN)
 SEED = 6
-TENTHS = {"test": 1, "clean": 4, "photo": 3, "scan": 2}  # of the works
+TENTHS = {"test": 2, "clean": 5, "photo": 2, "scan": 1}  # of the works
 SMALL = PageOptions(width=947, height=1334, interline=10.0, dpi=200.0)
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the sets")
     parser.add_argument("--divide", action="store_true", help="write an archive of scores for each part, and end")
     parser.add_argument("--sets", default="learn,test", help="learn, test, or names of single sets")
-    parser.add_argument("--compose", type=int, default=220, help="scores to compose, to learn from")
+    parser.add_argument("--compose", type=int, default=150, help="scores to compose, to learn from")
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     if options.divide:
@@ -60,7 +60,7 @@ def jobs(out: Path, compose: int) -> dict[str, EngraveJob]:
     test = replace(learn, sources=scores["test"], page=PageOptions())
     sets = {
         "learn-composed": composed,
-        "learn-used": replace(composed, compose=compose // 2, degrade="photo", seed=SEED + 1),
+        "learn-used": replace(composed, compose=2 * compose // 5, degrade="photo", seed=SEED + 1),
         "learn-clean": learn,
         "learn-photo": replace(learn, sources=scores["photo"], degrade="photo"),
         "learn-scan": replace(learn, sources=scores["scan"], degrade="scan"),
