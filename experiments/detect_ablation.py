@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector
+from entourage.detect.evaluate import evaluate
 from entourage.detect.recipe import Recipe
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
@@ -94,8 +95,8 @@ def measure(
     # Cached boxes are another way to read the default's maps, not another training.
     detector, summary = trained(f"detect_ablation-{'default' if variant.cached else name}", job, options)
     judged = CachedBoxes(detector, mean_sizes(folders)) if variant.cached else detector
-    row = scores(judged, pages, "v1")
-    rare = [ap for label, (ap, _) in row["classes"].items() if counts.get(label, 0) < RARE]
+    row = scores(evaluate(judged, pages, "v1"))
+    rare = [ap for label, (_, ap, _) in row["classes"].items() if counts.get(label, 0) < RARE]
     return {
         **row,
         "rare classes": len(rare),

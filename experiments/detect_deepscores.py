@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector
-from entourage.detect.evaluate import DetectsPages
+from entourage.detect.evaluate import DetectsPages, Judged, detect_pages, evaluate, judge
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
@@ -52,11 +52,12 @@ def main() -> None:
 def measure(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
     """The rows of one detector: every test set, in V1's classes and in the extended ones."""
     for test, pages in sets_of(options).items():
-        for judged in ("v1", "extended"):
-            book.row(
-                f"{name}: {test}, {judged}",
-                lambda pages=pages, judged=judged: scores(detector, pages, judged),  # type: ignore[misc]
-            )
+        keys: dict[str, Judged] = {f"{name}: {test}, v1": "v1", f"{name}: {test}, extended": "extended"}
+        if all(key in book.rows for key in keys):
+            continue
+        seen = detect_pages(detector, pages)
+        for key, judged in keys.items():
+            book.row(key, lambda seen=seen, pages=pages, judged=judged: scores(judge(seen, pages, judged)))  # type: ignore[misc]
 
 
 def rival(name: str, options: argparse.Namespace) -> DetectsPages:
@@ -75,7 +76,7 @@ def handwriting(book: Ledger, options: argparse.Namespace) -> None:
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
     detector, _ = trained("detect_deepscores-muscima", job, options)
     pages = spread_over(read_truth("muscima", "test"), options.pages)
-    book.row("DWD: MUSCIMA++, own", lambda: scores(detector, pages, "own"))
+    book.row("DWD: MUSCIMA++, own", lambda: scores(evaluate(detector, pages, "own")))
 
 
 def _text(book: Ledger) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluate import DetectsPages, Judged, evaluate
+from entourage.detect.evaluate import Evaluation
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
@@ -31,6 +31,7 @@ def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
     parser.add_argument("--train", nargs="+", default=[], help="folders made by `entourage engrave`, to learn from")
     parser.add_argument("--test", nargs="+", default=[], metavar="NAME=FOLDER", help="what to measure on")
     parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each detector")
+    parser.add_argument("--split", default="test", help="of the test sets; all if none of their works is learned from")
     parser.add_argument("--pages", type=int, default=60, help="of each test set, at most")
     parser.add_argument("--model", default=None, help="a trained detector; the shipped one if left out")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="for detectors and checkpoints")
@@ -45,14 +46,14 @@ def ledger(name: str, options: argparse.Namespace) -> Ledger:
     return Ledger(name, options.results or RESULTS)
 
 
-def sets_of(options: argparse.Namespace, split: str = "test") -> dict[str, list[TruthPage]]:
+def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:
     """Pages by the name of their set, evenly from all of its test pages."""
     sets = {}
     for given in options.test:
         name, _, folder = given.partition("=")
         if not folder:
             raise ValueError(f"{given!r} names no folder; expected NAME=FOLDER")
-        sets[name] = spread_over(read_truth(folder, split), options.pages)
+        sets[name] = spread_over(read_truth(folder, None if options.split == "all" else options.split), options.pages)
     return sets
 
 
@@ -94,11 +95,10 @@ def _sheets(folders: tuple[str, ...], classes: ClassList) -> Sheets:
     return training_sheets(TrainJob(folders, Path(), classes=classes))
 
 
-def scores(detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged) -> dict[str, Any]:
+def scores(found: Evaluation) -> dict[str, Any]:
     """Means over classes, seconds a page, and the AP of every class."""
-    found = evaluate(detector, pages, judged, progress=False)
     means = found.scores.means()
-    each = zip(found.scores.classes, found.scores.ap, found.scores.ap50, strict=True)
+    each = zip(found.scores.classes, found.scores.counts, found.scores.ap, found.scores.ap50, strict=True)
     return {
         "mAP": means["mAP"],
         "AP50": means["AP50"],
@@ -107,7 +107,7 @@ def scores(detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged) -
         "pages": found.pages,
         "objects": found.objects,
         "seconds": found.seconds,
-        "classes": {name: [round(float(ap), 4), round(float(ap50), 4)] for name, ap, ap50 in each},
+        "classes": {name: [int(n), round(float(ap), 4), round(float(ap50), 4)] for name, n, ap, ap50 in each},
     }
 
 

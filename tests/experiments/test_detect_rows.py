@@ -157,11 +157,11 @@ def test_rivals_need_torchvision_and_a_name() -> None:
 
 def test_sets_are_named_and_spread(tmp_path: Path) -> None:
     data = some_pages(tmp_path / "data", train=1, val=0, test=5)
-    sets = sets_of(argparse.Namespace(test=[f"a={data}"], pages=3))
+    sets = sets_of(argparse.Namespace(test=[f"a={data}"], pages=3, split="test"))
     assert [page.name for page in sets["a"]] == ["page-1", "page-3", "page-5"]
     assert len(spread_over(sets["a"], 10)) == 3
     with pytest.raises(ValueError, match="names no folder"):
-        sets_of(argparse.Namespace(test=["a"], pages=3))
+        sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"
 

@@ -83,43 +83,71 @@ class Evaluation:
         }
 
 
-def evaluate(
-    detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged = "v1", *, progress: bool | None = None
-) -> Evaluation:
-    """Detects on every page and compares with the truth.
+@dataclass(frozen=True)
+class Seen:
+    """What a detector found on some pages, to be judged by one class list or by several.
+
+    Attributes:
+        found: one set of detections a page.
+        classes: the detector's own.
+        seconds: median time of a page from its pixels to its detections; the first, which warms up, does not count if
+            there are others.
+    """
+
+    found: tuple[Detections, ...]
+    classes: tuple[str, ...]
+    seconds: float
+
+
+def detect_pages(detector: DetectsPages, pages: Sequence[TruthPage], *, progress: bool | None = None) -> Seen:
+    """Detects on every page.
 
     Args:
         detector: finds objects on a page.
-        pages: pages with their truth.
-        judged: the class list; V1's dynamics and time signatures are put together from letters and digits.
+        pages: where.
         progress: show a bar; None: only on a terminal.
 
-    Returns:
-        Scores, confusions and the median time of a page; the first page, which warms up, does not count if there are
-        others.
-
     Raises:
-        ValueError: there is no page, or none holds anything of the list.
+        ValueError: there is no page.
     """
     if not pages:
         raise ValueError("there is no page to evaluate on; expected one at least")
-    truth, found, seconds = [], [], []
+    found, seconds = [], []
     with progress_bar("Detecting", len(pages), progress) as advance:
         for page in pages:
             image = page.image()
             start = time.perf_counter()
-            seen = detector.detect(image)
+            found.append(detector.detect(image))
             seconds.append(time.perf_counter() - start)
-            found.append(seen if judged == "own" else as_list(seen, judged))
-            truth.append(without_twins(known_objects(page, judged, detector.classes)))
             advance(1)
+    return Seen(tuple(found), detector.classes, float(np.median(seconds[1:] or seconds)))
+
+
+def judge(seen: Seen, pages: Sequence[TruthPage], judged: Judged = "v1") -> Evaluation:
+    """Compares what was found with the truth.
+
+    Args:
+        seen: of the same pages.
+        pages: with their truth.
+        judged: the class list; V1's dynamics and time signatures are put together from letters and digits.
+
+    Raises:
+        ValueError: no page holds anything of the list.
+    """
+    truth = [without_twins(known_objects(page, judged, seen.classes)) for page in pages]
+    found = [page if judged == "own" else as_list(page, judged) for page in seen.found]
     objects = sum(len(page) for page in truth)
     if objects == 0:
         raise ValueError(f"the {len(pages)} pages hold nothing of the list {judged!r}; expected annotated pages")
     confused = tuple(confusions(truth, found))
-    return Evaluation(
-        judged, len(pages), objects, score_pages(truth, found), confused, float(np.median(seconds[1:] or seconds))
-    )
+    return Evaluation(judged, len(pages), objects, score_pages(truth, found), confused, seen.seconds)
+
+
+def evaluate(
+    detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged = "v1", *, progress: bool | None = None
+) -> Evaluation:
+    """Detects on every page and compares with the truth: see `detect_pages` and `judge`."""
+    return judge(detect_pages(detector, pages, progress=progress), pages, judged)
 
 
 def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) -> Detections:
