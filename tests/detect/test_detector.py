@@ -15,6 +15,7 @@ from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.ready import NO_STAVES, ON_SIDE, DetectOptions
 from entourage.detect.straighten import Turn
+from entourage.detect.trace import trace
 from entourage.detect.weights import save_detector
 
 PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
@@ -37,11 +38,18 @@ def page() -> Grey:
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
 def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, factor: float) -> None:
     scaled = np.asarray(cv2.resize(page, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-    sight = finder().look(scaled)
+    sight = finder(DetectOptions(trace=False)).look(scaled)
     assert sight.interline == pytest.approx(20 * factor, rel=0.02)
     found = torch.tensor(sorted(sight.found.boxes.tolist()))
     # A pixel of the network's is two of the original page's.
     torch.testing.assert_close(found, torch.tensor(boxes_of(PLACES, factor)), atol=2.1 * factor, rtol=0)
+
+
+def test_boxes_are_drawn_to_the_ink_unless_one_asks_for_the_network_s_own(page: Grey) -> None:
+    plain = finder(DetectOptions(trace=False, snap=False)).look(page)
+    traced = trace(page, plain.found, 20.0, 0.0)
+    assert not torch.equal(traced.boxes, plain.found.boxes)
+    torch.testing.assert_close(finder(DetectOptions(snap=False)).detect(page).boxes, traced.boxes)
 
 
 def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:

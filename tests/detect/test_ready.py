@@ -15,7 +15,7 @@ def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_hav
     assert to_working(page, 5.0).shape == (1600, 1200)
     np.testing.assert_array_equal(to_working(page, 10.0), page)
     ready = make_ready(page, DetectOptions())
-    assert ready.shape == (800, 600)
+    assert ready.page.shape == (800, 600)
     assert ready.turn is None
     assert ready.note == ""
 

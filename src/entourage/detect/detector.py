@@ -18,6 +18,7 @@ from entourage.detect.model import WatershedDetector
 from entourage.detect.read import Grey
 from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
+from entourage.detect.trace import trace
 from entourage.detect.weights import load_detector
 
 WEIGHTS = Path(entourage.__file__).parent / "weights"
@@ -119,12 +120,14 @@ class Detector:
         if ready.image is None:
             return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
         found = Detections.from_dict(self._find_all(ready.image), self.classes)
-        straight = ready.shape if ready.turn is None else ready.turn.size[::-1]
+        straight = ready.page.shape if ready.turn is None else ready.turn.size[::-1]
         sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
         found = replace(found, boxes=found.boxes * sides)  # (n, 4)
         if ready.turn is not None:
             found = ready.turn.back(found)
-        found = self._tidy(found, ready.shape)
+        elif self.options.trace and ready.interline is not None:
+            found = trace(ready.page, found, ready.interline, ready.angle)
+        found = self._tidy(found, ready.page.shape)
         angle = 0.0 if ready.turn is None else ready.turn.angle
         return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, ready.note)
 
@@ -141,7 +144,7 @@ class Detector:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.options.half):
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
-    def _tidy(self, found: Detections, shape: tuple[int, int]) -> Detections:
+    def _tidy(self, found: Detections, shape: tuple[int, ...]) -> Detections:
         """Boxes within the page, at whole pixels if wished, and none that has no area."""
         limits = torch.tensor([shape[1], shape[0]] * 2, dtype=torch.float32)
         boxes = snapped(found.boxes) if self.options.snap else found.boxes

@@ -32,6 +32,7 @@ class DetectOptions:
         threshold: least score of what is returned; None: as the network's own options say.
         interline: pixels between staff lines, if known; None: estimated, and pages without staves have nothing.
         straighten: pages turned by more degrees are turned upright first; None: never.
+        trace: where the page is crisp, edges are moved to where the ink of an object ends.
         snap: corners at whole pixels of the page, as people annotate them.
         whole: pages of at most so many pixels at the network's scale are seen in one pass.
         core: side of the tiles of larger ones.
@@ -42,6 +43,7 @@ class DetectOptions:
     threshold: float | None = None
     interline: float | None = None
     straighten: float | None = 5.0
+    trace: bool = True
     snap: bool = True
     whole: int = 6_000_000
     core: int = 1536
@@ -61,16 +63,18 @@ class Ready:
 
     Attributes:
         image: grey, staff lines `INTERLINE` pixels apart, shape (h, w); None: there is nothing to look for.
-        shape: height and width of the page itself.
+        page: as it was given, grey, shape (H, W).
         interline: pixels between its staff lines, or None.
+        angle: degrees by which it lies askew.
         turn: how it was turned, or None.
         seconds: it took so far.
         note: what is to be said of it, or nothing.
     """
 
     image: Grey | None
-    shape: tuple[int, int]
+    page: Grey
     interline: float | None
+    angle: float
     turn: Turn | None
     seconds: float
     note: str = ""
@@ -84,14 +88,13 @@ def make_ready(image: Picture, options: DetectOptions) -> Ready:
     """
     start = time.perf_counter()
     page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
-    shape = page.shape[0], page.shape[1]
-    straight, interline, turn = _measure(page, options)
+    straight, interline, angle, turn = _measure(page, options)
     if interline is None:
         upright = estimate_interline(np.ascontiguousarray(reduced(page)[0].T)) is not None
-        return Ready(None, shape, None, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
+        return Ready(None, page, None, angle, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
     working = to_working(straight, interline)
     note = "" if turn is None else f"straightened by {turn.angle:.1f} degrees"
-    return Ready(working, shape, interline, turn, time.perf_counter() - start, note)
+    return Ready(working, page, interline, angle, turn, time.perf_counter() - start, note)
 
 
 def reduced(page: Grey) -> tuple[Grey, float]:
@@ -122,20 +125,20 @@ def to_working(page: Grey, interline: float) -> Grey:
     return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
 
 
-def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, Turn | None]:
-    """The page, straightened if it has to be, its interline, and how it was turned."""
+def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Turn | None]:
+    """The page, straightened if it has to be, its interline, how askew it lies, and how it was turned."""
     small, factor = reduced(page)
     ink = staff_ink(small)
     known, widest = options.interline, options.straighten
-    angle = 0.0 if widest is None else estimate_skew(ink)
+    angle = estimate_skew(ink)
     if widest is not None and abs(angle) > widest:
         turn = Turn.by(angle, (page.shape[0], page.shape[1]))
         straight = turn.turn(page)
         measured, by = reduced(straight)
         interline = known or _enlarged(estimate_interline(measured), by)
         if interline is not None:  # else the angle was that of something else than staves
-            return straight, interline, turn
-    return page, known or _enlarged(estimate_interline(small, ink), factor), None
+            return straight, interline, angle, turn
+    return page, known or _enlarged(estimate_interline(small, ink), factor), angle, None
 
 
 def _enlarged(interline: float | None, factor: float) -> float | None:
