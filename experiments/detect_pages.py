@@ -85,7 +85,7 @@ def divide(source: Path, out: Path) -> None:
             advance(1)
     out.mkdir(parents=True, exist_ok=True)
     every = max(1, len(texts["test"]) // TESTED)
-    texts["test"] = dict(list(texts["test"].items())[::every][:TESTED])
+    texts["test"] = dict(list(texts["test"].items())[1::every][:TESTED])
     for part, members in texts.items():
         with (
             atomic_path(out / f"{part}.zip") as temporary,

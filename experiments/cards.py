@@ -1,0 +1,77 @@
+"""Writes the card of the weights that come with the package: what each is, and how it was made.
+
+python -m experiments.cards
+
+Everything is read from the files themselves and from results/.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+
+from entourage.data import atomic_path
+from experiments.ledger import RESULTS, table
+
+WEIGHTS = Path(__file__).parent.parent / "src" / "entourage" / "weights"
+MADE_BY = {
+    "cluster-points": "python -m experiments.cluster_points --ship",
+    "detect": "python -m experiments.detect_pages, then entourage detect train on its five sets to learn from",
+}
+LEARNED_FROM = {
+    "cluster-points": "2D sets without end: rings, moons and Gaussians, made by this package",
+    "detect": "pages engraved by this package: OpenScore Lieder (CC0) clean, as scans and as photographs, in four of "
+    "Verovio's five fonts, and composed pages; no work of the test sets",
+}
+
+
+def main() -> None:
+    """Writes src/entourage/weights/README.md."""
+    lines = [
+        "# Weights",
+        "",
+        "Trained by this project; Apache-2.0 like the rest. Made by `python -m experiments.cards`.",
+        "",
+    ]
+    for name, files in _models().items():
+        facts = [
+            ("files", ", ".join(f"`{file.name}`" for file in files)),
+            ("size", f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB, 16 bits a weight"),
+            ("learned from", LEARNED_FROM[name]),
+            ("made by", f"`{MADE_BY[name]}`"),
+            *((key, value) for key, value in _notes(files[0]).items() if value),
+            ("figures", _figures(name)),
+        ]
+        lines += [f"## {name}", "", table(("", ""), facts), ""]
+    with atomic_path(WEIGHTS / "README.md") as temporary:
+        temporary.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _models() -> dict[str, list[Path]]:
+    """Files of each model by its name; one in several pieces has several."""
+    models: dict[str, list[Path]] = {}
+    for file in sorted(WEIGHTS.glob("*.safetensors")):
+        models.setdefault(file.stem.split("-0")[0], []).append(file)
+    return models
+
+
+def _notes(file: Path) -> dict[str, str]:
+    with safe_open(file, framework="pt") as content:
+        heads = [json.loads(value) for key, value in (content.metadata() or {}).items() if key.startswith("entourage.")]
+    return {key: str(value) for head in heads for key, value in head.get("notes", {}).items()}
+
+
+def _figures(name: str) -> str:
+    """What the results say of it, in a line."""
+    if name == "cluster-points":
+        row = json.loads((RESULTS / "cluster_points.json").read_text(encoding="utf-8"))["rows"]["default, seed 0"]
+        return f"misclassified {row['mr']:.1%}, NMI {row['nmi']:.3f} on {row['sets']} unseen sets of {row['n']} points"
+    rows = json.loads((RESULTS / "detect_deepscores.json").read_text(encoding="utf-8"))["rows"]
+    means = {key.partition(": ")[2]: row for key, row in rows.items() if key.startswith("DWD: ")}
+    return "; ".join(f"{key}: mAP {100 * row['mAP']:.1f}, AP50 {100 * row['AP50']:.1f}" for key, row in means.items())
+
+
+if __name__ == "__main__":
+    main()
