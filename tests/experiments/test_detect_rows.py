@@ -12,7 +12,7 @@ import torch
 from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
 from experiments.detect_rivals import RivalLearner, make_rival
 from experiments.detect_rows import percent, sets_of, spread_over
-from experiments.ledger import _without_folder
+from experiments.ledger import Ledger
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
 
@@ -61,6 +61,9 @@ def test_variants_are_trained_apart_and_cached_boxes_share_the_default(
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"detect_ablation-default", "detect_ablation-plain"}
     rows = json.loads((tmp_path / "results" / "detect_ablation.json").read_text())["rows"]
     assert rows["default: clean"]["rare classes"] == 3  # all there are, dynamicPP included
+    with Ledger("detect_ablation", tmp_path / "results").claim("all of margin"):  # another process is at it
+        run(detect_ablation, monkeypatch, *[*words[:-5], "margin", *words[-4:]])
+    assert set(json.loads((tmp_path / "results" / "detect_ablation.json").read_text())["rows"]) == set(rows)
     with pytest.raises(ValueError, match="variant 'x' is unknown"):
         run(detect_ablation, monkeypatch, *[*words[:-5], "x", *words[-4:]])
 
@@ -164,13 +167,3 @@ def test_sets_are_named_and_spread(tmp_path: Path) -> None:
         sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"
-
-
-def test_commands_are_kept_without_folders() -> None:
-    assert [_without_folder(word) for word in ("/a/b/c", "clean=/a/b", "--x", "a/b", "7")] == [
-        "c",
-        "clean=b",
-        "--x",
-        "a/b",
-        "7",
-    ]

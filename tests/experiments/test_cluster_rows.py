@@ -1,0 +1,63 @@
+"""Networks are trained by one process each, and shown by what is known."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from experiments.claims import BusyError, alone
+from experiments.cluster_rows import Data, measure_networks, shown, trained
+from experiments.ledger import Ledger
+
+from entourage.cluster import Curriculum, PointSampler, Recipe
+
+OPTIONS = Namespace(networks="default,thesis", seeds="0,1", small=True, minutes=1e-4, device="cpu")
+
+
+def test_a_network_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:
+    ledger, measured = Ledger("toy", tmp_path), []
+    with Ledger("toy", tmp_path).claim("all of thesis, seed 0"):
+        measure_networks(ledger, OPTIONS, lambda name, seed: measured.append((name, seed)))
+    assert measured == [("default", 0), ("default", 1), ("thesis", 1)]  # seed by seed
+
+
+def test_a_network_that_is_busy_is_come_back_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, measured, waits = Ledger("toy", tmp_path), [], []
+    monkeypatch.setattr("time.sleep", waits.append)
+
+    def measure(name: str, seed: int) -> None:
+        if (name, seed) == ("default", 0) and not waits:
+            raise BusyError
+        measured.append((name, seed))
+
+    measure_networks(ledger, OPTIONS, measure)
+    assert measured == [("thesis", 0), ("default", 1), ("thesis", 1), ("default", 0)]
+    assert len(waits) == 1
+
+
+def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
+    points = PointSampler(5)
+    sizes = replace(Curriculum(), sets=2, most=80)
+    recipe = Recipe(curriculum=sizes, validation=2, epoch=2, warmup=1)
+    run = tmp_path / "run"
+    with alone(run), pytest.raises(BusyError, match="run is claimed by another process"):
+        trained("default", Data(points, points, points), recipe, run, OPTIONS)
+    made = trained("default", Data(points, points, points), recipe, run, OPTIONS)
+    written = (run / "network.safetensors").stat().st_mtime_ns
+    again = trained("default", Data(points, points, points), recipe, run, OPTIONS)
+    assert (run / "network.safetensors").stat().st_mtime_ns == written  # loaded, not trained again
+    assert again.notes == made.notes
+
+
+def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
+    ledger = Ledger("toy", tmp_path)
+    assert shown(ledger, "", {}) == ""
+    for seed, mr in enumerate((0.1, 0.3)):
+        figures = dict.fromkeys(("greedy_mr", "nmi", "nmi_geometric", "ari", "k_right"), 0.5)
+        ledger.add(f"default, seed {seed}", {"mr": mr, **figures}, 1.0)
+    rows = shown(ledger, "", {"default": ("0.004", "0.993")}).splitlines()[2:]
+    half = "0.500 ± 0.000"
+    expected = ("default (attention)", "2", "0.200 ± 0.141", *(half,) * 5, "0.004", "0.993")
+    assert rows == ["| " + " | ".join(expected) + " |"]
