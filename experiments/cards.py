@@ -13,7 +13,8 @@ from pathlib import Path
 from safetensors import safe_open
 
 from entourage.data import atomic_path
-from experiments.ledger import RESULTS, table
+from experiments.ledger import RESULTS
+from experiments.tables import table
 
 WEIGHTS = Path(__file__).parent.parent / "src" / "entourage" / "weights"
 MADE_BY = {
