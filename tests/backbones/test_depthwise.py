@@ -65,7 +65,7 @@ def test_no_gradient_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_number_formats_and_no_gradients_are_torchs_business(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*given: object) -> None:
-        raise AssertionError("the slow path is for float32 with gradients")
+        raise AssertionError("only float32 with gradients is computed here")
 
     monkeypatch.setattr(depthwise._WideDepthwise, "apply", never)
     conv = layer(5, 1, 2, None)

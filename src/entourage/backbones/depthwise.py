@@ -59,7 +59,7 @@ class DepthwiseConv(nn.Conv2d):
         plain = padded.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         if not (slow and plain and self.weight.requires_grad and self.bias is None):
             return super().forward(padded)
-        found: Tensor = _WideDepthwise.apply(padded, self.weight, self.stride, self.padding)
+        found: Tensor = _WideDepthwise.apply(padded, self.weight, self.stride, self.padding)  # type: ignore[no-untyped-call]
         return found
 
 

@@ -35,7 +35,7 @@ def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool =
         fold_for_inference(network)
     else:
         for block in network._blocks:  # type: ignore[union-attr]
-            block._depthwise_conv = DepthwiseConv.of(block._depthwise_conv)  # type: ignore[union-attr,arg-type]
+            block._depthwise_conv = DepthwiseConv.of(block._depthwise_conv)
     size = _SIZES[name]
     preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
     module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

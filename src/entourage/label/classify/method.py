@@ -100,13 +100,19 @@ class Method(Task[tuple[Rows, Rows], Batch]):
         Few images come in smaller batches, and several times over: a network learns by steps, not by images.
         """
         rng = np.random.default_rng([self.options.seed, epoch])
-        n, most = len(self.examples), self.options.unlabelled_batch
-        size = min(n, most, max(LEAST_BATCH, n // 8))
-        steps = max(n // size, self.options.least_steps)
+        n, size, steps = len(self.examples), self._batch_size(), self.steps()
         passes = [rng.permutation(n) for _ in range(-(-steps * size // n))]
         every = np.concatenate(passes)[: steps * size].reshape(steps, size)
-        beside = max(1, round(self.options.labelled_batch * size / most))
+        beside = max(1, round(self.options.labelled_batch * size / self.options.unlabelled_batch))
         return list(zip(rng.choice(self.examples.labelled, (steps, beside)), every, strict=True))
+
+    def steps(self) -> int:
+        """How many batches an epoch's plan has."""
+        return max(len(self.examples) // self._batch_size(), self.options.least_steps)
+
+    def _batch_size(self) -> int:
+        n = len(self.examples)
+        return min(n, self.options.unlabelled_batch, max(LEAST_BATCH, n // 8))
 
     def load(self, item: tuple[Rows, Rows], rng: np.random.Generator) -> Batch:
         """Positions only: views are made or kept on the device."""
