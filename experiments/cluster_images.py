@@ -21,7 +21,16 @@ from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.disguise import ImageDisguise
 from entourage.cluster.options import preset
 from entourage.data import decode_pixels, find_dataset
-from experiments.cluster_rows import NETWORKS, Data, arguments, chosen_networks, network_row, rival_rows, shown, trained
+from experiments.cluster_rows import (
+    NETWORKS,
+    Data,
+    arguments,
+    measure_networks,
+    network_row,
+    rival_rows,
+    shown,
+    trained,
+)
 from experiments.ledger import RESULTS, Ledger
 
 N, K, SIDE = 20, 5, 128
@@ -46,9 +55,12 @@ def main() -> None:
     labels = images.labels[pixels.kept]
     if options.rivals:
         rival_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
-    for name, seed in chosen_networks(options):
+
+    def one(name: str, seed: int) -> None:
         measure(ledger, name, seed, split(values, labels, seed, disguised=True), options)
-    ledger.write_table("Clusters of objects: COIL-100", _text(ledger))
+
+    measure_networks(ledger, options, one)
+    ledger.write_table("Clusters of objects: COIL-100", _text)
 
 
 def split(values: Tensor, labels: np.ndarray, seed: int, *, disguised: bool) -> Data:

@@ -3,7 +3,8 @@
 python -m experiments.cluster_points --networks default,thesis --seeds 0 --minutes 8
 
 Networks and their checkpoints are kept in --runs, rows in results/cluster_points.json: a command that was stopped, or
-that is given more networks or seeds, goes on from there.
+that is given more networks or seeds, goes on from there. Several processes may run it side by side: each trains the
+next network that no other is at.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ from entourage.cluster.evaluate import draw_sets
 from entourage.cluster.options import preset
 from entourage.data import resolve_device
 from experiments.cluster_rows import (
+    NETWORK,
     NETWORKS,
     TEST_SEED,
     Data,
     arguments,
-    chosen_networks,
+    measure_networks,
     network_row,
     rival_rows,
     scores_of,
     shown,
     trained,
 )
-from experiments.ledger import RESULTS, Ledger, table, timed
+from experiments.ledger import RESULTS, Ledger, timed
+from experiments.tables import table
 
 N, K = 72, 5
 LARGE_N, LARGE_K = 1000, 20
@@ -69,11 +72,10 @@ def main() -> None:
     test = PointSampler(K)
     if options.rivals:
         rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
-    for name, seed in chosen_networks(options):
-        measure(ledger, name, seed, options)
+    measure_networks(ledger, options, lambda name, seed: measure(ledger, name, seed, options))
     if options.ship is not None:
         ship(ledger, options)
-    ledger.write_table("Clusters of 2D points", _text(ledger))
+    ledger.write_table("Clusters of 2D points", _text)
 
 
 def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -> None:
@@ -140,10 +142,10 @@ def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
 def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     """Keeps the default network of the seed that does best on validation sets, for the package."""
     found = []
-    for run in sorted(options.runs.glob("cluster_points-default-*")):
-        network = load_network(run / "network.safetensors")
+    for file in sorted(options.runs.glob(f"cluster_points-default-*/{NETWORK}")):
+        network = load_network(file)
         validation = PointSampler(K)
-        found.append((scores_of_validation(network, validation, options), run, network))
+        found.append((scores_of_validation(network, validation, options), file.parent, network))
     if not found:
         raise SystemExit(f"{options.runs}: holds no default network that is ready; train one first")
     mr, run, network = min(found, key=lambda one: one[0])

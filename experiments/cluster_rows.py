@@ -22,9 +22,12 @@ from entourage.cluster.options import Metric
 from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
 from entourage.cluster.task import ClusterTask
 from entourage.data import resolve_device
-from experiments.ledger import Ledger, spread, table
+from experiments.claims import alone, in_turn
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread, table
 
 TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
+NETWORK = "network.safetensors"  # in the folder of its run, when it is ready
 RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
 
 Features = Callable[[Tensor], Tensor]
@@ -96,11 +99,29 @@ def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
     return [(name, int(seed)) for seed in options.seeds.split(",") for name in names]
 
 
+def measure_networks(ledger: Ledger, options: argparse.Namespace, measure: Callable[[str, int], None]) -> None:
+    """Has all chosen networks measured that no other process is at."""
+
+    def one(name: str, seed: int) -> None:
+        with ledger.claim(f"all of {name}, seed {seed}") as mine:
+            if mine:
+                measure(name, seed)
+
+    in_turn([partial(one, name, seed) for name, seed in chosen_networks(options)])
+
+
 def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
-    """Trains a network, or goes on, or loads it if it is ready: it is kept as network.safetensors in its folder."""
-    file = run / "network.safetensors"
-    if file.is_file():
-        return load_network(file)
+    """Trains a network, or goes on, or loads it if it is ready: it is kept as network.safetensors in its folder.
+
+    Raises:
+        BusyError: another process is training it.
+    """
+    with alone(run):
+        file = run / NETWORK
+        return load_network(file) if file.is_file() else _train(name, data, recipe, run, options)
+
+
+def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
     network = NETWORKS[name]
     chosen = preset(network.preset)
     lstm = chosen.model.network == "lstm"
@@ -119,7 +140,7 @@ def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
     ready.notes["set_size"] = str(recipe.curriculum.most)
-    save_network(ready, file)
+    save_network(ready, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
     return ready
 
@@ -189,7 +210,7 @@ def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], ex
         found = [row for one, row in ledger.rows.items() if one == key or one.startswith(f"{key}, seed ")]
         if found:
             measures = ("mr", "greedy_mr", "nmi", "nmi_geometric", "ari", "k_right")
-            cells = [spread([row[measure] for row in found]) for measure in measures]
+            cells = [mean_and_spread([row[measure] for row in found], digits=3) for measure in measures]
             note = f" ({found[0]['setting']})" if "setting" in found[0] else ""
             rows.append((NAMES.get(name, name) + note, str(len(found)), *cells, *published.get(name, ("", ""))))
     header = ("method", "seeds", "MR", "greedy MR", "NMI", "NMI, geometric", "ARI", "k right", "published MR", "NMI")

@@ -31,7 +31,16 @@ from entourage.cluster.labelled import View
 from entourage.cluster.options import preset
 from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
 from entourage.data import atomic_path, decode_audio, has_audio_name, progress_bar, read_audio
-from experiments.cluster_rows import NETWORKS, Data, arguments, chosen_networks, network_row, rival_rows, shown, trained
+from experiments.cluster_rows import (
+    NETWORKS,
+    Data,
+    arguments,
+    measure_networks,
+    network_row,
+    rival_rows,
+    shown,
+    trained,
+)
 from experiments.ledger import RESULTS, Ledger
 
 N, K = 20, 5
@@ -80,9 +89,12 @@ def main() -> None:
     ledger = Ledger("cluster_speakers", options.results or RESULTS)
     if options.rivals:
         rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
-    for name, seed in chosen_networks(options):
+
+    def one(name: str, seed: int) -> None:
         measure(ledger, name, seed, split(voices, seed), options)
-    ledger.write_table("Clusters of voices: LibriSpeech", _text(ledger, voices))
+
+    measure_networks(ledger, options, one)
+    ledger.write_table("Clusters of voices: LibriSpeech", lambda book: _text(book, voices))
 
 
 def prepare(out: Path) -> None:

@@ -8,8 +8,9 @@ Each row trains anew for the same time and changes one thing of the default.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector
-from entourage.detect.evaluate import evaluate
+from entourage.detect.evaluate import DetectsPages, evaluate
 from entourage.detect.recipe import Recipe
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
+from experiments.claims import in_turn
 from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
-from experiments.ledger import Ledger, table
+from experiments.ledger import Ledger
+from experiments.tables import table
 
 RARE = 100  # classes with fewer symbols in the corpus (not the composed pages) are rare
 
@@ -72,18 +75,33 @@ def main() -> None:
     options = parser.parse_args()
     book = ledger("detect_ablation", options)
     counts = corpus_counts([page for folder in options.train for page in read_truth(folder, "train")])
-    for name in options.variants.split(","):
+    names = options.variants.split(",")
+    for name in names:
         if name not in VARIANTS:
             raise ValueError(f"variant {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
-        for test, pages in sets_of(options).items():
-            book.row(f"{name}: {test}", lambda n=name, p=pages: measure(n, p, counts, options))  # type: ignore[misc]
-    book.write_table("Detection: what each part is worth", _text(book))
+    sets = sets_of(options)
+    in_turn([partial(measure, book, name, sets, counts, options) for name in names])
+    book.write_table("Detection: what each part is worth", _text)
 
 
 def measure(
-    name: str, pages: Sequence[TruthPage], counts: dict[str, int], options: argparse.Namespace
-) -> dict[str, Any]:
-    """One variant on one set of pages."""
+    book: Ledger,
+    name: str,
+    sets: Mapping[str, Sequence[TruthPage]],
+    counts: dict[str, int],
+    options: argparse.Namespace,
+) -> None:
+    """The rows of one variant, on every set of pages, if no other process is at them."""
+    keys = {test: f"{name}: {test}" for test in sets}
+    with book.claim(f"all of {name}") as mine:
+        if mine and book.free(keys.values()):
+            detector, known = detector_of(name, options)
+            for test, pages in sets.items():
+                book.row(keys[test], lambda p=pages: {**judged(detector, p, counts), **known})  # type: ignore[misc]
+
+
+def detector_of(name: str, options: argparse.Namespace) -> tuple[DetectsPages, dict[str, Any]]:
+    """A variant's detector, and how it was trained."""
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
     recipe = Recipe()
@@ -94,16 +112,15 @@ def measure(
     job = TrainJob(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
     # Cached boxes are another way to read the default's maps, not another training.
     detector, summary = trained(f"detect_ablation-{'default' if variant.cached else name}", job, options)
-    judged = CachedBoxes(detector, mean_sizes(folders)) if variant.cached else detector
-    row = scores(evaluate(judged, pages, "v1"))
+    known = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
+    return CachedBoxes(detector, mean_sizes(folders)) if variant.cached else detector, known
+
+
+def judged(detector: DetectsPages, pages: Sequence[TruthPage], counts: dict[str, int]) -> dict[str, Any]:
+    """How well a detector does on pages, and on the rare classes among them."""
+    row = scores(evaluate(detector, pages, "v1"))
     rare = [ap for label, (_, ap, _) in row["classes"].items() if counts.get(label, 0) < RARE]
-    return {
-        **row,
-        "rare classes": len(rare),
-        "mAP of rare classes": float(np.mean(rare)) if rare else None,
-        "steps": summary["steps"],
-        "training_minutes": summary["seconds"] / 60,
-    }
+    return {**row, "rare classes": len(rare), "mAP of rare classes": float(np.mean(rare)) if rare else None}
 
 
 def corpus_counts(pages: Sequence[TruthPage]) -> dict[str, int]:

@@ -22,7 +22,8 @@ from entourage.detect.options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
 from experiments.detect_rows import arguments, ledger, percent, sets_of
-from experiments.ledger import Ledger, table
+from experiments.ledger import Ledger
+from experiments.tables import table
 
 DOTS = ("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")
 KINDS = {
@@ -47,7 +48,7 @@ def main() -> None:
         for radius in (None, *reversed(RADII)):
             key = f"{name}: {'all of the page' if radius is None else f'{radius:g} interlines'}"
             book.row(key, lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
-    book.write_table("Detection: dots and their surroundings", _text(book))
+    book.write_table("Detection: dots and their surroundings", _text)
 
 
 @torch.inference_mode()

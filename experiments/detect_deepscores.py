@@ -9,7 +9,9 @@ sets or rivals, goes on from there. Without --train the shipped detector is meas
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector
@@ -18,10 +20,13 @@ from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import read_truth
+from experiments.claims import alone, in_turn
 from experiments.detect_rivals import RIVALS, train_rival
 from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, spread_over, trained
-from experiments.ledger import Ledger, table
+from experiments.ledger import Ledger
+from experiments.tables import table
 
+DWD = "detect_deepscores-dwd"  # the folder of its run
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
     "thesis, U-Net": ("24.8", "-", "16.6"),
@@ -37,16 +42,26 @@ def main() -> None:
     parser.add_argument("--muscima", action="store_true", help="also fine-tune for MUSCIMA++ and measure there")
     options = parser.parse_args()
     book = ledger("detect_deepscores", options)
-    detector = Detector.load(options.model, options.device) if not options.train or options.model else None
-    if detector is None:
-        job = TrainJob(options.train, options.runs, recipe=recipe_of(options))
-        detector, _ = trained("detect_deepscores-dwd", job, options)
-    measure(book, "DWD", detector, options)
+    jobs: dict[str, Callable[[], None]] = {"DWD": lambda: measure(book, "DWD", own(options), options)}
     for name in (one for one in options.rivals.split(",") if one):
-        measure(book, name, rival(name, options), options)
+        jobs[name] = lambda name=name: measure(book, name, rival(name, options), options)  # type: ignore[misc]
     if options.muscima:
-        handwriting(book, options)
-    book.write_table("Detection: synthetic, degraded, handwritten", _text(book))
+        jobs["handwriting"] = lambda: handwriting(book, options)
+
+    def one(name: str) -> None:
+        with book.claim(f"all of {name}") as mine:  # if it is another process's, that one does all of it
+            if mine:
+                jobs[name]()
+
+    in_turn([partial(one, name) for name in jobs])
+    book.write_table("Detection: synthetic, degraded, handwritten", _text)
+
+
+def own(options: argparse.Namespace) -> Detector:
+    """The detector of the house: trained, or one that is ready."""
+    if not options.train or options.model:
+        return Detector.load(options.model, options.device)
+    return trained(DWD, TrainJob(options.train, options.runs, recipe=recipe_of(options)), options)[0]
 
 
 def measure(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
@@ -65,12 +80,14 @@ def rival(name: str, options: argparse.Namespace) -> DetectsPages:
     pages = [page for folder in options.train for page in read_truth(folder, "train")]
     sheets = pack_sheets(pages, DETECTOR_CLASSES)
     run = options.runs / f"detect_deepscores-{name}"
-    return train_rival(name, sheets, recipe_of(options), options.minutes, run, options.device)[0]
+    with alone(run):
+        return train_rival(name, sheets, recipe_of(options), options.minutes, run, options.device)[0]
 
 
 def handwriting(book: Ledger, options: argparse.Namespace) -> None:
     """Fine-tunes the detector for MUSCIMA++ and measures its own classes on the test pages."""
-    start = options.runs / "detect_deepscores-dwd" / "detect.safetensors"
+    own(options)  # what it begins with, if it is trained here, has to be ready
+    start = options.runs / DWD / "detect.safetensors"
     recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
     begin = start if start.is_file() else None
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)

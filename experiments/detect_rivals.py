@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from entourage.data import resolve_device
 from entourage.detect.detections import Detections
-from entourage.detect.detector import to_working
 from entourage.detect.interline import estimate_interline
 from entourage.detect.learner import Batch, Draw, cut_early, make_batch
+from entourage.detect.ready import to_working
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer

@@ -20,6 +20,7 @@ from entourage.detect.sheets import Sheets
 from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
 from entourage.detect.truth import TruthPage, read_truth
 from entourage.detect.windows import WindowOptions
+from experiments.claims import alone
 from experiments.ledger import RESULTS, Ledger
 
 SMALL_NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(16, 16, 16), hidden=32)
@@ -74,18 +75,23 @@ def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Reci
 
 
 def trained(name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
-    """A detector trained for the time, or found in its folder, and how its training went."""
+    """A detector trained for the time, or found in its folder, and how its training went.
+
+    Raises:
+        BusyError: another process is training it.
+    """
     job = replace(job, out=options.runs / name, minutes=None if options.small else options.minutes)
     if options.small:
         base = job.options or DetectorOptions()
         encoder = SMALL_NETWORK if base.network.encoder == "small" else replace(base.network, encoder="resnet18")
         job = replace(job, options=replace(base, network=encoder))
-    done = job.out / "summary.json"
-    if done.is_file():
-        summary = json.loads(done.read_text(encoding="utf-8"))
-    else:
-        job = replace(job, device=options.device)
-        summary = train_detector(job, _sheets(tuple(map(str, job.folders)), job.classes))
+    with alone(job.out):
+        done = job.out / "summary.json"
+        if done.is_file():
+            summary = json.loads(done.read_text(encoding="utf-8"))
+        else:
+            job = replace(job, device=options.device)
+            summary = train_detector(job, _sheets(tuple(map(str, job.folders)), job.classes))
     return Detector.load(job.out / "detect.safetensors", options.device), summary
 
 

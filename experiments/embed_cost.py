@@ -21,9 +21,11 @@ from entourage.embed.course import read_course
 from entourage.embed.fit import train_embedding
 from entourage.embed.recipe import Recipe
 from entourage.embed.training import EmbeddingData
-from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.embed_losses import OURS, contestant
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
 SHARE = 0.95

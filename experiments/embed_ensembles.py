@@ -16,9 +16,11 @@ from pathlib import Path
 from entourage.data import resolve_device
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
-from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.embed_losses import METRICS, OURS, chosen, contestant
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
 
 SIZES = (1, 2, 5)
 WORK = Path("build/experiments")
@@ -38,18 +40,23 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
     for dataset in setting.datasets:
         for seed in range(max(SIZES)):
             train = partial(_member, bench, losses, work, dataset, seed)
-            cells.append(Cell(f"{dataset}/network {seed}", train, seconds(dataset, epochs)))
+            cells.append(Cell(_member_key(dataset, seed), train, seconds(dataset, epochs)))
         for size in SIZES:
             for number in range(max(SIZES) // size):
                 members = range(size * number, size * (number + 1))
                 measure = partial(_ensemble, bench, work, dataset, members)
-                cells.append(Cell(f"{dataset}/{size} networks/{number}", measure, 2.0))
+                needs = [_member_key(dataset, seed) for seed in members]
+                cells.append(Cell(f"{dataset}/{size} networks/{number}", measure, 2.0, needs))
     note = (
         f"The default Group Loss; {setting.backbone} at {setting.recipe.size} px. Test classes, per cent, mean ±"
         " standard deviation over ensembles that share no network."
     )
     tables = partial(_tables, setting.datasets)
     return Experiment("embed_ensembles", "Ensembles of embeddings", cells, tables, setting.described(), note)
+
+
+def _member_key(dataset: str, seed: int) -> str:
+    return f"{dataset}/network {seed}"
 
 
 def _member(bench: Bench, losses: Ledger, work: Path, dataset: str, seed: int, ledger: Ledger) -> dict[str, float]:
@@ -85,7 +92,7 @@ def run() -> None:
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings of single networks")
     options = parser.parse_args()
     bench = Bench(setting_of(options))
-    main(ensembles_experiment(bench, Ledger(options.out / "embed_losses.json"), options.work), options)
+    main(ensembles_experiment(bench, Ledger("embed_losses", options.out), options.work), options)
 
 
 if __name__ == "__main__":

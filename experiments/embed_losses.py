@@ -17,9 +17,11 @@ from typing import Any
 
 from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
-from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.embed_trials import Bench, Setting, add_options, seconds, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
 
 RATES = (1.5e-4, 4e-4)
 OURS = "group loss, default"
@@ -64,9 +66,10 @@ def losses_experiment(bench: Bench) -> Experiment:
                 for rate in RATES:
                     work = partial(_choose, bench, dataset, name, rate)
                     cells.append(Cell(_choice(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
+                trials = [_choice(dataset, name, rate) for rate in RATES]
                 for seed in range(setting.seeds):
                     work = partial(_test, bench, dataset, name, seed)
-                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs)))
+                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs), trials))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"

@@ -20,9 +20,11 @@ from entourage.embed.fit import train_embedding
 from entourage.embed.read import whole_classes
 from entourage.embed.recipe import Recipe
 from entourage.embed.training import EmbeddingData
-from experiments.cells import Cell, Experiment, Ledger, Table, arguments, main, mean_and_spread
+from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.embed_losses import ORIGINAL
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
 
 ANCHORS, SAMPLES = range(5), range(5, 11)
 CLASSES = (3, 6, 12, 24)

@@ -13,8 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from entourage.embed.recipe import Recipe
-from experiments.cells import Cell, Experiment, Ledger, Table, mean_and_spread
+from experiments.cells import Cell, Experiment, Table
 from experiments.embed_trials import Bench, seconds, with_training
+from experiments.ledger import Ledger
+from experiments.tables import mean_and_spread
 
 RATE = 2.5e-4
 SEARCHED = 6  # epochs
@@ -81,12 +83,14 @@ def search_experiment(bench: Bench) -> Experiment:
         for dataset in setting.datasets:
             work = partial(_try, bench, dataset, name, 0)
             cells.append(Cell(f"{dataset}/{name}/seed 0", work, seconds(dataset, epochs, choosing=True)))
+    first_round = [f"{dataset}/{name}/seed 0" for name in VARIANTS for dataset in setting.datasets]
     for seed in FINAL_SEEDS:
         for place in range(-len(RIVALS), FINALISTS):
             for dataset in setting.datasets:
                 work = partial(_try_again, bench, dataset, place, seed)
                 name = RIVALS[place] if place < 0 else f"place {place + 1}"
-                cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs, choosing=True)))
+                planned, needs = seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
+                cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
         f"Recall@1 on held-out halves of the training classes, best of {epochs} epochs at a learning rate of {RATE:g},"
         f" per cent. The best {FINALISTS} are tried again with other seeds and other held-out classes."
@@ -120,7 +124,7 @@ def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
     datasets = bench.setting.datasets
     found: dict[str, dict[str, list[float]]] = {}
-    for key in ledger.cells:
+    for key in ledger.rows:
         values = ledger.values(key)
         if values is not None:
             by_set = found.setdefault(values["name"], {})

@@ -4,11 +4,12 @@ ENTOURAGE_DATA=... python -m experiments.label_cifar10
 
 10, 50, 100 and 250 labels, drawn evenly over the classes by the seed. All networks start from the same
 EfficientNet-Lite1 (ImageNet), train the same layers on the same views, and make the same number of steps. Rows that are
-there already are kept; a stopped run goes on.
+there already are kept; a stopped run goes on. Several processes may run the command side by side and share the rows.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 from entourage.data import draw_labels, find_dataset
@@ -26,7 +27,8 @@ from experiments.label_rows import (
     trained_row,
     values,
 )
-from experiments.ledger import RESULTS, Ledger, spread, table
+from experiments.ledger import RESULTS, Ledger
+from experiments.tables import mean_and_spread, table
 
 COUNTS = (10, 50, 100, 250)
 BACKBONE = "efficientnet-lite1"
@@ -44,13 +46,12 @@ def main() -> None:
     for seed, count in cells:
         given = draw_labels(setting.labels, count, seed)
         for name in PROPAGATORS:
-            ledger.row(f"graph/{name}/{count}/{seed}", lambda n=name, g=given: graph_row(setting, w, n, g))
+            ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
     methods = [] if options.graph_only else options.methods
     for method, (seed, count) in clock.until_late(list(product(methods, cells))):
         given = draw_labels(setting.labels, count, seed)
-        key = f"{method}/{count}/{seed}"
-        ledger.row(key, lambda m=method, g=given, s=seed: trained_row(setting, m, g, s, OPTIONS))
-    ledger.write_table("Few labels on CIFAR-10", text(ledger))
+        ledger.row(f"{method}/{count}/{seed}", partial(trained_row, setting, method, given, seed, OPTIONS))
+    ledger.write_table("Few labels on CIFAR-10", text)
 
 
 def text(ledger: Ledger) -> str:
@@ -73,7 +74,7 @@ def text(ledger: Ledger) -> str:
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:
     cells = [values(ledger, f"{name}/{count}/", what) for count in COUNTS]
-    return [spread(cell, 1) if cell else "" for cell in cells]
+    return [mean_and_spread(cell) for cell in cells]
 
 
 if __name__ == "__main__":

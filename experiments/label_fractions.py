@@ -4,17 +4,19 @@ ENTOURAGE_DATA=... python -m experiments.label_fractions
 
 2, 5 and 10 percent of each class are labelled, at least one image; the seed draws them and the split (70 % for
 training, 30 % for testing). Accuracy and macro-averaged F score of the trained network on the test images, for two
-backbones, and the relative improvement over the network that was trained on the labelled images alone.
+backbones, and the relative improvement over the network that was trained on the labelled images alone. Several
+processes may run the command side by side and share the rows.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from entourage.data import atomic_path, draw_labels, find_dataset, seeded_split
+from entourage.data import draw_labels, find_dataset, seeded_split
 from entourage.report import house_style, to_svg
 from experiments.label_rows import (
     OPTIONS,
@@ -27,7 +29,8 @@ from experiments.label_rows import (
     trained_row,
     values,
 )
-from experiments.ledger import RESULTS, Ledger, spread, table
+from experiments.ledger import RESULTS, Ledger
+from experiments.tables import mean_and_spread, table
 
 SHARES = (0.02, 0.05, 0.10)
 BACKBONES = ("efficientnet-lite0", "efficientnet-lite1")
@@ -41,22 +44,17 @@ def main() -> None:
     ledger, clock = Ledger("label_fractions", options.results or RESULTS), Clock(options.minutes)
     images = rehearsal(find_dataset("caltech101"), options.few)
     for backbone, seed in product(BACKBONES, range(options.seeds)):
-        cells = [
-            (method, share)
-            for method, share in product([] if options.graph_only else options.methods, SHARES)
-            if _key(backbone, method, share, seed) not in ledger.rows
-        ]
-        if not cells:
-            continue
+        cells = list(product([] if options.graph_only else options.methods, SHARES))
+        if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
+            continue  # all of them are known, or other processes are at them
         split = seeded_split(images.labels, TRAIN_SHARE, seed)
         setting = prepare(images, split, backbone, options.size, device_of(options), stored=SIDE)
         for method, share in clock.until_late(cells):
             given = draw_labels(setting.labels, share, seed)
-            key = _key(backbone, method, share, seed)
-            ledger.row(key, lambda m=method, g=given, s=seed, x=setting: trained_row(x, m, g, s, OPTIONS))
-    ledger.write_table("A few percent of labels on Caltech-101", text(ledger))
-    with atomic_path(ledger.path.with_suffix(".svg")) as temporary:
-        temporary.write_text(figure(ledger), encoding="utf-8")
+            find = partial(trained_row, setting, method, given, seed, OPTIONS)
+            ledger.row(_key(backbone, method, share, seed), find)
+    ledger.write_table("A few percent of labels on Caltech-101", text)
+    ledger.write(".svg", figure)
 
 
 def text(ledger: Ledger) -> str:
@@ -90,8 +88,7 @@ def _gain(ledger: Ledger, backbone: str, name: str, share: float) -> float:
 
 
 def _cell(ledger: Ledger, backbone: str, name: str, share: float, what: str) -> str:
-    found = values(ledger, _key(backbone, name, share, ""), what)
-    return spread(found, 1) if found else ""
+    return mean_and_spread(values(ledger, _key(backbone, name, share, ""), what))
 
 
 def _key(backbone: str, method: str, share: float, seed: int | str) -> str:

@@ -1,99 +1,187 @@
-"""What an experiment has found so far, kept row by row, so that one that was stopped goes on where it was."""
+"""What an experiment has found so far, kept row by row, so that one that was stopped goes on where it was.
+
+Several processes may work on one experiment: a row is claimed before it is measured, and what others have written is
+read again before anything is written.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.machine import machine
 
 from entourage.data import atomic_path
+from experiments.claims import claimed, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
+FAILED = "failed"
+_ABOUT = ("minutes", "machine", "command")  # what a row tells of its measurement
+
+Row = dict[str, Any]
 
 
 class Ledger:
-    """Rows by name in results/NAME.json; a table of them in results/NAME.md.
+    """Rows by name in results/NAME.json, complete at any time; a table of them in results/NAME.md.
 
     Args:
-        name: of the experiment's module.
-        folder: where the files are.
+        name: of the experiment.
+        folder: where the files are; made with the first row.
+        settings: what all rows depend on. A file that was made with others is refused; None takes any.
+        command: that measures the rows; None: the one that is running.
+
+    Attributes:
+        rows: what is known, each with minutes, machine and command.
+
+    Raises:
+        ValueError: the file was made with other settings, or is no ledger.
     """
 
-    def __init__(self, name: str, folder: Path = RESULTS) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path = RESULTS,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        command: str | None = None,
+    ) -> None:
         self.name = name
         self.path = folder / f"{name}.json"
-        self.rows: dict[str, dict[str, Any]] = {}
-        if self.path.is_file():
-            self.rows = json.loads(self.path.read_text(encoding="utf-8"))["rows"]
+        self.settings: dict[str, Any] | None = None if settings is None else json.loads(json.dumps(settings))
+        self.command = command_line() if command is None else command
+        self.rows: dict[str, Row] = {}
+        self.refresh()
 
-    def row(self, key: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The row of that name: as it was kept, or found now and kept with machine, command and minutes."""
+    def __contains__(self, key: str) -> bool:
+        return key in self.rows
+
+    def values(self, key: str) -> Row | None:
+        """What was measured for a row; None if it has not been, or failed."""
+        found = self.rows.get(key)
+        if found is None or FAILED in found:
+            return None
+        return {name: value for name, value in found.items() if name not in _ABOUT}
+
+    def row(self, key: str, find: Callable[[], Mapping[str, Any]], *, say: bool = True) -> Row | None:
+        """The row of that name: as it was kept, or found now and kept.
+
+        Args:
+            key: its name.
+            find: measures it; time that it spent earlier is told as "training_minutes". If it raises, nothing is kept.
+            say: print a line for what is found.
+
+        Returns:
+            The row; None if another process is measuring it.
+        """
         if key not in self.rows:
-            began = time.perf_counter()
-            found = find()
-            minutes = round((time.perf_counter() - began) / 60 + found.get("training_minutes", 0.0), 2)
-            self.rows[key] = {**found, "minutes": minutes, "machine": machine(), "command": command(self.name)}
-            self.save()
-            print(f"{key}: {_short(self.rows[key])}", flush=True)
-        return self.rows[key]
+            with self.claim(key) as mine:
+                self.refresh()  # who had the claim before may have found it
+                if mine and key not in self.rows:
+                    began = time.perf_counter()
+                    found = find()
+                    self.add(key, found, time.perf_counter() - began)
+                    if say:
+                        print(f"{key}: {_shown(found)} ({60 * self.rows[key]['minutes']:.1f} s)", flush=True)
+        return self.rows.get(key)
 
-    def save(self) -> None:
-        """Writes the rows."""
-        with atomic_path(self.path) as temporary:
-            temporary.write_text(json.dumps({"name": self.name, "rows": self.rows}, indent=1) + "\n", encoding="utf-8")
+    def claim(self, key: str) -> AbstractContextManager[bool]:
+        """Claims a row, or anything else of the experiment, for a block; see `claimed`."""
+        return claimed(self._place(key))
 
-    def write_table(self, title: str, text: str) -> None:
-        """Writes the table for docs/results.md, with the commands, machines and minutes of all rows."""
-        lines = [f"## {title}", "", text.strip(), ""]
-        for machine_name in dict.fromkeys(row["machine"] for row in self.rows.values()):
-            rows = [row for row in self.rows.values() if row["machine"] == machine_name]
+    def free(self, keys: Iterable[str]) -> list[str]:
+        """Those of some rows that are not known and that nobody measures just now."""
+        self.refresh()
+        return [key for key in keys if key not in self.rows and not is_claimed(self._place(key))]
+
+    def add(self, key: str, values: Mapping[str, Any], seconds: float) -> None:
+        """Keeps a row at once, beside all that other processes have written."""
+        minutes = round(seconds / 60 + values.get("training_minutes", 0.0), 4)
+        row = {**values, "minutes": minutes, "machine": machine(), "command": self.command}
+        with self._locked():
+            self.refresh()
+            self.rows[key] = row
+            settings = {"settings": self.settings} if self.settings else {}
+            content = {"name": self.name, **settings, "rows": self.rows}
+            with atomic_path(self.path) as temporary:
+                temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def refresh(self) -> None:
+        """Reads what other processes have written since."""
+        if not self.path.exists():
+            return
+        try:
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            rows, then = dict(stored["rows"]), dict(stored.get("settings", {}))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{self.path} holds no results of an experiment; expected to add to them") from error
+        now = then if self.settings is None else self.settings
+        for name in sorted({*then, *now}):
+            if then.get(name) != now.get(name):
+                told = f"{name} {then.get(name)!r}, now {now.get(name)!r}"
+                raise ValueError(f"{self.path} was made with {told}; use the same, or move the file away")
+        self.settings = now
+        self.rows |= rows
+
+    def write(self, suffix: str, make: Callable[[Ledger], str]) -> None:
+        """Writes results/NAME and the suffix, made of all rows that are known now: no older text replaces a newer."""
+        with self._locked():
+            self.refresh()
+            with atomic_path(self.path.with_suffix(suffix)) as temporary:
+                temporary.write_text(make(self), encoding="utf-8")
+
+    def write_table(self, title: str, text: Callable[[Ledger], str]) -> None:
+        """Writes the page for docs/results.md: title, text, and the commands, machines and minutes of all rows."""
+
+        def page(ledger: Ledger) -> str:
+            return "\n".join([f"## {title}", "", text(ledger).strip(), "", *ledger.origins()]) + "\n"
+
+        self.write(".md", page)
+
+    def origins(self) -> Iterator[str]:
+        """For each machine, what was run on it and for how long."""
+        for name in dict.fromkeys(row["machine"] for row in self.rows.values()):
+            rows = [row for row in self.rows.values() if row["machine"] == name]
             minutes = sum(row["minutes"] for row in rows)
             commands = "; ".join(f"`{one}`" for one in dict.fromkeys(row["command"] for row in rows))
-            lines.append(f"{commands}: {minutes:.1f} minutes on {machine_name}.")
-        with atomic_path(self.path.with_suffix(".md")) as temporary:
-            temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            yield f"{commands}: {minutes:.1f} minutes on {name}."
+
+    def _place(self, key: str) -> Path:
+        """What is claimed for a key, which may hold characters that a file's name cannot."""
+        digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+        return self.path.with_name(f"{self.name}.{digest}")
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked(self.path.with_suffix(".lock"))
 
 
-def machine() -> str:
-    """The processor, or the GPU if there is one, and the versions that matter."""
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    if torch.cuda.is_available():
-        return f"{torch.cuda.get_device_name()}; {versions}"
-    return f"{platform.processor() or platform.machine()} CPU, {torch.get_num_threads()} threads; {versions}"
+def command_line(leave_out: Collection[str] = ()) -> str:
+    """The command that is running, without the folders of this machine.
 
-
-def command(name: str) -> str:
-    """The command that runs now, without the paths of this machine."""
-    return shlex.join(["python", "-m", f"experiments.{name}", *(_without_folder(word) for word in sys.argv[1:])])
+    Args:
+        leave_out: options that change no result, each with one value.
+    """
+    told, kept = iter(sys.argv[1:]), []
+    for word in told:
+        option, equals, _ = word.partition("=")
+        if option not in leave_out:
+            kept.append(_without_folder(word))
+        elif not equals:
+            next(told, None)
+    return shlex.join(["python", "-m", f"experiments.{Path(sys.argv[0]).stem}", *kept])
 
 
 def _without_folder(word: str) -> str:
     """A path's last part, also in NAME=PATH; any other word as it is."""
     name, equals, value = word.rpartition("=")
     return f"{name}{equals}{Path(value).name}" if Path(value).is_absolute() else word
-
-
-def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
-    cells = [header, ("---",) * len(header), *rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in cells)
-
-
-def spread(values: list[float], digits: int = 3) -> str:
-    """The mean of several seeds and, if there are several, their standard deviation."""
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return f"{mean:.{digits}f}"
-    deviation = (sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5
-    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
 @contextmanager
@@ -109,6 +197,10 @@ def timed(device: torch.device) -> Iterator[Callable[[], float]]:
     yield seconds
 
 
-def _short(row: dict[str, Any]) -> str:
-    shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items() if k not in ("machine", "command")}
-    return ", ".join(f"{k} {v}" for k, v in shown.items())
+def _shown(values: Mapping[str, Any]) -> str:
+    """The single figures among the values, in one line."""
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, (int, float, str)):
+            parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(parts)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.cells import Cell, Experiment, Ledger, Table, markdown, mean_and_spread, pace, plan, run_experiment
+from experiments.cells import Cell, Experiment, Table, pace, plan, run_experiment
+from experiments.ledger import Ledger
 
 from experiments import cells
 
@@ -48,13 +51,13 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     work.stop_at = "c"
     with pytest.raises(KeyboardInterrupt):
         run_experiment(work.experiment(), tmp_path)
-    assert sorted(json.loads((tmp_path / "toy.json").read_text())["cells"]) == ["a", "b"]
+    assert sorted(json.loads((tmp_path / "toy.json").read_text())["rows"]) == ["a", "b"]
     assert "1 of 3 cells are still to be measured" in (tmp_path / "toy.md").read_text()
     work.stop_at = ""
     ledger = run_experiment(work.experiment(), tmp_path)
     assert work.asked == ["a", "b", "c"]
     assert ledger.values("c") == {"value": 3.0, "curve": [1, 2]}  # from what the first run had written
-    assert run_experiment(work.experiment(), tmp_path).cells == ledger.cells
+    assert run_experiment(work.experiment(), tmp_path).rows == ledger.rows
     assert work.asked == ["a", "b", "c"]
 
 
@@ -63,7 +66,7 @@ def test_a_failure_is_kept_and_the_rest_goes_on(tmp_path: Path) -> None:
     ledger = run_experiment(work.experiment(), tmp_path)
     assert "f" in ledger
     assert ledger.values("f") is None
-    assert ledger.cells["f"]["values"] == {"failed": "the loss is not finite"}
+    assert ledger.rows["f"]["failed"] == "the loss is not finite"
     assert ledger.values("g") == {"value": 1.0, "curve": [1, 2]}
     run_experiment(work.experiment(), tmp_path)
     assert work.asked == ["e", "f", "g"]
@@ -76,52 +79,91 @@ def test_no_cell_is_begun_that_would_end_too_late(tmp_path: Path) -> None:
     assert not (tmp_path / "toy.json").exists()
     run_experiment(work.experiment(), tmp_path, minutes=1.5)
     assert work.asked == ["a", "b", "c"]  # the first took far less than planned, so the others are let in
-    assert pace(work.experiment().cells, Ledger(tmp_path / "toy.json", {})) < 0.1
+    assert pace(work.experiment().cells, Ledger("toy", tmp_path, {})) < 0.1
 
 
 def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
     work = Work()
     assert plan(work.experiment(), tmp_path) == "toy: 3 of 3 cells left, about 3.0 minutes"
-    Ledger(tmp_path / "toy.json", {}).add("a", {}, 120.0)
+    Ledger("toy", tmp_path, {}).add("a", {}, 120.0)
     assert plan(work.experiment(), tmp_path) == "toy: 2 of 3 cells left, about 4.0 minutes"  # twice as slow as planned
     assert work.asked == []
 
 
-def test_other_settings_are_refused(tmp_path: Path) -> None:
-    work = Work()
-    run_experiment(work.experiment(epochs=5, sets=("cub", "cars")), tmp_path)
-    run_experiment(work.experiment(epochs=5, sets=("cub", "cars")), tmp_path)
-    with pytest.raises(
-        ValueError, match=r"toy.json was made with epochs 5, now 6; use the same, or move the file away"
-    ):
-        run_experiment(work.experiment(epochs=6, sets=("cub", "cars")), tmp_path)
-    assert sorted(Ledger(tmp_path / "toy.json").cells) == ["a", "b", "c"]  # to read it, any will do
-    (tmp_path / "toy.json").write_text("[]")
-    with pytest.raises(ValueError, match="holds no results of an experiment"):
-        Ledger(tmp_path / "toy.json", {})
-
-
-def test_the_page_tells_command_machine_and_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "machine", lambda: "an abacus")
-    ledger = Ledger(tmp_path / "toy.json", {})
+def test_the_page_tells_tables_command_machine_and_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.ledger.machine", lambda: "an abacus")
+    ledger = Ledger("toy", tmp_path, {}, command="python -m experiments.toy --fast")
     ledger.add("a", {"value": 7}, 90.0)
-    cells.write_page(Work("a").experiment(), ledger, tmp_path, "python -m experiments.toy --fast")
+    cells.write_page(Work("ab").experiment(), ledger)
     assert (tmp_path / "toy.md").read_text() == (
-        "## A toy\n\n`python -m experiments.toy --fast`\n\nHow it was done.\n\n### Values\n\nWhat was measured.\n\n"
-        "| cell | value |\n|---|---|\n| a | 7 |\n\n1.5 minutes on an abacus.\n"
+        "## A toy\n\nHow it was done.\n\n### Values\n\nWhat was measured.\n\n"
+        "| cell | value |\n| --- | --- |\n| a | 7 |\n| b | None |\n\n1 of 2 cells are still to be measured.\n\n"
+        "`python -m experiments.toy --fast`: 1.5 minutes on an abacus.\n"
     )
 
 
-def test_tables_and_numbers() -> None:
-    assert markdown([("a", "b|c")]) == "| a | b\\|c |\n|---|---|"
-    assert mean_and_spread([]) == ""
-    assert mean_and_spread([0.5], scale=100) == "50.0"
-    assert mean_and_spread([1.0, 2.0, 3.0], digits=2) == "2.00 ± 1.00"  # of a sample, divided by n - 1
+def test_settings_are_those_of_the_ledger(tmp_path: Path) -> None:
+    work = Work()
+    run_experiment(work.experiment(epochs=5), tmp_path)
+    with pytest.raises(ValueError, match=r"toy.json was made with epochs 5, now 6"):
+        run_experiment(work.experiment(epochs=6), tmp_path)
 
 
-def test_the_command_leaves_out_what_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["/x/experiments/toy.py", "--minutes", "3", "--seeds", "2", "--out=/tmp/x"])
-    assert cells.command_line() == "python -m experiments.toy --seeds 2"
+def test_a_cell_may_need_only_cells_before_it() -> None:
+    late = replace(Work().cell("a"), needs=("b",))
+    with pytest.raises(ValueError, match="cell 'a' needs b; expected cells before it"):
+        Experiment("toy", "A toy", [late, Work().cell("b")], lambda ledger: [])
+
+
+def test_what_another_process_measures_is_passed_over(tmp_path: Path) -> None:
+    work = Work()
+    with Ledger("toy", tmp_path, {}).claim("b"):  # a lock knows no difference between processes and open files
+        ledger = run_experiment(work.experiment(), tmp_path)
+    assert work.asked == ["a", "c"]
+    assert sorted(ledger.rows) == ["a", "c"]
+
+
+def test_a_cell_whose_need_is_being_measured_is_come_back_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work("abcd")
+    toy = work.experiment()
+    toy = replace(toy, cells=[*toy.cells[:1], replace(toy.cells[1], needs=("a",)), *toy.cells[2:]])
+    other = Ledger("toy", tmp_path, {})
+    waits: list[float] = []
+
+    def finish(seconds: float) -> None:
+        waits.append(seconds)
+        assert work.asked == ["c", "d"]  # all that is free has been done
+        other.add("a", {"value": 41.0}, 1.0)
+
+    monkeypatch.setattr("time.sleep", finish)
+    with other.claim("a"):
+        ledger = run_experiment(toy, tmp_path)
+    assert len(waits) == 1
+    assert work.asked == ["c", "d", "b"]
+    assert ledger.values("b") == {"value": 42.0, "curve": [1, 2]}
+
+
+def test_a_need_whose_process_died_is_measured_after_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work("ab")
+    toy = work.experiment()
+    toy = replace(toy, cells=[toy.cells[0], replace(toy.cells[1], needs=("a",))])
+    with ExitStack() as other:
+        other.enter_context(Ledger("toy", tmp_path, {}).claim("a"))
+        monkeypatch.setattr("time.sleep", lambda seconds: other.close())
+        run_experiment(toy, tmp_path)
+    assert work.asked == ["a", "b"]
+
+
+def test_no_need_is_waited_for_longer_than_there_is_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work("ab")
+    toy = work.experiment()
+    toy = replace(toy, cells=[replace(toy.cells[0], seconds=0.0), replace(toy.cells[1], needs=("a",))])
+    hours = iter(range(0, 36000, 60))
+    monkeypatch.setattr("time.perf_counter", lambda: next(hours))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with Ledger("toy", tmp_path, {}).claim("a"):
+        assert run_experiment(toy, tmp_path, minutes=10.0).rows == {}
+    assert work.asked == []
 
 
 def test_options_run_or_plan(

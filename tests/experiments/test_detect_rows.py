@@ -12,7 +12,6 @@ import torch
 from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
 from experiments.detect_rivals import RivalLearner, make_rival
 from experiments.detect_rows import percent, sets_of, spread_over
-from experiments.ledger import _without_folder
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
 
@@ -164,13 +163,3 @@ def test_sets_are_named_and_spread(tmp_path: Path) -> None:
         sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"
-
-
-def test_commands_are_kept_without_folders() -> None:
-    assert [_without_folder(word) for word in ("/a/b/c", "clean=/a/b", "--x", "a/b", "7")] == [
-        "c",
-        "clean=b",
-        "--x",
-        "a/b",
-        "7",
-    ]

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.cells import Ledger, run_experiment
+from experiments.cells import run_experiment
 from experiments.embed_ensembles import ensembles_experiment
 from experiments.embed_trials import Bench
+from experiments.ledger import Ledger
 
 from entourage.training.weights import read_weights
 
 
 def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
-    experiment = ensembles_experiment(one_set, Ledger(tmp_path / "none.json"), tmp_path / "work")
+    experiment = ensembles_experiment(one_set, Ledger("none", tmp_path), tmp_path / "work")
     ledger = run_experiment(experiment, tmp_path, say=False)
-    keys = [key for key in ledger.cells if "networks" in key]
+    keys = [key for key in ledger.rows if "networks" in key]
     assert len(keys) == 5 + 2 + 1
     parts = [read_weights(tmp_path / "work" / f"cub200-{seed}.safetensors")[0] for seed in range(4)]
     joined = torch.cat([torch.nn.functional.normalize(part["embeddings"], dim=1) for part in parts[2:]], dim=1)
@@ -26,7 +27,7 @@ def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
 
 
 def test_what_was_chosen_for_the_default_is_used(one_set: Bench, tmp_path: Path) -> None:
-    losses = Ledger(tmp_path / "losses.json", {})
+    losses = Ledger("losses", tmp_path, {})
     losses.add("cub200/group loss, default/rate 0.0004", {"recall@1": 0.5, "epoch": 1}, 1.0)
     cell = ensembles_experiment(one_set, losses, tmp_path).cells[0]
     assert cell.work(losses) == {"rate": 4e-4, "epochs": 1}

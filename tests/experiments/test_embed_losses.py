@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.cells import Ledger, run_experiment
+from experiments.cells import run_experiment
 from experiments.embed_losses import FIRST, OURS, RATES, THEN, chosen, contestant, losses_experiment
 from experiments.embed_trials import Bench
+from experiments.ledger import Ledger
 
 from entourage.embed import RIVALS, preset
 from entourage.embed.recipe import Recipe
@@ -52,7 +53,7 @@ def test_every_loss_takes_part_once() -> None:
 
 
 def test_the_best_trial_decides(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "x.json", {})
+    ledger = Ledger("x", tmp_path, {})
     assert chosen(ledger, "cub200", "triplet") is None
     for rate, recall, epoch in zip(RATES, (0.4, 0.3), (3, 8), strict=True):
         ledger.add(f"cub200/triplet/rate {rate:g}", {"recall@1": recall, "epoch": epoch}, 1.0)
@@ -77,7 +78,7 @@ def test_the_whole_way_from_choice_to_table(
     tested: list[Any] = [one[1:] for one in scripted.asked if one[0] == "test"]
     expected = [(loss, best, 1, seed) for loss in ("proxy-anchor", "cross-entropy") for seed in (0, 1)]
     assert sorted(tested) == sorted(2 * expected)  # on two data sets
-    assert ledger.cells["cub200/triplet/seed 0"]["values"]["failed"].startswith("triplet diverges on cub200")
+    assert ledger.rows["cub200/triplet/seed 0"]["failed"].startswith("triplet diverges on cub200")
     page = (tmp_path / "embed_losses.md").read_text()
     assert "| proxy-anchor | 0.0004 | 1 | 0.1 ± 0.1 |" in page
     assert "| none: the features as they are |  |  | 10.0 |" in page

@@ -20,7 +20,7 @@ def test_robustness_has_a_table_for_each_figure(
     monkeypatch.setattr(embed_robustness, "SWEEPS", embed_robustness.SWEEPS[:3])
     experiment = robustness_experiment(one_set)
     ledger = run_experiment(experiment, tmp_path, say=False)
-    assert not [cell for cell in ledger.cells.values() if "failed" in cell["values"]]
+    assert not [row for row in ledger.rows.values() if "failed" in row]
     page = (tmp_path / "embed_robustness.md").read_text()
     for title in ("Negative similarities", "Weight decay", "Rounds of the game", "Anchors against", "Training against"):
         assert f"### {title}" in page

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.cells import Ledger, run_experiment
+from experiments.cells import run_experiment
 from experiments.embed_trials import BASE, Bench
 from experiments.embed_variants import RIVALS, VARIANTS, ranking, search_experiment, variant
+from experiments.ledger import Ledger
 
 from entourage.embed.recipe import Recipe
 from experiments import embed_variants
@@ -27,7 +28,7 @@ def test_all_variants_differ() -> None:
 
 
 def test_the_best_are_ranked_by_the_mean_over_data_sets(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "x.json", {})
+    ledger = Ledger("x", tmp_path, {})
     for name, cub, cars in (("linear", 0.4, 0.5), ("cosine", 0.5, 0.6), ("proxy", 0.9, None)):
         ledger.add(f"cub200/{name}/seed 0", {"recall@1": cub}, 1.0)
         if cars is not None:

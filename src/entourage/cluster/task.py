@@ -18,7 +18,7 @@ from entourage.cluster.loss import total_loss
 from entourage.cluster.measures import mean_scores
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
-from entourage.training import Task, TrainingOptions, WeightAverage
+from entourage.training import AveragedTask, TrainingOptions
 from entourage.training.options import OptimizerName, Schedule
 
 
@@ -71,7 +71,7 @@ class Recipe:
         )
 
 
-class ClusterTask(Task[Draw, Draw]):
+class ClusterTask(AveragedTask[Draw, Draw]):
     """What the training loop trains.
 
     Args:
@@ -97,7 +97,8 @@ class ClusterTask(Task[Draw, Draw]):
             raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
         if sampler.k_max > network.options.k_max:
             raise ValueError(f"sets have up to {sampler.k_max} clusters; the network counts to {network.options.k_max}")
-        self.model = self.network = network
+        super().__init__(network, recipe.average)
+        self.network = network
         self.sampler = sampler
         self.validation = validation
         self.loss_options = loss
@@ -105,14 +106,12 @@ class ClusterTask(Task[Draw, Draw]):
         self.say = say
         self.step = 0
         self.device = torch.device("cpu")
-        self.average = WeightAverage(network, recipe.average) if recipe.average else None
         self._phi: dict[tuple[int, int], float] = {}
 
     def prepare(self, device: torch.device) -> None:
         """Remembers where to draw."""
+        super().prepare(device)
         self.device = device
-        if self.average is not None:
-            self.average.module.to(device)
 
     def plan(self, epoch: int) -> Sequence[Draw]:
         """Sizes and seeds of an epoch's batches."""
@@ -139,8 +138,7 @@ class ClusterTask(Task[Draw, Draw]):
         """Keeps the metric positive semidefinite and the average up to date."""
         self.step = step
         self.network.project()
-        if self.average is not None:
-            self.average.update(self.model)
+        super().after_step(step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Measures on sets of the home size, always the same."""
@@ -152,19 +150,6 @@ class ClusterTask(Task[Draw, Draw]):
             found = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
             self.say(f"step {self.step} of {self.recipe.steps}: {found}")
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
-
-    def outcome(self) -> nn.Module:
-        """The averaged network."""
-        return self.model if self.average is None else self.average.module
-
-    def extra_state(self) -> dict[str, Tensor]:
-        """The average, for a run that goes on."""
-        return {} if self.average is None else self.average.state()
-
-    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Takes the average back."""
-        if self.average is not None:
-            self.average.load_state(state)
 
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, scaled_page
 from entourage.detect.truth import TruthPage
 from entourage.detect.windows import WindowDrawer
-from entourage.training import Losses, Task, WeightAverage
+from entourage.training import AveragedTask, Losses
 
 
-class DetectionTask(Task[int, Draw]):
+class DetectionTask(AveragedTask[int, Draw]):
     """What the training loop trains. A step draws windows by number; their pixels are made on the device.
 
     Args:
@@ -53,7 +53,7 @@ class DetectionTask(Task[int, Draw]):
         if detector.classes != sheets.classes:
             raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
         detector.balance(torch.from_numpy(sheets.counts()))
-        self.model = self.learner = Learner(detector)
+        super().__init__(Learner(detector), recipe.average)
         self.detector = detector
         self.sheets = sheets
         self.validation = list(validation[: recipe.validation])
@@ -62,7 +62,6 @@ class DetectionTask(Task[int, Draw]):
         self.say = say
         self.step = 0
         self.device = torch.device("cpu")
-        self.average = WeightAverage(self.learner, recipe.average) if recipe.average else None
         self._windows = WindowDrawer(sheets, recipe.window)
         self._margins = MarginDrawer(sheets, recipe.window, recipe.margin) if recipe.margin else None
 
@@ -73,10 +72,9 @@ class DetectionTask(Task[int, Draw]):
 
     def prepare(self, device: torch.device) -> None:
         """Takes the pages to the device, if they fit."""
+        super().prepare(device)
         self.device = device
         self.sheets.move(device)
-        if self.average is not None:
-            self.average.module.to(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
         """The numbers of an epoch's steps; what they draw comes from the loop's generator."""
@@ -98,10 +96,9 @@ class DetectionTask(Task[int, Draw]):
         return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
 
     def after_step(self, step: int) -> None:
-        """Keeps the average up to date."""
+        """Keeps the average up to date, and the count for `say`."""
+        super().after_step(step)
         self.step = step
-        if self.average is not None:
-            self.average.update(self.model)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Mean average precision of the network's own classes on pages it does not learn from."""
@@ -114,24 +111,11 @@ class DetectionTask(Task[int, Draw]):
             self.say(f"step {self.step} of {self.recipe.steps}: {found}")
         return means
 
-    def outcome(self) -> nn.Module:
-        """The averaged network."""
-        return self.model if self.average is None else self.average.module
-
     def trained(self) -> WatershedDetector:
         """The averaged detector, in evaluation mode."""
         learner = self.outcome()
         assert isinstance(learner, Learner)
         return learner.detector.eval()
-
-    def extra_state(self) -> dict[str, Tensor]:
-        """The average, for a run that goes on."""
-        return {} if self.average is None else self.average.state()
-
-    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Takes the average back."""
-        if self.average is not None:
-            self.average.load_state(state)
 
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""

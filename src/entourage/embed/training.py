@@ -19,11 +19,12 @@ from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.rivals import CrossEntropy, rival
 from entourage.embed.sampler import BalancedBatchSampler
-from entourage.training import Losses, Task, WeightAverage
+from entourage.training import AveragedTask, Losses
 from entourage.training.bank import PixelBank
 from entourage.training.views import random_view
 
 MONITORED = "recall@1"
+_MEMORY = "memory."
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
     return rival(recipe.loss, classes, dimensions)
 
 
-class EmbeddingTask(Task[Rows, Batch]):
+class EmbeddingTask(AveragedTask[Rows, Batch]):
     """One stage of a recipe.
 
     Args:
@@ -124,14 +125,13 @@ class EmbeddingTask(Task[Rows, Batch]):
         stage: Stage,
         epochs_before: int = 0,
     ) -> None:
-        self.model = learner
+        super().__init__(learner, recipe.average)
         self.preprocessing = preprocessing
         self.data = data
         self.recipe = recipe
         self.stage = stage
         self.epochs_before = epochs_before
         self.codes = data.codes
-        self.average = None if recipe.average is None else WeightAverage(learner, recipe.average)
         self.sampler = BalancedBatchSampler(
             self.codes,
             min(recipe.classes_per_batch, int(self.codes.max()) + 1),
@@ -172,9 +172,8 @@ class EmbeddingTask(Task[Rows, Batch]):
 
     def prepare(self, device: torch.device) -> None:
         """Images that fit go to the GPU."""
+        super().prepare(device)
         self.data.bank.move(device)
-        if self.average is not None:
-            self.average.module.to(device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The backbone, and what starts from nothing: embedding, classifier and proxies."""
@@ -183,32 +182,19 @@ class EmbeddingTask(Task[Rows, Batch]):
         fresh = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
         return [{"params": body}, {"params": fresh, "lr_scale": self.recipe.head_rate}]
 
-    def after_step(self, step: int) -> None:
-        """The average follows the weights."""
-        if self.average is not None:
-            self.average.update(self.model)
-
-    def outcome(self) -> nn.Module:
-        """The average where there is one."""
-        return self.model if self.average is None else self.average.module
-
     def extra_state(self) -> dict[str, Tensor]:
         """The average, and the batches that a Group Loss remembers."""
-        state = {} if self.average is None else {f"average.{k}": v for k, v in self.average.state().items()}
+        state = super().extra_state()
         if isinstance(self.model.loss, GroupLoss):
-            state |= {f"memory.{name}": value for name, value in self.model.loss.memory.state().items()}
+            state |= {f"{_MEMORY}{name}": value for name, value in self.model.loss.memory.state().items()}
         return state
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `extra_state` gave."""
-        parts: dict[str, dict[str, Tensor]] = {"average": {}, "memory": {}}
-        for name, value in state.items():
-            part, _, own_name = name.partition(".")
-            parts[part][own_name] = value
-        if self.average is not None:
-            self.average.load_state(parts["average"])
+        memory = {name: value for name, value in state.items() if name.startswith(_MEMORY)}
+        super().load_extra_state({name: value for name, value in state.items() if name not in memory})
         if isinstance(self.model.loss, GroupLoss):
-            self.model.loss.memory.load_state(parts["memory"])
+            self.model.loss.memory.load_state({name.removeprefix(_MEMORY): value for name, value in memory.items()})
 
     def describe(self) -> dict[str, Any]:
         """The recipe, the stage and the data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.network import ImageNetwork
-from entourage.training import Losses, Task, WeightAverage
+from entourage.training import AveragedTask, Losses, WeightAverage
 
 Rows = NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class Batch(NamedTuple):
     unlabelled: Tensor
 
 
-class Method(Task[tuple[Rows, Rows], Batch]):
+class Method(AveragedTask[tuple[Rows, Rows], Batch]):
     """A way to train a network on few labels and many images.
 
     Subclasses say which `views` of the unlabelled images the network shall see and how much they disagree.
@@ -72,13 +72,14 @@ class Method(Task[tuple[Rows, Rows], Batch]):
     """
 
     model: ImageNetwork
+    average: WeightAverage
 
     def __init__(self, network: ImageNetwork, examples: Examples, options: MethodOptions | None = None) -> None:
-        self.model = network
+        self.options = options or MethodOptions()
+        super().__init__(network, None)
+        self.average = WeightAverage(network, self.options.decay)  # also of decay 0: a teacher is a network of its own
         self.examples = examples
         self.looks = examples.looks
-        self.options = options or MethodOptions()
-        self.average = WeightAverage(network, self.options.decay)
 
     @abstractmethod
     def views(self, batch: Batch) -> Sequence[Tensor]:
@@ -142,8 +143,8 @@ class Method(Task[tuple[Rows, Rows], Batch]):
 
     def prepare(self, device: torch.device) -> None:
         """Images that fit go to the GPU."""
+        super().prepare(device)
         self.looks.move(device)
-        self.average.module.to(device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The head learns faster than the body."""
@@ -151,22 +152,6 @@ class Method(Task[tuple[Rows, Rows], Batch]):
             {"params": list(self.model.body.parameters())},
             {"params": list(self.model.head.parameters()), "lr_scale": self.options.head_rate},
         ]
-
-    def after_step(self, step: int) -> None:
-        """The average follows the weights."""
-        self.average.update(self.model)
-
-    def outcome(self) -> nn.Module:
-        """The average is what is kept."""
-        return self.average.module
-
-    def extra_state(self) -> dict[str, Tensor]:
-        """The average."""
-        return self.average.state()
-
-    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """The average."""
-        self.average.load_state(state)
 
     def describe(self) -> dict[str, Any]:
         """Method, options and labels."""

@@ -1,0 +1,35 @@
+"""Draws docs/images/detect.jpg: what the detector that comes with the package finds on a composed, photographed page.
+
+python -m experiments.detect_picture
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+
+from entourage.cli.demo import composed_pages
+from entourage.data import atomic_path
+from entourage.detect.demo import LIKELY
+from entourage.detect.detector import Detector
+from entourage.detect.show import draw_detections
+
+IMAGE = Path(__file__).parent.parent / "docs" / "images" / "detect.jpg"
+WIDTH = 1400
+
+
+def main() -> None:
+    """Draws it."""
+    image = composed_pages()[-1].image()
+    found = Detector.load(device="cpu").detect(image)
+    drawn = draw_detections(image, found.select(found.scores >= LIKELY))
+    scale = WIDTH / drawn.shape[1]
+    small = cv2.resize(drawn, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    with atomic_path(IMAGE) as temporary:
+        temporary.write_bytes(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes())
+    print(f"{len(found)} symbols drawn: {IMAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""How experiments show figures: tables in Markdown, the mean over seeds and its spread."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    cells = [header, ("---",) * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+def mean_and_spread(values: Sequence[float], *, scale: float = 1.0, digits: int = 1) -> str:
+    """The mean, and the standard deviation of several values: "46.1 ± 0.4"; empty for none."""
+    if not values:
+        return ""
+    mean = f"{scale * statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {scale * statistics.stdev(values):.{digits}f}"

@@ -1,0 +1,15 @@
+"""Figures as they stand in tables."""
+
+from __future__ import annotations
+
+from experiments.tables import mean_and_spread, table
+
+
+def test_a_table_has_a_header_and_keeps_its_columns() -> None:
+    assert table(("a", "b|c"), [("1", "2")]) == "| a | b\\|c |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_means_tell_their_spread_where_there_is_one() -> None:
+    assert mean_and_spread([]) == ""
+    assert mean_and_spread([0.5], scale=100) == "50.0"
+    assert mean_and_spread([1.0, 2.0, 3.0], digits=2) == "2.00 ± 1.00"  # of a sample, divided by n - 1
