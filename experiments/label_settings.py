@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from entourage.label.classify.frozen import FROZEN, USUAL
+from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import METHODS
 from experiments.ledger import FAILED, RESULTS, Ledger
@@ -21,7 +22,7 @@ from experiments.tables import mean_and_spread, table
 PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
 GAME = "game+network"
 TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
-OPTIONS = AugmentOptions()
+OPTIONS = AugmentOptions(batches=MethodOptions(least_steps=32))  # Caltech-101 has some thousand images
 SEARCH = "label_search"
 
 Settings = Mapping[str, float]

@@ -1,7 +1,7 @@
-"""Depthwise convolutions that are trained on a CPU in a third of the time.
+"""Depthwise convolutions that are trained on a CPU in about half the time.
 
 oneDNN, which convolves for torch on CPUs, has a fast gradient for kernels up to three columns wide and falls back to a
-general one beyond, five times slower than all the rest of a 5 x 5 layer. The gradient of a wide kernel is that of its
+general one beyond, which takes longer than all the rest of a 5 x 5 layer. The gradient of a wide kernel is that of its
 columns, though, and these can be found three at a time.
 """
 
