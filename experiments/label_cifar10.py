@@ -3,8 +3,10 @@
 ENTOURAGE_DATA=... python -m experiments.label_cifar10
 
 10, 50, 100 and 250 labels, drawn evenly over the classes by the seed. All networks start from the same
-EfficientNet-Lite1 (ImageNet), train the same layers on the same views, and make the same number of steps. Rows that are
-there already are kept; a stopped run goes on. Several processes may run the command side by side and share the rows.
+EfficientNet-Lite1 (ImageNet) and train the same layers on the same views; the settings of each are those that
+`experiments.label_search` chose for it on training images that it held out, the defaults where it has not been run.
+Rows that are there already are kept; a stopped run goes on. Several processes may run the command side by side and
+share the rows.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ from itertools import product
 
 from entourage.data import draw_labels, find_dataset
 from experiments.label_rows import (
-    OPTIONS,
-    PROPAGATORS,
-    TRAINED,
     Clock,
     arguments,
     device_of,
     graph_row,
+    ledger_of,
+    options_of,
     prepare,
     rehearsal,
     shared_graph,
     trained_row,
     values,
 )
-from experiments.ledger import RESULTS, Ledger
+from experiments.label_settings import PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
+from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
 COUNTS = (10, 50, 100, 250)
@@ -37,20 +39,23 @@ THESIS = ("57.5", "73.3", "76.4", "79.1")
 
 def main() -> None:
     """Finds the rows that are missing and writes the tables."""
-    options = arguments("Few labels on CIFAR-10").parse_args()
-    ledger, clock = Ledger("label_cifar10", options.results or RESULTS), Clock(options.minutes)
-    images = rehearsal(find_dataset("cifar10"), options.few)
-    setting = prepare(images, images.split, BACKBONE, options.size, device_of(options), stored=32)
+    told = arguments("Few labels on CIFAR-10").parse_args()
+    ledger, clock = ledger_of("label_cifar10", told), Clock(told.minutes)
+    options, choices = options_of(told), read_choices(ledger.path.parent)
+    check_choices(ledger, choices)
+    images = rehearsal(find_dataset("cifar10"), told)
+    setting = prepare(images, images.split, BACKBONE, options, device_of(told), stored=32)
     w = shared_graph(setting)
-    cells = list(product(range(options.seeds), COUNTS))
+    cells = list(product(range(told.seeds), COUNTS))
     for seed, count in cells:
         given = draw_labels(setting.labels, count, seed)
         for name in PROPAGATORS:
             ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
-    methods = [] if options.graph_only else options.methods
+    methods = [] if told.graph_only else told.methods
     for method, (seed, count) in clock.until_late(list(product(methods, cells))):
         given = draw_labels(setting.labels, count, seed)
-        ledger.row(f"{method}/{count}/{seed}", partial(trained_row, setting, method, given, seed, OPTIONS))
+        find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
+        ledger.row(f"{method}/{count}/{seed}", find)
     ledger.write_table("Few labels on CIFAR-10", text)
 
 
@@ -68,6 +73,7 @@ def text(ledger: Ledger) -> str:
             table(header, [*tested, ("the thesis' (DenseNet, published)", *THESIS)]),
             "Unlabelled training images labelled right after the last round, in percent:",
             table(header, found),
+            choices_text(read_choices(ledger.path.parent)),
         ]
     )
 

@@ -4,8 +4,9 @@ ENTOURAGE_DATA=... python -m experiments.label_fractions
 
 2, 5 and 10 percent of each class are labelled, at least one image; the seed draws them and the split (70 % for
 training, 30 % for testing). Accuracy and macro-averaged F score of the trained network on the test images, for two
-backbones, and the relative improvement over the network that was trained on the labelled images alone. Several
-processes may run the command side by side and share the rows.
+backbones, and the relative improvement over the network that was trained on the labelled images alone. Each method has
+the settings that `experiments.label_search` chose for it on CIFAR-10, or its defaults. Several processes may run the
+command side by side and share the rows.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from matplotlib.figure import Figure
 from entourage.data import draw_labels, find_dataset, seeded_split
 from entourage.report import house_style, to_svg
 from experiments.label_rows import (
-    OPTIONS,
-    TRAINED,
     Clock,
     arguments,
     device_of,
+    ledger_of,
+    options_of,
     prepare,
     rehearsal,
     trained_row,
     values,
 )
-from experiments.ledger import RESULTS, Ledger
+from experiments.label_settings import TRAINED, check_choices, choices_text, read_choices
+from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
 SHARES = (0.02, 0.05, 0.10)
@@ -40,18 +42,20 @@ SIDE = 128  # at which the images are kept
 
 def main() -> None:
     """Finds the rows that are missing, writes the tables and draws the figure."""
-    options = arguments("A few percent of labels on Caltech-101").parse_args()
-    ledger, clock = Ledger("label_fractions", options.results or RESULTS), Clock(options.minutes)
-    images = rehearsal(find_dataset("caltech101"), options.few)
-    for backbone, seed in product(BACKBONES, range(options.seeds)):
-        cells = list(product([] if options.graph_only else options.methods, SHARES))
+    told = arguments("A few percent of labels on Caltech-101").parse_args()
+    ledger, clock = ledger_of("label_fractions", told), Clock(told.minutes)
+    options, choices = options_of(told), read_choices(ledger.path.parent)
+    check_choices(ledger, choices)
+    images = rehearsal(find_dataset("caltech101"), told)
+    for backbone, seed in product(BACKBONES, range(told.seeds)):
+        cells = list(product([] if told.graph_only else told.methods, SHARES))
         if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
             continue  # all of them are known, or other processes are at them
         split = seeded_split(images.labels, TRAIN_SHARE, seed)
-        setting = prepare(images, split, backbone, options.size, device_of(options), stored=SIDE)
+        setting = prepare(images, split, backbone, options, device_of(told), stored=SIDE)
         for method, share in clock.until_late(cells):
             given = draw_labels(setting.labels, share, seed)
-            find = partial(trained_row, setting, method, given, seed, OPTIONS)
+            find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
             ledger.row(_key(backbone, method, share, seed), find)
     ledger.write_table("A few percent of labels on Caltech-101", text)
     ledger.write(".svg", figure)
@@ -64,6 +68,7 @@ def text(ledger: Ledger) -> str:
     for backbone, (what, title) in product(BACKBONES, (("accuracy", "Accuracy"), ("macro_f", "Macro F"))):
         rows = [(name, *(_cell(ledger, backbone, name, share, what) for share in SHARES)) for name in TRAINED]
         parts += [f"{title} on the test images, in percent, {backbone}:", table(header, rows)]
+    parts.append(choices_text(read_choices(ledger.path.parent)))
     return "\n\n".join(parts)
 
 

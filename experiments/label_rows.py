@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +28,11 @@ from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
 from entourage.training import train
-from experiments.ledger import Ledger
+from experiments.label_settings import OPTIONS, TRAINED, Settings
+from experiments.ledger import RESULTS, Ledger
 
 GRAPH_NEIGHBOURS = 20
-PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
-TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
-OPTIONS = AugmentOptions()
+SMALL_IMAGES = 600  # of a rehearsal
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,12 @@ class Setting:
 
 
 def prepare(
-    images: ImageSet, split: NDArray[np.uint8], backbone: str, side: int, device: torch.device, stored: int
+    images: ImageSet,
+    split: NDArray[np.uint8],
+    backbone: str,
+    options: AugmentOptions,
+    device: torch.device,
+    stored: int,
 ) -> Setting:
     """Decode a data set and let the stem look at it.
 
@@ -86,18 +91,18 @@ def prepare(
         images: all of them.
         split: 0 for training and 1 for testing, shape (n,).
         backbone: an EfficientNet-Lite.
-        side: of the network's input.
+        options: size of the network's input, and which views of the training images are kept.
         device: where.
         stored: side at which images are decoded, their own.
     """
     pixels = decode_pixels(images, (stored, stored))
     network = load_backbone(backbone, "cpu", frozen=False)
-    preprocessing = replace(network.preprocessing, size=(side, side), crop=1.0)
+    preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
     stem, tail = split_backbone(network)
     looks = []
-    for part, options in ((0, OPTIONS.looks), (1, LookOptions(weak_kept=2, strong_kept=0))):
+    for part, kept in ((0, options.views), (1, LookOptions(weak_kept=2, strong_kept=0, mirror=options.mirror))):
         rows = split[pixels.kept] == part
-        looks.append(keep_looks(stem, LiveLooks(pixels.values[rows], preprocessing, options), device))
+        looks.append(keep_looks(stem, LiveLooks(pixels.values[rows], preprocessing, kept), device))
     labels = images.labels[pixels.kept]
     known = labels[split[pixels.kept] == 0], labels[split[pixels.kept] == 1]
     features = [outputs(tail, look, device) for look in looks]
@@ -119,7 +124,7 @@ def shared_graph(setting: Setting) -> Any:
 
 
 def trained_row(
-    setting: Setting, name: str, given: NDArray[np.int64], seed: int, options: AugmentOptions
+    setting: Setting, name: str, given: NDArray[np.int64], seed: int, options: AugmentOptions, settings: Settings
 ) -> dict[str, Any]:
     """Train by a method and measure on the test images.
 
@@ -128,34 +133,38 @@ def trained_row(
         name: one of `TRAINED`.
         given: positions of the labelled images.
         seed: of the training.
-        options: of all methods alike; methods without rounds make as many steps as all rounds together.
+        options: of all methods alike.
+        settings: the method's own; see `CANDIDATES`.
     """
+    told = {"method": name, "settings": dict(settings)}
     if name in FROZEN:
-        return _frozen_row(setting, name, given)
+        return {**_frozen_row(setting, name, given, settings["c"]), **told}
     batches = replace(options.batches, seed=seed)
-    training = replace(options.training, seed=seed)
+    epochs, rate = int(settings["epochs"]), settings["learning_rate"]
+    training = replace(options.training, seed=seed, epochs=epochs, learning_rate=rate)
     examples = setting.examples(given)
     began = time.perf_counter()
     row: dict[str, Any] = {}
     if name in METHODS:
-        task = METHODS[name](setting.network(), examples, batches)
-        train(task, replace(training, epochs=options.rounds * training.epochs), device=setting.device, progress=False)
+        own = {key: value for key, value in settings.items() if key not in ("learning_rate", "epochs")}
+        task = METHODS[name](setting.network(), examples, batches, **own)
+        train(task, training, device=setting.device, progress=False)
         network = task.outcome()
     else:
         labeller = LABELLERS[name.removesuffix("+network")]()
-        chosen = replace(options, batches=batches, training=training)
+        chosen = replace(options, batches=batches, training=training, rounds=int(settings["rounds"]))
         outcome = play_rounds(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
         unknown = examples.codes < 0
         row["found"] = _percent(outcome.found.codes[unknown] == setting.labels[unknown])
         row["rounds"] = len(outcome.rounds)
     predicted = outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
-    return {**_measures(setting, predicted), **row, "seconds": round(time.perf_counter() - began, 1)}
+    return {**_measures(setting, predicted), **row, **told, "seconds": round(time.perf_counter() - began, 1)}
 
 
-def _frozen_row(setting: Setting, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
+def _frozen_row(setting: Setting, name: str, given: NDArray[np.int64], c: float) -> dict[str, Any]:
     features = setting.features[torch.from_numpy(given).to(setting.device)].cpu().numpy()
-    fitted = frozen_classifier(name).fit(features, setting.labels[given])
+    fitted = frozen_classifier(name, c).fit(features, setting.labels[given])
     return _measures(setting, fitted.predict(setting.test_features.cpu().numpy()))
 
 
@@ -184,7 +193,7 @@ class Clock:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """What both experiments can be told."""
+    """What all experiments of the chapter can be told."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
     parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=TRAINED)
@@ -193,19 +202,40 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--results", type=Path, default=None, help="folder for the results")
-    parser.add_argument("--few", type=int, default=None, help="only so many images: a rehearsal")
+    parser.add_argument("--small", action="store_true", help="few small images, two steps each: a rehearsal")
     return parser
 
 
-def rehearsal(images: ImageSet, few: int | None) -> ImageSet:
-    """All images, or every so manieth of them."""
-    return images if few is None else images.subset(np.arange(0, len(images), max(1, len(images) // few)))
+def rehearsal(images: ImageSet, told: argparse.Namespace) -> ImageSet:
+    """All images, or in a rehearsal every so manieth of them."""
+    if not told.small:
+        return images
+    return images.subset(np.arange(0, len(images), max(1, len(images) // SMALL_IMAGES)))
 
 
-def device_of(options: argparse.Namespace) -> torch.device:
+def options_of(told: argparse.Namespace) -> AugmentOptions:
+    """What all methods are told alike."""
+    if not told.small:
+        return replace(OPTIONS, size=told.size)
+    return replace(
+        OPTIONS,
+        size=32,
+        looks=LookOptions(weak_kept=2, strong_kept=1),
+        batches=replace(OPTIONS.batches, labelled_batch=4, unlabelled_batch=32, least_steps=1),
+        training=replace(OPTIONS.training, max_steps=2),
+    )
+
+
+def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
+    """The rows so far; those of a rehearsal have a folder of their own."""
+    folder: Path = told.results or (Path(tempfile.gettempdir()) / "entourage-small" if told.small else RESULTS)
+    return Ledger(name, folder, {"size": options_of(told).size, "small": told.small})
+
+
+def device_of(told: argparse.Namespace) -> torch.device:
     """The device that was asked for, made ready."""
     torch.backends.cudnn.benchmark = True
-    return resolve_device(options.device)
+    return resolve_device(told.device)
 
 
 def values(ledger: Ledger, prefix: str, what: str) -> list[float]:

@@ -9,6 +9,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
+from entourage.label.pipeline import LabelJob
 
 
 @pytest.fixture
@@ -53,3 +54,23 @@ def test_options_reach_the_game(images: Path) -> None:
     options = label(images, "--preset", "original", "--neighbours", "3", "--suggestions", "1")[2]["options"]
     assert isinstance(options, dict)
     assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)
+
+
+@pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])
+def test_options_reach_the_training(
+    images: Path, told: list[str], mirror: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[LabelJob] = []
+
+    def noted(job: LabelJob) -> None:
+        jobs.append(job)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
+    more = ["--train", "--size", "64", "--rounds", "2", "--epochs", "5", "--learn", "soft", "--layers", "all", *told]
+    out = ["--labels", str(images.parent / "labels.csv"), "--out", str(images.parent / "out")]
+    CliRunner().invoke(app, ["label", str(images), *out, *more])
+    (job,) = jobs
+    assert job.train is not None
+    assert (job.train.size, job.train.rounds, job.train.trained, job.train.mirror) == (64, 2, "all", mirror)
+    assert (job.train.method, job.train.trust, job.train.training.epochs) == ("labels", "soft", 5)

@@ -25,6 +25,7 @@ from entourage.label import (
     excluding_prior,
 )
 from entourage.label.base import GraphLabeller
+from entourage.label.relate import checked_graph
 
 Method = type[GraphLabeller]
 Data = Any  # see conftest.py
@@ -406,3 +407,20 @@ def test_a_new_point_is_judged_alone_as_in_company(
     found = graph_method(40, affinity, negatives=negatives).fit(X, three.y)
     alone = np.concatenate([found.predict_proba(query[None]) for query in queries])
     np.testing.assert_allclose(alone, found.predict_proba(queries), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
+    rng = np.random.default_rng(0)
+    w = sparse.csr_matrix(np.triu(rng.random((20, 20)), 1))
+    graph, _ = checked_graph(w + w.T, "error")
+    y = np.where(np.arange(20) < 9, np.arange(20) % 3, -1)
+    prior = rng.random((20, 3))
+    slow = method(affinity="precomputed", device="cpu").fit(w + w.T, y, prior)
+    fast = method(device="cpu").fit_graph(graph, y, prior)  # whatever the affinity
+    assert np.array_equal(fast.transduction_, slow.transduction_)
+    assert np.array_equal(fast.label_distributions_, slow.label_distributions_)
+    assert np.array_equal(fast.confidence_, slow.confidence_)
+    assert fast.n_features_in_ == 20
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fast.fit_graph(graph, y[:19])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.backbones.backbone import Backbone, digest_weights
+from entourage.backbones.depthwise import DepthwiseConv
 from entourage.backbones.preprocessing import Preprocessing
 
 _SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
@@ -32,6 +33,9 @@ def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool =
     weights = digest_weights(network.state_dict())
     if frozen:
         fold_for_inference(network)
+    else:
+        for block in network._blocks:  # type: ignore[union-attr]
+            block._depthwise_conv = DepthwiseConv.of(block._depthwise_conv)
     size = _SIZES[name]
     preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
     module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

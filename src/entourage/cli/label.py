@@ -55,6 +55,14 @@ def label(
     layers: Annotated[
         Literal["late", "all"] | None, typer.Option(help="With --train: which layers of the network are trained.")
     ] = None,
+    mirror: Annotated[
+        bool | None,
+        typer.Option(
+            "--mirror/--no-mirror",
+            help="With --train: whether a mirror image shows the same thing. Default: yes; say no for digits and text.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     cache: Annotated[bool, typer.Option(help="Keep the features of images for the next time.")] = True,
 ) -> None:
@@ -73,7 +81,7 @@ def label(
             out=out,
             prior=prior,
             options=options if neighbours is None else replace(options, n_neighbors=neighbours),
-            train=_training(preset, neighbours, size, rounds, epochs, learn, layers) if train else None,
+            train=_training(preset, neighbours, size, rounds, epochs, learn, layers, mirror) if train else None,
             backbone=backbone,
             metric=metric,
             suggestions=suggestions,
@@ -117,6 +125,7 @@ def _training(
     epochs: int | None,
     learn: Literal["consistency", "hard", "soft", "weighted"] | None,
     layers: Literal["late", "all"] | None,
+    mirror: bool | None,
 ) -> AugmentOptions:
     """The preset's options, changed where the user said so."""
     from entourage.label.classify import preset as named
@@ -128,5 +137,6 @@ def _training(
         options = replace(options, method="labels", trust=learn)
     if epochs is not None:
         options = replace(options, training=replace(options.training, epochs=epochs))
-    changes = {"neighbours": neighbours, "size": size, "rounds": rounds, "trained": layers}
-    return replace(options, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+    changes: dict[str, Any] = {"neighbours": neighbours, "size": size, "rounds": rounds, "trained": layers}
+    changes["mirror"] = mirror
+    return replace(options, **{name: value for name, value in changes.items() if value is not None})

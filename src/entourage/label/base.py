@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from entourage.data import resolve_device
 from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry
@@ -69,6 +69,8 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         graph_: the similarities that were used, shape (n, n), CSR.
     """
 
+    _neighbours: NeighbourGraph | None
+
     def __init__(
         self,
         n_neighbors: int | Literal["auto"] | None = "auto",
@@ -115,17 +117,41 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         """
         X, y = self._validated(X, without_missing(y))
         targets = read_targets(y, self.classes)
-        device = resolve_device(self.device)
-        self.classes_ = targets.classes
         start = starting_profile(targets, prior)
-        self.graph_ = self._relate(X, device)
-        reached = self._reach(targets, start, informed=prior is not None)
+        device = resolve_device(self.device)
+        return self._decide(self._relate(X, device), targets, start, device, informed=prior is not None)
+
+    def fit_graph(self, w: sparse.csr_matrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
+        """Labels all points of a graph that need not be checked again, whatever `affinity` says.
+
+        What `fit` does with affinity="precomputed", in less time where one graph is used several times.
+
+        Args:
+            w: similarities, shape (n, n), as `entourage.label.relate.checked_graph` gives them.
+            y, prior: as for `fit`.
+        """
+        labels = np.asarray(without_missing(y))
+        check_consistent_length(w, labels)
+        targets = read_targets(labels, self.classes)
+        start = starting_profile(targets, prior)
+        self.n_features_in_ = w.shape[1]
+        return self._decide(
+            self._adopt(w, 0.0), targets, start, resolve_device(self.device), informed=prior is not None
+        )
+
+    def _decide(
+        self, graph: sparse.csr_matrix, targets: Targets, start: Floats, device: torch.device, *, informed: bool
+    ) -> Self:
+        self.classes_ = targets.classes
+        self.graph_ = graph
+        reached = self._reach(targets, start, informed=informed)
+        n = len(reached)
         x = self._distribute(Problem(self.graph_, targets, start, reached, device))
         self.unreached_ = np.flatnonzero(~reached)
         if len(self.unreached_):
             warnings.warn(
-                f"no label reaches {len(self.unreached_)} of {len(y)} points: they stay undecided (see unreached_)",
-                stacklevel=2,
+                f"no label reaches {len(self.unreached_)} of {n} points: they stay undecided (see unreached_)",
+                stacklevel=3,
             )
         self.label_distributions_ = np.where(reached[:, None], x, start)
         self._targets = targets
@@ -133,7 +159,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         decided = targets.labelled | (reached & _prefers(self.label_distributions_[:, targets.seen]))
         self.undecided_ = np.flatnonzero(~decided)
         if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
-            warnings.warn(f"{tied} of {len(y)} points end in a tie: they stay undecided (see undecided_)", stacklevel=2)
+            warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided (see undecided_)", stacklevel=3)
         codes = self.label_distributions_.argmax(axis=1)
         self.transduction_ = targets.names(np.where(decided, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)
@@ -180,10 +206,8 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return features, labels
 
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
-        self._neighbours = None
         if self.affinity == "precomputed":
-            graph, self._lift = checked_graph(X, self.negatives)
-            return graph
+            return self._adopt(*checked_graph(X, self.negatives))
         self._neighbours = NeighbourGraph(
             as_tensor(X).to(device),
             self.n_neighbors,
@@ -194,6 +218,12 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             normalize=self.normalize,
         )
         return self._neighbours.w
+
+    def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
+        """Take a graph from outside."""
+        self._neighbours = None
+        self._lift = lift
+        return graph
 
     def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
         """Which points share a part of the graph with a label, or with a prior that prefers some label, shape (n,)."""

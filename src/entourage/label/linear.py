@@ -31,7 +31,7 @@ class LinearLabeller(GraphLabeller):
         x, steps, solved = conjugate_gradients(apply, b, diagonal, tol=tol, max_iter=self.max_iter)
         self.n_iter_ = max(steps, 1)  # scikit-learn's convention, even where nothing was left to solve
         if not solved and self.tol is not None:
-            warnings.warn(f"not solved to {tol:g} in {self.max_iter} steps", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"not solved to {tol:g} in {self.max_iter} steps", ConvergenceWarning, stacklevel=5)
         return np.asarray(x.cpu().numpy())
 
 

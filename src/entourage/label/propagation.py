@@ -34,5 +34,5 @@ class LabelPropagation(GraphLabeller):
             f, settled = mean, self.tol is not None and step <= self.tol * way
             self.n_iter_ += 1
         if self.tol is not None and not settled:
-            warnings.warn(f"labels still move after {self.max_iter} rounds", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"labels still move after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
         return with_prior(np.asarray(f.cpu().numpy()), problem)

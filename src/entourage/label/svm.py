@@ -13,7 +13,6 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from entourage.label.base import GraphLabeller, Problem, with_prior
-from entourage.label.relate import checked_graph
 from entourage.label.targets import Floats, Targets
 
 
@@ -26,10 +25,13 @@ class LinearSVMLabeller(GraphLabeller):
 
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
-            self._features, _ = checked_graph(X, self.negatives)
-            return self._features
+            return super()._relate(X, device)
         self._features = X
         return sparse.csr_matrix((len(X), len(X)))
+
+    def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
+        self._features = graph
+        return super()._adopt(graph, lift)
 
     def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
         return np.ones(len(targets.codes), dtype=bool)

@@ -100,7 +100,7 @@ class GraphTransduction(GraphLabeller):
         self.n_iter_ = play.n_iter
         self.consistency_ = play.consistency.numpy()
         if self.tol is not None and not play.converged:
-            warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
         return np.asarray(play.x.cpu().numpy())
 
     def _payoffs(self, device: torch.device) -> torch.Tensor | None:

@@ -10,17 +10,18 @@ from entourage.label.classify.features import outputs
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("flip", [True, False])
+@pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.parametrize("size", [3, 64])
 def test_every_image_is_answered_in_its_place(
-    toys: ModuleType, flip: bool, size: int, monkeypatch: pytest.MonkeyPatch
+    toys: ModuleType, mirror: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", size)
     looks = toys.NumberLooks(8)
-    found = outputs(nn.Flatten(), looks, CPU, flip=flip)
+    looks.mirror = mirror
+    found = outputs(nn.Flatten(), looks, CPU)
     values = looks.values.flatten(1).float()
     assert found.dtype == torch.float32
-    torch.testing.assert_close(found, (values + values.flip(1)) / 2 if flip else values)
+    torch.testing.assert_close(found, (values + values.flip(1)) / 2 if mirror else values)
 
 
 def test_networks_answer_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:

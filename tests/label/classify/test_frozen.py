@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 
-from entourage.label.classify.frozen import FROZEN, frozen_classifier
+from entourage.label.classify.frozen import FROZEN, USUAL, frozen_classifier
 
 
 @pytest.mark.parametrize("name", FROZEN)
@@ -33,3 +33,9 @@ def test_each_name_is_its_own_kind() -> None:
         ValueError, match="classifier 'forest' is unknown; expected one of linear, linear-svm, kernel-svm"
     ):
         frozen_classifier("forest")
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_the_cost_of_errors_can_be_chosen(name: str) -> None:
+    assert USUAL[name] == frozen_classifier(name)[-1].C
+    assert frozen_classifier(name, 3.0)[-1].C == 3

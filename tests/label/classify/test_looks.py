@@ -117,6 +117,57 @@ def test_weak_and_strong_looks_choose_among_their_own() -> None:
     assert (kept.plain(rows, mirrored=True) % 10).unique().tolist() == [1]
 
 
+def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleType) -> None:
+    sure = ViewOptions(flip=1.0)
+    options = LookOptions(weak=sure, strong=sure, weak_kept=3, strong_kept=1, mirror=False)
+    live, rows = live_of(toys, options=options), torch.arange(30)
+    plain = live.plain(rows)
+    for view in (live.weak(rows), live.strong(rows)):
+        torch.testing.assert_close(view, plain, rtol=0, atol=1e-4)
+    kept = keep_looks(nn.Identity(), live, CPU)
+    assert kept.values.shape[1] == 4
+    for view in range(4):
+        torch.testing.assert_close(kept.values[:, view].float(), plain, rtol=2**-8, atol=1e-4)  # eight bits
+    assert not kept.mirror
+    assert not live.mirror
+    for looks in (live, kept):
+        with pytest.raises(ValueError, match="mirror images are asked for where there are none"):
+            looks.plain(rows, mirrored=True)
+    assert KeptLooks(kept.values, 3).digest() != kept.digest()
+
+
+def test_the_second_view_is_a_weak_one_where_there_is_no_mirror_image(toys: ModuleType) -> None:
+    live = live_of(toys, options=LookOptions(mirror=False))
+    kept = keep_looks(nn.Identity(), live, CPU).values.float()
+    difference = (kept[:, 1] - kept[:, 0]).abs().amax(dim=(1, 2, 3))
+    assert (difference > 0.05).float().mean() > 0.9  # another crop
+    flipped = (kept[:, 1] - kept[:, 0].flip(3)).abs().amax(dim=(1, 2, 3))
+    assert (flipped > 0.05).float().mean() > 0.9
+
+
+def test_views_go_to_a_gpu_only_if_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, moved = torch.device("cuda", 0), []
+    values = torch.zeros(4, 3, 2, 2, 2, dtype=torch.bfloat16)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, target: (moved.append(str(target)), self)[1])
+    for free, expected in ((4 * values.nbytes - 1, "cpu"), (4 * values.nbytes, "cuda:0")):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 10**9))
+        KeptLooks(values, 2).move(gpu)
+        assert moved.pop() == expected
+    KeptLooks(values, 2).move(CPU)
+    assert not moved  # there already
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[torch.device, int]] = []
+    monkeypatch.setattr(module, "has_room", lambda device, size: (asked.append((device, size)), fits)[1])
+    away = torch.device("meta")  # stands for a GPU
+    kept = module._room_for(5, 3, torch.zeros(2, 4, 6, 6, device=away))
+    assert asked == [(away, 5 * 3 * 4 * 6 * 6 * 2)]
+    assert (kept.shape, kept.dtype) == ((5, 3, 4, 6, 6), torch.bfloat16)
+    assert kept.device == (away if fits else CPU)
+
+
 def test_bad_looks_are_refused(toys: ModuleType) -> None:
     for weak in (1, 4):
         with pytest.raises(ValueError, match=f"{weak} weak views of 3; expected 2 to all of them"):

@@ -31,7 +31,7 @@ def test_an_epoch_shows_every_image_once_beside_labelled_ones(toys: ModuleType) 
     examples, _ = toys.examples()
     method = Sum(toys.network(), examples, SMALL)
     plan = method.plan(0)
-    assert len(plan) == 3  # 30 images in batches of 8; six wait for another epoch
+    assert len(plan) == method.steps() == 3  # 30 images in batches of 8; six wait for another epoch
     unlabelled = np.concatenate([rows for _, rows in plan])
     assert len(np.unique(unlabelled)) == len(unlabelled) == 24
     labelled = np.concatenate([rows for rows, _ in plan])
@@ -54,7 +54,7 @@ def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
 def test_few_images_come_in_small_batches_and_several_times_over(toys: ModuleType) -> None:
     method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, least_steps=5))
     plan = method.plan(0)
-    assert len(plan) == 5
+    assert len(plan) == method.steps() == 5
     assert all(sorted(every) == list(range(8)) for _, every in plan)  # eight images are a batch, five times over
     assert {len(labelled) for labelled, _ in plan} == {2}  # beside them a quarter as many with labels
     assert len({tuple(every) for _, every in plan}) > 1

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from entourage.label.classify import PRESETS, AugmentOptions, preset
+from entourage.label.classify.looks import LookOptions
 from entourage.training.views import PLAIN
 
 
@@ -34,6 +35,14 @@ def test_the_original_differs_in_rate_and_batch_alone() -> None:
     restored = dataclasses.replace(original, batches=thesis.batches, training=thesis.training)
     assert restored == thesis
     assert dataclasses.replace(original.training, learning_rate=3e-4) == thesis.training
+
+
+def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
+    options = AugmentOptions(looks=LookOptions(weak_kept=3))
+    assert options.views is options.looks
+    assert options.views.mirror
+    upright = dataclasses.replace(options, mirror=False).views
+    assert upright == LookOptions(weak_kept=3, mirror=False)
 
 
 @pytest.mark.parametrize(

@@ -35,3 +35,15 @@ def test_it_asks_for_one_weak_view(toys: ModuleType) -> None:
     examples = toys.numbers()
     (view,) = PseudoLabel(toys.linear(), examples).views(toys.batch(examples, [0], [6, 7]))
     assert torch.equal(view, examples.looks.weak(torch.tensor([6, 7])))
+
+
+def test_less_sure_answers_count_if_told_so(toys: ModuleType) -> None:
+    options = MethodOptions(least_steps=1, ramp_steps=0)
+    method = PseudoLabel(toys.linear(), toys.numbers(), options, threshold=0.6)
+    shares = torch.tensor([0.61, 0.59], dtype=torch.float64)
+    logits = torch.stack([(1 - shares).log(), shares.log(), torch.full((2,), -1e4)], dim=1).double()
+    loss = method.disagreement([logits], toys.batch(method.examples, [0], [1, 2]), step=0)
+    torch.testing.assert_close(loss, -shares[0].log() / 2)
+    assert method.describe()["threshold"] == 0.6
+    with pytest.raises(ValueError, match=r"threshold is -0\.1; expected a share of 0 to 1"):
+        PseudoLabel(toys.linear(), toys.numbers(), threshold=-0.1)

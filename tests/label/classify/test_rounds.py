@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from entourage.label import GraphTransduction, LabelSpreading
+from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base
 from entourage.label.classify import AugmentOptions, rounds
 from entourage.label.classify.augmented import Augmented
 from entourage.label.classify.consistency import Consistency
@@ -60,6 +60,28 @@ def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
     assert np.array_equal(find_labels(lengths * features, examples, labeller, 5)[0].codes, truth)
     assert np.array_equal(find_labels(features, examples, LabelSpreading(), 5)[0].codes, truth)
     find_labels(features, examples, labeller, 1000)  # more neighbours than there are images
+
+
+def test_a_graph_is_checked_once_for_all_folds(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples, truth = toys.examples()
+    features = torch.eye(3)[torch.from_numpy(truth)] + 0.1 * torch.randn(
+        30, 3, generator=torch.Generator().manual_seed(0)
+    )
+    checked: list[object] = []
+    real = rounds.checked_graph
+    for module in (rounds, base):
+        monkeypatch.setattr(module, "checked_graph", lambda w, kind: (checked.append(w), real(w, kind))[1])
+    for labeller in (GraphTransduction(), LinearSVMLabeller()):
+        find_labels(features, examples, labeller, 5)
+    assert len(checked) == 2
+
+
+def test_a_round_plans_its_epochs_and_nothing_else(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[int] = []
+    real = Consistency.plan
+    monkeypatch.setattr(Consistency, "plan", lambda self, epoch: (planned.append(epoch), real(self, epoch))[1])
+    play(toys, replace(OPTIONS, rounds=1))
+    assert planned == [0, 0, 1]  # the loop asks once how long it will take
 
 
 def test_a_class_without_a_label_is_no_reason_to_stop(toys: ModuleType) -> None:

@@ -79,3 +79,13 @@ def test_where_nothing_changes_the_answer_nothing_is_moved(toys: ModuleType) -> 
     method = VirtualAdversarial(toys.network(), examples)  # its head is zero
     clean, moved = method.views(toys.batch(examples, [0], [5, 6]))
     assert torch.equal(clean, moved)
+
+
+def test_the_perturbation_is_as_long_as_told(toys: ModuleType) -> None:
+    examples = toys.numbers()
+    method = VirtualAdversarial(toys.linear(), examples, radius=0.03)
+    clean, moved = method.views(toys.batch(examples, [0], [5, 6]))
+    torch.testing.assert_close(lengths(moved - clean), 0.03 * lengths(clean))
+    assert method.describe()["radius"] == 0.03
+    with pytest.raises(ValueError, match="radius is 0; expected a number above 0"):
+        VirtualAdversarial(toys.linear(), examples, radius=0)

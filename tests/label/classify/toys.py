@@ -84,6 +84,8 @@ def examples(labels: int = 2, options: LookOptions | None = None, **wanted: int)
 class NumberLooks:
     """Four numbers in place of an image: weak views add a half, strong ones turn the sign."""
 
+    mirror = True
+
     def __init__(self, count: int = 8) -> None:
         generator = torch.Generator().manual_seed(1)
         self.values = torch.randn(count, 4, 1, 1, generator=generator, dtype=torch.float64)

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
@@ -24,7 +25,7 @@ from entourage.label.targets import read_targets, without_missing
 from entourage.label.transduction import GraphTransduction
 
 
-class LabelAugmenter:
+class LabelAugmenter(BaseEstimator):
     """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
 
     In each round the network's features make a graph, the game labels every image over it, and the network is trained
@@ -33,7 +34,7 @@ class LabelAugmenter:
     Args:
         labeller: what labels all images over a graph; by default the game.
         backbone: the network to start from.
-        options: everything else.
+        options: everything else; by default those of the preset "default".
         device: where to compute.
         run: a folder for checkpoints; a stopped `fit` continues from it.
         progress: show lines; None: only on a terminal.
@@ -59,7 +60,7 @@ class LabelAugmenter:
     ) -> None:
         self.labeller = labeller
         self.backbone = backbone
-        self.options = options or AugmentOptions()
+        self.options = options
         self.device = device
         self.run = run
         self.progress = progress
@@ -75,21 +76,22 @@ class LabelAugmenter:
             ValueError: something in the options, images or labels is not as it should be.
         """
         device = resolve_device(self.device)
+        options = AugmentOptions() if self.options is None else self.options
         targets = read_targets(np.asarray(without_missing(y)))
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
-        side = (self.options.size, self.options.size)
+        side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
-        live = LiveLooks(pixels, backbone.preprocessing, self.options.looks)
+        live = LiveLooks(pixels, backbone.preprocessing, options.views)
         examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
         body = backbone.module
-        if self.options.trained == "late":
+        if options.trained == "late":
             stem, body = split_backbone(backbone)
-            kept = keep_looks(stem, live, device, seed=self.options.batches.seed, progress=self.progress)
+            kept = keep_looks(stem, live, device, seed=options.batches.seed, progress=self.progress)
             examples = replace(examples, looks=kept)
         network = ImageNetwork(body, backbone.dim, examples.classes)
         labeller = GraphTransduction() if self.labeller is None else self.labeller
         run = None if self.run is None else Path(self.run)
-        outcome = play_rounds(network, examples, labeller, self.options, device, run=run, progress=self.progress)
+        outcome = play_rounds(network, examples, labeller, options, device, run=run, progress=self.progress)
         self.classes_ = targets.classes
         self.transduction_ = targets.names(outcome.found.codes)
         self.confidence_ = outcome.found.confidence

@@ -10,16 +10,13 @@ from entourage.label.classify.looks import BATCH, Looks
 
 
 @torch.no_grad()
-def outputs(
-    module: nn.Module, looks: Looks, device: torch.device, *, flip: bool = True, progress: bool | None = None
-) -> Tensor:
-    """Run a network over all images, as they are.
+def outputs(module: nn.Module, looks: Looks, device: torch.device, *, progress: bool | None = None) -> Tensor:
+    """Run a network over all images, as they are; the answer is the mean over image and mirror image, if there is one.
 
     Args:
         module: what `looks` shows, (b, ...), to (b, d); it is left in evaluation mode, on the device.
         looks: the images, n of them.
         device: where to compute, in bfloat16 on a GPU.
-        flip: average over the image and its mirror image.
         progress: show a bar; None: only on a terminal.
 
     Returns:
@@ -33,7 +30,7 @@ def outputs(
             rows = torch.arange(start, min(start + size, len(looks)), device=device)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 answer = module(looks.plain(rows)).float()
-                if flip:
+                if looks.mirror:
                     answer = (answer + module(looks.plain(rows, mirrored=True)).float()) / 2
             found.append(answer)
             advance(len(rows))

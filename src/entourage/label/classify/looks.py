@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from entourage.backbones import Preprocessing
 from entourage.data import progress_bar
-from entourage.training.bank import PixelBank
+from entourage.training.bank import PixelBank, has_room
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
 BATCH = {"cpu": 64, "cuda": 2048}
@@ -28,15 +29,26 @@ class LookOptions:
     strong: ViewOptions = field(default=STRONG)
     weak_kept: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
     strong_kept: int = 12
+    mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
 
     def __post_init__(self) -> None:
         for name, least in (("weak_kept", 2), ("strong_kept", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected {least} or more")
 
+    def view(self, kind: ViewOptions) -> ViewOptions:
+        """`weak` or `strong`, without mirror images if there are to be none."""
+        return kind if self.mirror else replace(kind, flip=0.0)
+
 
 class Looks(Protocol):
-    """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training."""
+    """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training.
+
+    Attributes:
+        mirror: whether there are mirror images.
+    """
+
+    mirror: bool
 
     def __len__(self) -> int: ...
 
@@ -76,6 +88,7 @@ class LiveLooks:
         self.bank = PixelBank(pixels)
         self.preprocessing = preprocessing
         self.options = options or LookOptions()
+        self.mirror = self.options.mirror
         self.device = torch.device("cpu")
 
     def __len__(self) -> int:
@@ -88,16 +101,17 @@ class LiveLooks:
 
     def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
         """Normalised images, shape (b, 3, height, width)."""
+        _check_mirrored(mirrored, self.mirror)
         images = resized(self._pixels(rows), self.preprocessing.size)
         return self.preprocessing.normalise(images.flip(3) if mirrored else images)
 
     def weak(self, rows: Tensor) -> Tensor:
         """Normalised weak views."""
-        return self._view(rows, self.options.weak)
+        return self._view(rows, self.options.view(self.options.weak))
 
     def strong(self, rows: Tensor) -> Tensor:
         """Normalised strong views."""
-        return self._view(rows, self.options.strong)
+        return self._view(rows, self.options.view(self.options.strong))
 
     def digest(self) -> str:
         """Of some of the pixels, of the network's input and of the views."""
@@ -117,25 +131,31 @@ class KeptLooks:
         values: activations of each image's views, shape (n, views, c, h, w): the image, its mirror image, further weak
             views, then strong ones.
         weak: how many of the views are weak, 2 or more.
+        mirror: whether the second view is the mirror image; otherwise it is a further weak view.
     """
 
-    def __init__(self, values: Tensor, weak: int) -> None:
+    def __init__(self, values: Tensor, weak: int, *, mirror: bool = True) -> None:
         if values.ndim != 5:
             raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
         if not 2 <= weak <= values.shape[1]:
             raise ValueError(f"{weak} weak views of {values.shape[1]}; expected 2 to all of them")
         self.values = values
         self.weak_count = weak
+        self.mirror = mirror
 
     def __len__(self) -> int:
         return len(self.values)
 
     def move(self, device: torch.device) -> None:
-        """All views go to the device."""
-        self.values = self.values.to(device)
+        """To a GPU, if all views take no more than a quarter of what is free there; otherwise they stay at home."""
+        here = self.values.device
+        if here.type == device.type and device.index in (None, here.index):
+            return
+        self.values = self.values.to(device if has_room(device, self.values.nbytes) else "cpu")
 
     def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
         """Activations of the images themselves, shape (b, c, h, w)."""
+        _check_mirrored(mirrored, self.mirror)
         return self._pick(rows, torch.full_like(rows, int(mirrored)))
 
     def weak(self, rows: Tensor) -> Tensor:
@@ -153,10 +173,12 @@ class KeptLooks:
         """Of the activations of some images."""
         some = self.values[:: _stride(len(self))].float().cpu().numpy()
         # A GPU's last digits differ from run to run; what is left of 16 bits after rounding does not.
-        return _digest(np.round(some.mean(axis=(2, 3, 4)), 1), self.values.shape, self.weak_count)
+        return _digest(np.round(some.mean(axis=(2, 3, 4)), 1), self.values.shape, self.weak_count, self.mirror)
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
-        return self.values[rows, views].float().contiguous(memory_format=torch.channels_last)
+        home = self.values.device
+        chosen = self.values[rows.to(home), views.to(home)].to(rows.device)  # (b, c, h, w)
+        return chosen.float().contiguous(memory_format=torch.channels_last)
 
 
 @torch.no_grad()
@@ -170,10 +192,12 @@ def keep_looks(
 ) -> KeptLooks:
     """Let a stem look at every image: at itself, its mirror image, and as many random views as the options say.
 
+    Without mirror images another weak view takes the place of the second.
+
     Args:
         stem: normalised images to activations (b, c, h, w); left on the device.
         live: the images.
-        device: where to compute, in bfloat16 on a GPU, and where the views are kept.
+        device: where to compute, in bfloat16 on a GPU. The views are kept there if there is room.
         seed: of the random views.
         progress: show a bar; None: only on a terminal.
 
@@ -194,19 +218,35 @@ def keep_looks(
         for start in range(0, n, size):
             rows = torch.arange(start, min(start + size, n), device=device)
             for view in range(count):
-                if view < 2:
-                    images = live.plain(rows, mirrored=view == 1)
-                else:
-                    images = live.weak(rows) if view < options.weak_kept else live.strong(rows)
+                images = _nth(live, rows, view)
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                     activations = stem(images)
                 if kept is None:
-                    kept = torch.empty((n, count, *activations.shape[1:]), dtype=torch.bfloat16, device=device)
+                    kept = _room_for(n, count, activations)
                 kept[start : start + size, view] = activations.to(kept.dtype)
                 advance(len(rows))
     if kept is None:
         raise ValueError("there are no images to look at; expected at least one")
-    return KeptLooks(kept, options.weak_kept)
+    return KeptLooks(kept, options.weak_kept, mirror=options.mirror)
+
+
+def _nth(live: LiveLooks, rows: Tensor, view: int) -> Tensor:
+    """The images of one of the views that are kept."""
+    if view == 0 or (view == 1 and live.mirror):
+        return live.plain(rows, mirrored=view == 1)
+    return live.weak(rows) if view < live.options.weak_kept else live.strong(rows)
+
+
+def _room_for(n: int, count: int, like: Tensor) -> Tensor:
+    """An empty tensor for the views of all images, on the GPU if there is room."""
+    shape = (n, count, *like.shape[1:])
+    fits = has_room(like.device, 2 * math.prod(shape))
+    return torch.empty(shape, dtype=torch.bfloat16, device=like.device if fits else "cpu")
+
+
+def _check_mirrored(wanted: bool, there: bool) -> None:
+    if wanted and not there:
+        raise ValueError("mirror images are asked for where there are none; expected LookOptions(mirror=True)")
 
 
 def _stride(count: int) -> int:

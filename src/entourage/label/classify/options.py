@@ -23,6 +23,7 @@ class AugmentOptions:
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
     trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    mirror: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
     looks: LookOptions = field(default_factory=LookOptions)
     batches: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
@@ -41,6 +42,11 @@ class AugmentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
+
+    @property
+    def views(self) -> LookOptions:
+        """`looks`, without mirror images if they are not allowed."""
+        return self.looks if self.mirror else replace(self.looks, mirror=False)
 
 
 _THESIS = AugmentOptions(

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.classify.method import Batch, Method
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.method import Batch, Method, MethodOptions
+from entourage.label.classify.network import ImageNetwork
 
 WEIGHT = 10.0
 
 
 class PiModel(Method):
-    """Squared difference between the network's answers to two views, with a weight that grows."""
+    """Squared difference between the network's answers to two views, with a weight that grows.
+
+    Args:
+        network, examples, options: as for `Method`.
+        weight: of the difference, when it has grown.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        weight: float = WEIGHT,
+    ) -> None:
+        super().__init__(network, examples, options)
+        if not weight >= 0:
+            raise ValueError(f"weight is {weight}; expected 0 or more")
+        self.weight = weight
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """Two weak views."""
@@ -22,4 +43,8 @@ class PiModel(Method):
     def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Mean squared difference of the two distributions."""
         one, other = (F.softmax(answer, dim=1) for answer in logits)
-        return WEIGHT * self.ramp(step) * F.mse_loss(one, other)
+        return self.weight * self.ramp(step) * F.mse_loss(one, other)
+
+    def describe(self) -> dict[str, Any]:
+        """With the weight."""
+        return {**super().describe(), "weight": self.weight}

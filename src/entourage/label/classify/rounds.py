@@ -25,6 +25,7 @@ from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.validate import held_out_accuracy
+from entourage.label.relate import checked_graph
 from entourage.label.transduction import GraphTransduction
 from entourage.training import TrainingOptions, train
 
@@ -118,10 +119,11 @@ def find_labels(
 ) -> tuple[FoundLabels, float | None]:
     """Labels over the graph of these features (n, d), and how well given labels that are hidden are found there."""
     w = NeighbourGraph(directions(features), min(neighbours, len(examples) - 1)).w
+    graph, _ = checked_graph(w, labeller.negatives)  # once, for all folds and the game itself
     settings = {"affinity": "precomputed", "classes": np.arange(examples.classes), "device": str(features.device)}
     chosen = clone(labeller).set_params(**settings)
-    score = held_out_accuracy(chosen, w, examples.codes)
-    return FoundLabels.of(clone(chosen).fit(w, examples.codes)), score
+    score = held_out_accuracy(chosen, graph, examples.codes)
+    return FoundLabels.of(clone(chosen).fit_graph(graph, examples.codes)), score
 
 
 def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
@@ -154,7 +156,7 @@ def _method(
         task = Consistency(network, examples, batches, found=found)
     else:
         task = Augmented(network, examples, batches, found=found, trust=options.trust)
-    steps = options.training.epochs * len(task.plan(0))
+    steps = options.training.epochs * task.steps()
     if isinstance(task, Consistency):
         task.warmup_steps = min(task.warmup_steps, steps // 3)
     warmup = min(options.training.warmup_steps, steps // 5)

@@ -21,8 +21,8 @@ def held_out_accuracy(labeller: GraphLabeller, w: sparse.csr_matrix, codes: NDAr
     labeller from the others. A class with a single label keeps it, since nothing could find it.
 
     Args:
-        labeller: unfitted, with affinity="precomputed".
-        w: the graph, shape (n, n).
+        labeller: unfitted.
+        w: the graph, shape (n, n), as `checked_graph` gives it.
         codes: labels from 0, -1 where unknown, shape (n,).
 
     Returns:
@@ -37,7 +37,7 @@ def held_out_accuracy(labeller: GraphLabeller, w: sparse.csr_matrix, codes: NDAr
         hidden = fold == number
         with warnings.catch_warnings():  # that some points are out of reach is of no interest here
             warnings.simplefilter("ignore")
-            fitted = clone(labeller).fit(w, np.where(hidden, -1, codes))
+            fitted = clone(labeller).fit_graph(w, np.where(hidden, -1, codes))
         right.append(fitted.transduction_[hidden] == codes[hidden])
     return float(np.concatenate(right).mean())
 

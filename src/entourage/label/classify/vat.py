@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.classify.method import Batch, Method
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.method import Batch, Method, MethodOptions
+from entourage.label.classify.network import ImageNetwork
 
 WEIGHT = 0.3
 RADIUS = 0.1  # length of the perturbation as a share of the input's own length: 6 of the 55 of a 32 x 32 image
@@ -16,7 +19,25 @@ PROBE = 1e-3  # and of the one with which the direction is looked for
 
 
 class VirtualAdversarial(Method):
-    """Divergence between the answers to an image and to its worst small perturbation, and entropy of the answers."""
+    """Divergence between the answers to an image and to its worst small perturbation, and entropy of the answers.
+
+    Args:
+        network, examples, options: as for `Method`.
+        radius: length of the perturbation as a share of the input's own.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        radius: float = RADIUS,
+    ) -> None:
+        super().__init__(network, examples, options)
+        if not radius > 0:
+            raise ValueError(f"radius is {radius}; expected a number above 0")
+        self.radius = radius
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """A weak view and the same view moved in the direction that changes the answer most.
@@ -24,7 +45,7 @@ class VirtualAdversarial(Method):
         What is moved is the network's input: the image, or the activations of a stem that is not trained.
         """
         clean = self.looks.weak(batch.unlabelled)
-        return clean, clean + RADIUS * _length(clean) * self._worst_direction(clean)
+        return clean, clean + self.radius * _length(clean) * self._worst_direction(clean)
 
     def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Kullback-Leibler divergence and conditional entropy."""
@@ -32,6 +53,10 @@ class VirtualAdversarial(Method):
         divergence = F.kl_div(moved, clean.detach(), log_target=True, reduction="batchmean")
         entropy = -(clean.exp() * clean).sum(dim=1).mean()
         return WEIGHT * self.ramp(step) * (divergence + entropy)
+
+    def describe(self) -> dict[str, Any]:
+        """With the radius."""
+        return {**super().describe(), "radius": self.radius}
 
     def _worst_direction(self, inputs: Tensor) -> Tensor:
         """Unit perturbations, shape (b, c, h, w): one step of the power method on the divergence's curvature."""

@@ -1,0 +1,153 @@
+"""The settings that each method of chapter 3 may have: four for everybody, and which of them `label_search` chose.
+
+Three learning rates for all that is trained, and at the middle one another value of the number that matters most to the
+method. The first of the four is the default, for as long as nothing has been searched.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from entourage.label.classify.frozen import FROZEN, USUAL
+from entourage.label.classify.method import MethodOptions
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.rivals import METHODS
+from experiments.ledger import FAILED, RESULTS, Ledger
+from experiments.tables import mean_and_spread, table
+
+PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
+GAME = "game+network"
+TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
+OPTIONS = AugmentOptions(batches=MethodOptions(least_steps=32))  # Caltech-101 has some thousand images
+SEARCH = "label_search"
+
+Settings = Mapping[str, float]
+"""Numbers by name: the learning rate, rounds and epochs, and what a method calls its own."""
+
+_RATES = (OPTIONS.training.learning_rate, 2e-4, 1e-3)
+_ROUNDS, _EPOCHS = OPTIONS.rounds, OPTIONS.training.epochs
+_COSTS = (0.01, 0.1, 10.0)  # times the usual
+
+
+def _candidates(usual: Settings, other: Settings) -> tuple[Settings, ...]:
+    """The default, two other learning rates, and something else that may differ."""
+    rated = [{"learning_rate": rate, **usual} for rate in _RATES]
+    return (*rated, {**rated[0], **other})
+
+
+_GAME = _candidates({"rounds": _ROUNDS, "epochs": _EPOCHS}, {"rounds": _ROUNDS // 2, "epochs": 2 * _EPOCHS})
+_STEPS = {"epochs": _ROUNDS * _EPOCHS}  # methods without rounds make as many steps as all rounds together
+
+CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
+    **{f"{name}+network": _GAME for name in PROPAGATORS},
+    "supervised": _candidates(_STEPS, {"epochs": _EPOCHS}),  # few labels may be learnt sooner
+    "pi-model": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
+    "mean-teacher": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
+    "pseudo-label": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.7}),
+    "vat": _candidates({**_STEPS, "radius": 0.1}, {"radius": 0.03}),
+    "fixmatch": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.8}),
+    **{name: ({"c": USUAL[name]}, *({"c": USUAL[name] * cost} for cost in _COSTS)) for name in FROZEN},
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings of a method.
+
+    Attributes:
+        settings: the numbers.
+        origin: where they are from, in words.
+    """
+
+    settings: Settings
+    origin: str
+
+
+def named(settings: Settings) -> str:
+    """The settings in words: "learning rate 0.0005, epochs 12"."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())
+
+
+def key(method: str, settings: Settings, seed: int | str) -> str:
+    """The name of a row of the search."""
+    return f"{method}/{named(settings)}/{seed}"
+
+
+def accuracies(rows: Mapping[str, Mapping[str, Any]], method: str) -> list[list[float]]:
+    """For each of the method's candidates its accuracies, over the seeds with which all four have been measured.
+
+    A training that failed, because its learning rate was too high, counts as 0.
+    """
+    found: list[dict[str, float]] = []
+    for settings in CANDIDATES[method]:
+        start = key(method, settings, "")
+        own = {name.removeprefix(start): row for name, row in rows.items() if name.startswith(start)}
+        found.append({seed: 0.0 if FAILED in row else float(row["accuracy"]) for seed, row in own.items()})
+    seeds = sorted(set.intersection(*(set(own) for own in found)))
+    return [[own[seed] for seed in seeds] for own in found]
+
+
+def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
+    """For every method the candidate with the highest mean accuracy, of equals the first.
+
+    A propagator in the game's place that was not searched for has the game's settings, so that nothing but the
+    propagator differs; anything else that was not searched for has its default.
+
+    Args:
+        rows: of the search, by `key`.
+    """
+    chosen: dict[str, Choice] = {}
+    for method, candidates in CANDIDATES.items():
+        found = accuracies(rows, method)
+        if found[0]:
+            best = max(range(len(candidates)), key=lambda place: statistics.fmean(found[place]))
+            chosen[method] = Choice(candidates[best], f"chosen of {len(candidates)} by {len(found[0])} seeds")
+        elif method.endswith("+network") and method != GAME:  # the game comes first
+            chosen[method] = Choice(chosen[GAME].settings, "as the game")
+        else:
+            chosen[method] = Choice(candidates[0], "default")
+    return chosen
+
+
+def read_choices(folder: Path = RESULTS) -> dict[str, Choice]:
+    """What the search in that folder chose; the defaults where there is none."""
+    return choose(Ledger(SEARCH, folder).rows)
+
+
+def check_choices(ledger: Ledger, choices: Mapping[str, Choice]) -> None:
+    """Refuse to add to rows that were measured with other settings.
+
+    Raises:
+        ValueError: the search has changed its mind since.
+    """
+    for name, row in ledger.rows.items():
+        if "settings" in row and dict(choices[row["method"]].settings) != row["settings"]:
+            then, now = named(row["settings"]), named(choices[row["method"]].settings)
+            raise ValueError(f"{ledger.path}: row {name!r} has {then}, the search now says {now}; move the file away")
+
+
+def choices_text(choices: Mapping[str, Choice]) -> str:
+    """What a table says of the settings behind it."""
+    searched = any(choice.origin.startswith("chosen") for choice in choices.values())
+    how = (
+        f"chosen by `python -m experiments.{SEARCH}` on training images of CIFAR-10 that were held out, with 50 labels"
+        if searched
+        else f"all at their defaults: `python -m experiments.{SEARCH}` has not been run"
+    )
+    rows = [(method, named(choice.settings), choice.origin) for method, choice in choices.items()]
+    return f"Settings, {how}:\n\n{table(('method', 'settings', 'origin'), rows)}"
+
+
+def search_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Accuracy of all candidates, and which were chosen."""
+    choices, shown = choose(rows), []
+    for method, candidates in CANDIDATES.items():
+        for settings, found in zip(candidates, accuracies(rows, method), strict=True):
+            if found:
+                mark = "chosen" if settings == choices[method].settings else ""
+                shown.append((method, named(settings), mean_and_spread(found), mark))
+    return table(("method", "settings", "accuracy", ""), shown)
