@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from entourage.engrave.clefs import CLEFS, clef_class, split_clef
-from entourage.engrave.outlines import Edges, rectangle
+from entourage.engrave.outlines import Edges, filled, rectangle
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,15 @@ def heights(edges: Edges) -> tuple[float, float]:
 @pytest.mark.parametrize("under", [True, False])
 @pytest.mark.parametrize("hole", [True, False])
 def test_a_number_is_cut_off_where_it_begins(under: bool, hole: bool) -> None:
-    """A clef G of 100 pixels an em with its line at 0: a body from -90 to 50, and a digit of 23.5 beyond it."""
-    body = rectangle(0, -90, 30, 140)
-    top = 54.0 if under else -125.0
-    digit = [rectangle(10, top, 10, 23.5)]
+    """A G clef of 100 pixels an em with its line at 0, and a digit of 23.5 pixels that grows out of it, up or down."""
+    start, end = (53.0, 76.5) if under else (-100.0, -123.5)
+    far = -90.0 if under else 50.0
+    outline = [(0, far), (30, far), (30, start), (20, start), (20, end), (10, end), (10, start), (0, start)]
+    edges = [filled([np.array(outline, dtype=float)])]
     if hole:
-        digit.append(rectangle(12, top + 3, 6, 17)[::-1, [2, 3, 0, 1]])
-    clef, number = split_clef(np.concatenate([body, *digit]), "clefG", 0.0, 100.0)
-    assert heights(clef) == (-90, 50)
-    assert heights(number) == (top, top + 23.5)
+        edges.append(rectangle(12, min(start, end) + 4, 6, 16))
+    clef, number = split_clef(np.concatenate(edges), "clefG", 0.0, 100.0)
+    # Without a hole the digit is as tall as digits are; else it begins an eighth of that beside the hole.
+    cut = start if not hole else 57 - 23.5 / 8 if under else -103.5 + 23.5 / 8
+    assert heights(clef) == pytest.approx(tuple(sorted((far, cut))))
+    assert heights(number) == pytest.approx(tuple(sorted((cut, end))))
