@@ -98,7 +98,7 @@ def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
                 with clock("segmentation"):
                     segmentation = page.segmentation(EXTENDED_IDS)
                 with clock("masks and table"):
-                    page_table(page, score="s", work="w", name="n", font="f")
+                    page_table(page, score="s", source="s.mxl", work="w", name="n", font="f")
                 with clock("PNG, two images"):
                     [encode_png(image, options.dpi) for image in (page.image, segmentation)]
                 svgs.append(svg)

@@ -37,7 +37,7 @@ SIZE = ("--width", "600", "--height", "400", "--interline", "10", "--workers", "
 def test_scores_are_engraved_with_or_without_the_word_run(tmp_path: Path, scores: Path) -> None:
     code, text = run(scores, "--out", tmp_path / "one", *SIZE)
     assert code == 0
-    assert "1 pages of 1 scores" in text
+    assert "1 page of 1 score," in text
     code, _ = run("run", scores, "--out", tmp_path / "two", *SIZE)
     assert code == 0
     first = (tmp_path / "one" / "symbols.parquet").read_bytes()

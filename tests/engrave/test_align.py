@@ -75,7 +75,7 @@ def test_picture_and_annotations_are_a_data_set_of_one_page(pages: list[Page], t
     data = tmp_path / "data"
     (data / "images").mkdir(parents=True)
     cv2.imwrite(str(data / "images" / "p.png"), pages[0].image)
-    table = page_table(pages[0], score="s", work="w", name="p", font="f")
+    table = page_table(pages[0], score="s", source="s.mxl", work="w", name="p", font="f")
     pq.write_table(table, data / "symbols.parquet")
     cv2.imwrite(str(tmp_path / "photo.jpg"), photo(pages[0].image, 2, 3.0)[0])
     found = write_alignment(tmp_path / "photo.jpg", data / "images" / "p.png", tmp_path / "out")

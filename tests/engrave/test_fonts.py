@@ -50,6 +50,25 @@ def test_a_font_of_the_users_own_is_engraved(tmp_path: Path, score_path: Path) -
         assert (x1 - x0, y1 - y0) == pytest.approx((20, 20), abs=1)
 
 
+def test_a_file_called_like_a_bundled_font_is_not_taken_for_it(tmp_path: Path, score_path: Path) -> None:
+    font = convert_font(square_font(tmp_path / "Leipzig.otf"), tmp_path)
+    assert font.name == "LeipzigCustom"
+    page = next(VerovioEngraver(PageOptions(), font).engrave(read_score(ScoreFile("s", score_path))))
+    x0, y0, x1, y1 = next(b for s, b in zip(page.symbols, page.boxes, strict=True) if s.label == "noteheadBlackOnLine")
+    assert (x1 - x0, y1 - y0) == pytest.approx((20, 20), abs=1)  # a square, unlike Leipzig's
+
+
+def test_the_digest_is_that_of_outlines_and_anchors(tmp_path: Path) -> None:
+    path = square_font(tmp_path / "Square.otf")
+    digests = [convert_font(path, tmp_path).digest, convert_font(path).digest]
+    anchors = {"noteheadBlack": {"stemUpSE": [0.5, 0.0]}}
+    (tmp_path / "metadata.json").write_text(json.dumps({"glyphsWithAnchors": anchors}))
+    digests.append(convert_font(path, tmp_path).digest)
+    digests.append(convert_font(square_font(path, (0xE0A4,)), tmp_path).digest)
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 3
+
+
 def test_metadata_beside_the_font_says_where_stems_meet(tmp_path: Path, score_path: Path) -> None:
     path = square_font(tmp_path / "Square.otf")
     anchors = {"noteheadBlack": {"stemUpSE": [0.5, 0.0], "stemDownNW": [0.5, 0.0]}}

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
@@ -44,40 +43,6 @@ def test_noteheads_know_everything() -> None:
     assert (symbol.onset, symbol.duration, symbol.pitch, symbol.midi, symbol.position) == (1.5, 1.0, "F#4", 66, -3)
     low, high = mark.edges[:, :2].min(axis=0), mark.edges[:, :2].max(axis=0)
     np.testing.assert_allclose([*low, *high], [200, 380, 220, 400])  # a staff space, y upwards in the font
-
-
-@pytest.mark.parametrize(
-    ("kind", "tags", "label"),
-    [
-        ("Flag", {"glyph": "flags.d4"}, "flag16thDown"),
-        ("Flag", {"glyph": "flags.u3", "grace": "-1/8"}, "flag8thUpSmall"),
-        ("Accidental", {"glyph": "accidentals.flatflat"}, "accidentalDoubleFlat"),
-        ("Accidental", {"glyph": "accidentals.flat", "grace": "-1/8"}, "accidentalFlatSmall"),
-        ("Clef", {"glyph": "clefs.F_change"}, "clefF"),
-        ("Rest", {"log": "3"}, "rest8th"),
-        ("Rest", {"log": "5"}, "rest32nd"),
-        ("Script", {"script": "(feta dstaccato . ustaccato)", "direction": "-1"}, "articStaccatoBelow"),
-        ("Script", {"script": "(feta . trill)", "direction": "1"}, "ornamentTrill"),
-        ("Hairpin", {"grow": "-1"}, "dynamicDiminuendoHairpin"),
-        ("StemTremolo", {"flags": "3"}, "tremolo3"),
-        ("SystemStartBrace", {}, "brace"),
-        ("KeyCancellation", {}, "keyNatural"),
-        ("KeySignature", {"sign": "-1/2"}, "keyFlat"),
-        ("TimeSignature", {"fraction": "(4 . 4)"}, "timeSigCommon"),
-        ("SustainPedal", {"text": "*"}, "keyboardPedalUp"),
-    ],
-)
-def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
-    _, (symbol,) = read(grob(kind, path(), **tags))
-    assert symbol.label == label
-
-
-def test_digits_and_letters_are_told_apart() -> None:
-    digits = path(0, 1) + path(1.2, 1) + path(0.6, 3)
-    _, symbols = read(
-        grob("TimeSignature", digits, fraction="(12 . 8)"), grob("DynamicText", path() + path(2), text="mf")
-    )
-    assert [s.label for s in symbols] == ["timeSig1", "timeSig2", "timeSig8", "dynamicM", "dynamicF"]
 
 
 def test_unknown_objects_are_drawn_but_no_symbols() -> None:

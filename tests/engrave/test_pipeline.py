@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 from tests.engrave.conftest import run_here
+from tests.engrave.test_fonts import square_font
 
 from entourage.engrave import pipeline, work
+from entourage.engrave.fonts import convert_font
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.pipeline import engrave
@@ -55,6 +57,9 @@ def test_everything_that_was_promised_is_there(tmp_path: Path, songs: Path) -> N
     assert set(table["split"]) == {"train", "val", "test"}
     annotated = [json.loads((out / f"deepscores_{split}.json").read_text()) for split in ("train", "val", "test")]
     assert sum(len(data["annotations"]) for data in annotated) == (table["label"] != "").sum()
+    sources = [image["source"] for data in annotated for image in data["images"]]
+    assert len(sources) == 3
+    assert all((out / source).is_file() for source in sources)
     assert len(pd.read_parquet(out / "patches.parquet")) == (table["label"] != "staff").sum()
     written = json.loads((out / "manifest.json").read_text())
     assert set(written["files"]) == {n for n in contents(out) if not n.startswith(".state") and n != "manifest.json"}
@@ -191,6 +196,20 @@ def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:
         engrave(job(out, songs, seed=1))
     with pytest.raises(ValueError, match="is not an empty folder"):
         engrave(job(songs, songs))
+
+
+def test_a_font_of_the_users_own_is_kept_in_the_folder(tmp_path: Path, songs: Path) -> None:
+    def own(*codes: int) -> tuple[MusicFont, ...]:
+        return (convert_font(square_font(tmp_path / "Square.otf", codes), tmp_path / "converted"),)
+
+    out = tmp_path / "out"
+    manifest = engrave(job(out, songs, fonts=own(0xE0A4, 0xE0A2)))
+    assert manifest["options"]["fonts"] == [f"Square {own(0xE0A4, 0xE0A2)[0].digest}"]
+    (kept,) = (out / work.STATE).rglob("Square.zip")
+    (tmp_path / "converted" / "Square.zip").unlink()
+    assert kept.is_file()
+    with pytest.raises(ValueError, match="begun with other options: fonts was"):  # another font of the same name
+        engrave(job(out, songs, fonts=own(0xE0A4)))
 
 
 def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,24 @@ def test_other_notations_are_recognised(tmp_path: Path) -> None:
     assert read(tmp_path, mei, "a.mei").ids == {"m"}
 
 
+def test_a_work_is_one_in_any_notation(tmp_path: Path, musicxml: str) -> None:
+    title = "<titleStmt><title>Études</title><composer>Nonymous, A.</composer></titleStmt>"
+    mei = f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead>{title}</meiHead></mei>'
+    abc = "X:1\nT:Études\nC:A. Nonymous\nK:C\nCDEF|"
+    kern = "!!!COM: Nonymous, A.\n!!!OTL: Études\n**kern\n4c\n*-\n"
+    works = [read(tmp_path, text, f"a{end}").work for end, text in ((".mei", mei), (".abc", abc), (".krn", kern))]
+    assert {*works} == {read(tmp_path, musicxml).work}
+
+
+def test_notes_of_mei_get_ids_and_given_ones_stay(tmp_path: Path) -> None:
+    notes = "<note xml:id='mine'/><note/><note xml:id='note2'/><note/>"
+    mei = f"<mei xmlns='http://www.music-encoding.org/ns/mei'><meiHead/><music>{notes}</music></mei>"
+    score = read(tmp_path, mei, "a.mei")
+    found = [e.get("{http://www.w3.org/XML/1998/namespace}id") for e in etree.fromstring(score.text).iter("{*}note")]
+    assert found == ["mine", "note1", "note2", "note2x"]
+    assert score.ids == {"music1", *found}
+
+
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><score-partwise>&b;</score-partwise>'
 OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><score-partwise>&a;</score-partwise>'
 

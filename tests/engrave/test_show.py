@@ -17,7 +17,9 @@ def page_path(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> 
     page = engrave(musicxml)
     (tmp_path / "images").mkdir()
     cv2.imwrite(str(tmp_path / "images" / "p.png"), page.image)
-    pq.write_table(page_table(page, score="s", work="w", name="p", font="f"), tmp_path / "symbols.parquet")
+    pq.write_table(
+        page_table(page, score="s", source="s.mxl", work="w", name="p", font="f"), tmp_path / "symbols.parquet"
+    )
     return tmp_path / "images" / "p.png"
 
 

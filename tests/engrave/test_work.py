@@ -3,6 +3,7 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from entourage.engrave import work
@@ -10,18 +11,34 @@ from entourage.engrave.archives import ScoreFile
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.scores import Score, read_score
-from entourage.engrave.work import UnwritableError, Worker, part_path, read_part_meta, source_file
+from entourage.engrave.work import UnwritableError, Worker, part_path, read_part_meta, source_file, source_path
 
 
 def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None:
     score = read_score(ScoreFile("s", score_path))
-    place, data = source_file("s", score)
-    assert place == "sources/s.mxl"
+    data = source_file(score)
+    assert source_path("s", score) == "sources/s.mxl"
     with zipfile.ZipFile(BytesIO(data)) as archive:
         assert archive.namelist() == ["META-INF/container.xml", "score.xml"]
         assert 'id="p1m1n1"' in archive.read("score.xml").decode()
-    assert source_file("s", score)[1] == data
-    assert source_file("t", Score("t", "X:1", "abc")) == ("sources/t.abc", b"X:1")
+    assert source_file(score) == data
+    tune = Score("t", "X:1", "abc")
+    assert (source_path("t", tune), source_file(tune)) == ("sources/t.abc", b"X:1")
+
+
+def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -> None:
+    tune = tmp_path / "tune.abc"
+    tune.write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
+    job = EngraveJob(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
+    assert Worker(job).do(Task("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
+    rows = pq.read_table(part_path(job.out, "t")).to_pylist()
+    heads = [row["element"] for row in rows if row["label"].startswith("notehead")]
+    mei = (job.out / "sources" / "t.mei").read_text()
+    assert len({*heads}) == 8
+    assert all(f'xml:id="{head}"' in mei for head in heads)
+    assert "isodate" not in mei  # which would differ from run to run
+    assert {row["source"] for row in rows} == {"sources/t.abc"}
+    assert (job.out / "sources" / "t.abc").read_text() == tune.read_text()
 
 
 def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> None:
@@ -42,7 +59,7 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> 
 def test_nothing_is_left_of_a_score_that_fails_half_way(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(name: str, score: Score) -> tuple[str, bytes]:
+    def fail(score: Score) -> bytes:
         raise ValueError("it ends in the middle")
 
     monkeypatch.setattr(work, "source_file", fail)

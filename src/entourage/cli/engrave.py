@@ -49,34 +49,41 @@ def run(
     ray: Annotated[str, typer.Option(help="Address of a Ray cluster to work on.")] = "",
 ) -> None:
     """Engrave scores; the word `run` may be left out. A run that was killed continues where it stopped."""
+    from tempfile import TemporaryDirectory
+
     from entourage.engrave.fonts import find_fonts
     from entourage.engrave.job import FORMATS, EngraveJob
     from entourage.engrave.options import PageOptions
     from entourage.engrave.pipeline import engrave
 
-    job = EngraveJob(
-        out=out,
-        sources=tuple(scores or ()),
-        compose=compose,
-        balanced=balanced,
-        engine=engine,
-        fonts=find_fonts(fonts),
-        every_font=every_font,
-        page=PageOptions(width, height, interline, dpi),
-        degrade=degrade,
-        replace=replace,
-        formats=FORMATS if formats == "all" else tuple(formats.split(",")),  # type: ignore[arg-type]
-        seed=seed,
-        workers=workers,
-        ray=ray,
-    )
-    manifest = engrave(job)
+    with TemporaryDirectory() as folder:
+        job = EngraveJob(
+            out=out,
+            sources=tuple(scores or ()),
+            compose=compose,
+            balanced=balanced,
+            engine=engine,
+            fonts=find_fonts(fonts, Path(folder)),
+            every_font=every_font,
+            page=PageOptions(width, height, interline, dpi),
+            degrade=degrade,
+            replace=replace,
+            formats=FORMATS if formats == "all" else tuple(formats.split(",")),  # type: ignore[arg-type]
+            seed=seed,
+            workers=workers,
+            ray=ray,
+        )
+        manifest = engrave(job)
     for name, reason in manifest["failed"].items():
         typer.echo(f"entourage: skipped {name}: {reason}", err=True)
-    counts = manifest["counts"]
-    typer.echo(f"{counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols: {out}")
+    pages, works, symbols = (_count(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
+    typer.echo(f"{pages} of {works}, {symbols}: {out}")
     if manifest["failed"]:
         raise typer.Exit(SKIPPED_SOME)
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name.removesuffix('s') if number == 1 else name}"
 
 
 @app.command()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from entourage.data import atomic_path
 from entourage.engrave.patches import choose, cut_patch
+from entourage.engrave.png import read_grey
 from entourage.engrave.symbols import EXTENDED_IDS
 
 WIDTH, HEIGHT = 130, 80
@@ -57,9 +58,9 @@ def write_crops(folder: Path, path: Path, *, share: float = 0.01, most: int = 30
         raise ValueError(f"{folder} has no class with less than {share:.1%} of the symbols; expected a larger share")
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _SCHEMA) as writer:
         for page, rows in chosen.groupby("page", sort=True):
-            image = cv2.imread(str(folder / "images" / f"{page}.png"), cv2.IMREAD_GRAYSCALE)
+            image = read_grey(folder / "images" / f"{page}.png")
             around = symbols[symbols["page"] == page]
-            crops = [_crop(np.asarray(image, dtype=np.uint8), row, around) for _, row in rows.iterrows()]
+            crops = [_crop(image, row, around) for _, row in rows.iterrows()]
             writer.write_table(pa.Table.from_pylist(crops, schema=_SCHEMA))
     return {str(name): int(count) for name, count in chosen["class"].value_counts().items()}
 

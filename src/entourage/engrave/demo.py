@@ -45,7 +45,7 @@ def demo_page(index: int, font: str) -> Page:
 
 def picture(page: Page) -> str:
     """The page with its ground truth, as an `<svg>` element that holds an image."""
-    rows = page_table(page, score="s", work="w", name="n", font="f").to_pylist()
+    rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
     drawn = draw_truth(image, rows, ("boxes", "masks", "onsets"))
     height, width = drawn.shape[:2]

@@ -22,8 +22,12 @@ _SMUFL = range(0xE000, 0xF400)
 _EM = 1000  # Verovio's units
 
 
-def find_fonts(names: str) -> tuple[MusicFont, ...]:
+def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
     """The fonts that a list such as "Leipzig,my/Sebastian.otf" names; "all" for those that come with Verovio.
+
+    Args:
+        names: of fonts and font files, separated by commas.
+        folder: where to put what font files are converted to; by default a new folder for temporary files.
 
     Raises:
         ValueError: a name that is none of them and no file, or a file that is no SMuFL font.
@@ -36,7 +40,7 @@ def find_fonts(names: str) -> tuple[MusicFont, ...]:
         if name.lower() in known:
             fonts.append(MusicFont(known[name.lower()]))
         elif Path(name).is_file():
-            fonts.append(convert_font(Path(name)))
+            fonts.append(convert_font(Path(name), folder))
         else:
             raise ValueError(f"font {name!r} is unknown; expected one of {', '.join(FONTS)}, or a SMuFL font file")
     return tuple(fonts)
@@ -45,12 +49,13 @@ def find_fonts(names: str) -> tuple[MusicFont, ...]:
 def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     """Turns a SMuFL font (.otf, .ttf, .woff2) into the archive of outlines that Verovio loads.
 
-    Stem anchors come from the metadata file beside the font (NAME.json or NAME_metadata.json), as SMuFL prescribes; a
-    font without one gets those that its noteheads' bounds suggest.
+    Stem anchors come from the metadata file beside the font (NAME.json, NAME_metadata.json or metadata.json); a font
+    without one gets those that its noteheads' bounds suggest. A font is called as its file; one that is called like a
+    font of Verovio's, which would be engraved instead, becomes NAMECustom.
 
     Args:
         path: the font.
-        folder: where to put the archive; by default a folder for temporary files.
+        folder: where to put the archive; by default a new folder for temporary files.
     """
     try:
         font = TTFont(path)
@@ -60,14 +65,16 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     codes = sorted(code for code in cmap if code in _SMUFL)
     if 0xE0A4 not in codes:
         raise ValueError(f"{path} has no notehead at U+E0A4; expected a SMuFL font")
-    name = "".join(c for c in path.stem if c.isalnum()) or "Custom"
+    name = "".join(c for c in path.stem if c.isalnum())
+    if not name or name.lower() in (bundled.lower() for bundled in FONTS):
+        name += "Custom"
     scale = Scale(_EM / font["head"].unitsPerEm)
     anchors = _anchors(path)
     boxes, files = [], {}
     for code in codes:
         pen, bounds = SVGPathPen(glyphs), BoundsPen(glyphs)
-        for target in (pen, bounds):
-            glyphs[cmap[code]].draw(TransformPen(target, scale))
+        for drawn in (pen, bounds):
+            glyphs[cmap[code]].draw(TransformPen(drawn, scale))
         x0, y0, x1, y1 = bounds.bounds or (0, 0, 0, 0)
         advance = glyphs[cmap[code]].width * scale[0]
         box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
@@ -78,16 +85,12 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
         boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
         files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{pen.getCommands()}"/></g>'
     index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    target_path = (
-        (folder or Path(tempfile.gettempdir()) / "entourage-fonts") / digest / f"{name}.zip"
-    )  # it goes by the file's name
-    with atomic_path(target_path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{name}.xml", index)
-        for code, text in files.items():
-            archive.writestr(f"{name}/{code:04X}.xml", text)
-        archive.writestr(f"{name}.css", "")
-    return MusicFont(name, target_path)
+    target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"  # it goes by the file's name
+    with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        outlines = [(f"{name}/{code:04X}.xml", text) for code, text in files.items()]
+        for inside, text in ((f"{name}.xml", index), *outlines, (f"{name}.css", "")):
+            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
+    return MusicFont(name, target, hashlib.sha256("".join((index, *files.values())).encode()).hexdigest())
 
 
 _NAMED = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}
@@ -99,7 +102,8 @@ _NAMED |= {
 
 def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
     """Stem anchors by code point, from the font's metadata, in staff spaces."""
-    for beside in (path.with_suffix(".json"), path.with_name(f"{path.stem.lower()}_metadata.json")):
+    names = (f"{path.stem}.json", f"{path.stem}_metadata.json", f"{path.stem.lower()}_metadata.json", "metadata.json")
+    for beside in (path.with_name(name) for name in names):
         if beside.is_file():
             try:
                 given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]

@@ -79,7 +79,7 @@ class EngraveJob:
         options = asdict(self)
         for name in ("out", "sources", "workers", "ray"):
             del options[name]
-        options["fonts"] = [font.name for font in self.fonts]
+        options["fonts"] = [f"{font.name} {font.digest}".strip() for font in self.fonts]
         return json.loads(json.dumps(options))  # type: ignore[no-any-return]
 
 

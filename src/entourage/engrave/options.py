@@ -40,10 +40,17 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class MusicFont:
-    """A font for the music: one of Verovio's, or a SMuFL font of the user's (a zip that Verovio can load)."""
+    """A font for the music: one of Verovio's, or a SMuFL font of the user's.
+
+    Attributes:
+        name: of the font.
+        file: of a font of the user's: its outlines, as the archive that Verovio loads (see `convert_font`).
+        digest: of a font of the user's: the SHA-256 of its outlines and anchors.
+    """
 
     name: str
     file: Path | None = None
+    digest: str = ""
 
 
 Engine = Literal["verovio", "lilypond"]

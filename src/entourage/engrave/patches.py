@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from entourage.data import atomic_path
 from entourage.engrave.page import Image
+from entourage.engrave.png import read_grey
 
 WIDTH, HEIGHT = 45, 170
 PATCHES = "patches.parquet"
@@ -58,9 +59,9 @@ def write_patches(out: Path, most: int, seed: int) -> int:
     chosen = choose(symbols[symbols["class"] != "staff"], most, seed)
     with atomic_path(out / PATCHES) as temporary, pq.ParquetWriter(temporary, _SCHEMA, compression="none") as writer:
         for page, rows in chosen.groupby("page", sort=True):
-            image = cv2.imread(str(out / "images" / f"{page}.png"), cv2.IMREAD_GRAYSCALE)
+            image = read_grey(out / "images" / f"{page}.png")
             boxes = rows[["x0", "y0", "x1", "y1"]].to_numpy()
-            patches = [cut_patch(np.asarray(image, dtype=np.uint8), box) for box in boxes]
+            patches = [cut_patch(image, box) for box in boxes]
             pngs = [cv2.imencode(".png", patch)[1].tobytes() for patch in patches]
             known = {name: pa.array(rows[name], _SCHEMA.field(name).type) for name in _SCHEMA.names[:-1]}
             writer.write_table(pa.table({**known, "png": pa.array(pngs, pa.binary())}, schema=_SCHEMA))

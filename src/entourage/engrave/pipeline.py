@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +16,7 @@ from entourage.engrave.archives import find_scores
 from entourage.engrave.assemble import assemble
 from entourage.engrave.job import EngraveJob, tasks_of
 from entourage.engrave.lilypond_engine import LilypondEngraver
+from entourage.engrave.options import MusicFont
 from entourage.engrave.pool import run_tasks
 from entourage.engrave.work import STATE, Outcome
 
@@ -34,12 +37,16 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
             options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
+    given = job.fonts
+    job = replace(job, fonts=tuple(_kept(font, job.out) for font in given))
     tasks = tasks_of(job, find_scores(job.sources) if job.sources else [])
     if job.engine == "lilypond":
         LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
     outcomes: dict[str, Outcome] = {}
     with _claimed(job.out):
         _begin(job)
+        for font, kept in zip(given, job.fonts, strict=True):
+            _keep(font, kept)
         with progress_bar("Engraving", len(tasks)) as advance:
             for outcome in run_tasks(job, tasks):
                 outcomes[outcome.name] = outcome
@@ -48,6 +55,19 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
             manifest = assemble(job, tasks, outcomes)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
+
+
+def _kept(font: MusicFont, out: Path) -> MusicFont:
+    """A font of the user's as it lies in the data set, where all machines of a cluster see it."""
+    if font.file is None:
+        return font
+    return replace(font, file=out.absolute() / STATE / "fonts" / font.digest / font.file.name)
+
+
+def _keep(font: MusicFont, kept: MusicFont) -> None:
+    if font.file is not None and kept.file is not None:
+        with atomic_path(kept.file) as temporary:
+            shutil.copyfile(font.file, temporary)
 
 
 @contextmanager

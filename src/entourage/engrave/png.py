@@ -1,9 +1,10 @@
-"""PNG files: fast, grey, with the resolution in them."""
+"""Image files: PNG is written fast, with the resolution in it; grey values are read."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -29,3 +30,15 @@ def encode_png(image: NDArray[np.uint8] | NDArray[np.uint16], dpi: float, level:
     per_metre = round(dpi / 0.0254)
     chunk = b"pHYs" + struct.pack(">IIB", per_metre, per_metre, 1)
     return data[:_HEADER] + struct.pack(">I", 9) + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[_HEADER:]
+
+
+def read_grey(path: Path) -> NDArray[np.uint8]:
+    """The grey values of an image, shape (height, width).
+
+    Raises:
+        ValueError: there is no such file, or it is no image.
+    """
+    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None  # a pipe would block
+    if image is None:
+        raise ValueError(f"{path} cannot be read as an image; expected that of a page")
+    return np.asarray(image, dtype=np.uint8)

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from entourage.engrave.clefs import CHANGES, CLEFS, clef_class, split_clef
 from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
+from entourage.engrave.describe import describe
 from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music import Event
-from entourage.engrave.outlines import rings, split_at
+from entourage.engrave.staves import Staves
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _SMALL = 0.93  # of the normal size of glyphs
 _HEADS = {0xE0A4: "Black", 0xE0A3: "Half", 0xE0A2: "Whole", 0xE0A0: "DoubleWhole", 0xE0A1: "DoubleWhole"}
 _ACCIDENTALS = {0xE260: "Flat", 0xE261: "Natural", 0xE262: "Sharp", 0xE263: "DoubleSharp", 0xE264: "DoubleFlat"}
-_CLEFS = {  # code point: (clef, number on it)
-    **{0xE050: ("clefG", ""), 0xE051: ("clefG", "clef15"), 0xE052: ("clefG", "clef8")},
-    **{0xE053: ("clefG", "clef8"), 0xE054: ("clefG", "clef15"), 0xE07A: ("clefG", "")},
-    **{0xE05C: ("clefC", ""), 0xE05D: ("clefC", "clef8"), 0xE07B: ("clefC", "")},
-    **{0xE062: ("clefF", ""), 0xE063: ("clefF", "clef15"), 0xE064: ("clefF", "clef8")},
-    **{0xE065: ("clefF", "clef8"), 0xE066: ("clefF", "clef15"), 0xE07C: ("clefF", "")},
-    **{0xE069: ("clefUnpitchedPercussion", ""), 0xE06A: ("clefUnpitchedPercussion", "")},
-}
-_CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}
-_CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
-# Where an outline above, or below, is not the clef's own any more, in ems from its line.
-_REACH = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
 _DIGITS = {0xE080 + n: n for n in range(10)}
-_LINES = ("slur", "tie", "lv", "hairpin", "beam", "beamSpan", "fTrem")
+_LINES = {"slur": "slur", "tie": "tie", "lv": "tie", "beam": "beam", "beamSpan": "beam", "fTrem": "beam"}
 # Glyphs that belong to a symbol without being one: parentheses, brackets, wavy lines, the breath mark, and the like.
 _HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xEA91, 0xEAA4, 0xE4CE, 0xE51A, 0xE51B, 0xE09A, 0xE096, 0xE097}
 _HARMLESS |= {0xE59D, 0xE59E}  # the wavy line after a trill
@@ -66,7 +56,7 @@ class _Relater:
         self.whole: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
         self.graces: dict[Group, list[int]] = {}
         self.unlabelled: list[int] = []
-        self.lines: dict[tuple[Group | None, int], list[float]] = {}
+        self.staves = Staves(marks, events, interline)
         self.rules: dict[str, Callable[[int, Mark], object]] = {
             "notehead": self._notehead,
             "clef": self._clef,
@@ -89,9 +79,6 @@ class _Relater:
         }
 
     def run(self) -> Related:
-        for mark in self.marks:
-            if mark.shape == "line" and mark.group.kind == "staff":
-                self.lines.setdefault(self._place(mark.group), []).append(mark.y)
         for i, mark in enumerate(list(self.marks)):  # a clef with a number is split, which adds marks
             rule = self.rules.get(mark.group.kind)
             if rule is not None:
@@ -104,7 +91,7 @@ class _Relater:
         self.found += combine_times(self.found, self.marks)
         self.found += combine_graces(self.graces, self.marks)
         for symbol in self.found:
-            self._describe(symbol)
+            describe(symbol, self.events, self.ids)
         return Related(self.found, self.unlabelled)
 
     def _add(self, i: int, mark: Mark, label: str, v1: str | None = None) -> Symbol:
@@ -126,7 +113,7 @@ class _Relater:
 
     def _staff(self, i: int, mark: Mark) -> None:
         if mark.shape == "line":
-            self._join(i, mark, "staff", (mark.group.within("system"), self._place(mark.group)[1]))
+            self._join(i, mark, "staff", (mark.group.within("system"), self.staves.number(mark)))
 
     def _brace(self, i: int, mark: Mark) -> None:
         curved = len(mark.points) == 0  # a bracket is made of straight lines and its own glyphs
@@ -141,9 +128,8 @@ class _Relater:
             return
         note = mark.group.within("note")
         event = self.events.get(note.id) if note else None
-        staff = mark.group.within("staff")
-        number = event.staff if event and event.staff else self._place(staff)[1] if staff else 0
-        position, lines = self._position(mark, number)
+        number = event.staff if event and event.staff else self.staves.number(mark)
+        position, lines = self.staves.position(mark, number)
         where = "OnLine" if (position + lines - 1) % 2 == 0 else "InSpace"
         symbol = self._add(i, mark, f"notehead{head}{where}{'Small' if self._small(mark) else ''}")
         symbol.position, symbol.staff = position, number
@@ -152,58 +138,21 @@ class _Relater:
             symbol.pitch, symbol.midi = event.pitch, event.midi
         self._grace(i, mark)
 
-    def _position(self, mark: Mark, staff: int) -> tuple[int, int]:
-        """Steps above the middle of the staff, and how many lines the staff has."""
-        lines = self.lines.get((mark.group.within("measure"), staff))
-        if not lines:
-            around = mark.group.within("staff")
-            lines = self.lines.get(self._place(around)) if around else None
-        if not lines:
-            return 0, 5
-        middle = (min(lines) + max(lines)) / 2
-        half = (max(lines) - min(lines)) / (len(lines) - 1) / 2 if len(lines) > 1 else self.interline / 2
-        return round((middle - mark.y) / (half or self.interline / 2)), len(lines)
-
     def _clef(self, i: int, mark: Mark) -> None:
-        if mark.code not in _CLEFS:
+        position, lines = self.staves.position(mark, self.staves.number(mark))
+        name = clef_class(mark.code, position, lines)
+        if not name:
             if mark.code not in _HARMLESS:
                 self.unlabelled.append(mark.code)
             return
-        name, number = _CLEFS[mark.code]
-        staff = mark.group.within("staff")
-        position, lines = self._position(mark, self._place(staff)[1]) if staff else (0, 5)
-        if name == "clefC":
-            line = (position + lines - 1) // 2 + 1
-            if line not in (3, 4):  # soprano, mezzo-soprano and baritone clefs have no class
-                self.unlabelled.append(mark.code)
-                return
-            name = "clefCAlto" if line == 3 else "clefCTenor"
         change = mark.group.within("layer") is not None
-        symbol = self._add(i, mark, name, _CHANGES.get(name) if change else None)
+        symbol = self._add(i, mark, name, CHANGES.get(name) if change else None)
         symbol.position = position
+        _, number = CLEFS[mark.code]
         if number:
-            self._split_clef(mark, name, number)
-
-    def _split_clef(self, mark: Mark, clef: str, number: str) -> None:
-        """An octave clef is one glyph but two symbols: it is cut where the number begins.
-
-        That is just beyond the holes of an 8; a 15 has none, but all digits are about as tall.
-        """
-        above, below = (mark.y + reach * mark.scale for reach in _REACH[clef])
-        heights = [(ring[:, 1].min(), ring[:, 1].max()) for ring in rings(mark.edges)]
-        top, bottom = min(low for low, _ in heights), max(high for _, high in heights)
-        under = bottom - below > above - top
-        beyond = [(low, high) for low, high in heights if (low > below if under else high < above)]
-        tall = 0.235 * mark.scale
-        if under:
-            cut = min(low for low, _ in beyond) - tall / 8 if beyond else bottom - tall
-            clef_part, digit = split_at(mark.edges, cut)
-        else:
-            cut = max(high for _, high in beyond) + tall / 8 if beyond else top + tall
-            digit, clef_part = split_at(mark.edges, cut)
-        mark.edges = clef_part
-        self.marks.append(Mark("glyph", digit, mark.group, 0, mark.scale, mark.x, mark.y))
-        self._add(len(self.marks) - 1, mark, number)
+            mark.edges, digit = split_clef(mark.edges, name, mark.y, mark.scale)
+            self.marks.append(Mark("glyph", digit, mark.group, 0, mark.scale, mark.x, mark.y))
+            self._add(len(self.marks) - 1, mark, number)
 
     def _key(self, i: int, mark: Mark) -> None:
         name = _ACCIDENTALS.get(mark.code, "")
@@ -280,47 +229,8 @@ class _Relater:
     def _area(self, i: int, mark: Mark) -> None:
         kind = mark.group.kind
         if kind in _LINES:
-            self._add(
-                i, mark, "tie" if kind == "lv" else "slur" if kind == "slur" else "tie" if kind == "tie" else "beam"
-            )
+            self._add(i, mark, _LINES[kind])
         elif kind == "multiRest":
             self._join(i, mark, "restHBar")
         elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign, where they are not glyphs
             self._add(i, mark, "repeatDot")
-
-    def _place(self, staff: Group | None) -> tuple[Group | None, int]:
-        """The measure and the number of a staff."""
-        if staff is None:
-            return None, 0
-        event = self.events.get(staff.id)
-        return staff.within("measure"), event.staff if event else 0
-
-    def _notes_of(self, identity: str) -> tuple[str, ...]:
-        """The notes of a chord, or a note itself."""
-        event = self.events.get(identity)
-        return event.notes if event and event.kind == "chord" and event.notes else (identity,)
-
-    def _describe(self, symbol: Symbol) -> None:
-        """What the music says of a symbol: its own event, or that of the nearest group that has one."""
-        for group in symbol.group.up():
-            if not symbol.element and group.id in self.ids and group.kind != "measure":
-                symbol.element = group.id
-            event = self.events.get(group.id) if group.id else None
-            if event is None or group.kind in ("system", "page-margin"):
-                continue
-            if symbol.label == "staff":
-                symbol.staff = event.staff
-                break
-            if symbol.onset is None and event.onset is not None and group.kind != "measure":
-                symbol.onset = float(event.onset)
-            if not symbol.notes and group.kind not in ("staff", "layer", "measure"):
-                symbol.notes = tuple(note for one in event.notes for note in self._notes_of(one))
-            if event.kind in ("rest", "mRest", "multiRest") and symbol.duration is None and event.duration is not None:
-                symbol.duration = float(event.duration)
-            symbol.staff = symbol.staff or event.staff
-        if symbol.group.kind == "notehead" and (note := symbol.group.within("note")):
-            symbol.notes = (note.id,)
-        if not symbol.element:
-            measure = symbol.group.within("measure")  # the first part's; nothing better for what has no note
-            nearest = [*symbol.notes, measure.id if measure else ""]
-            symbol.element = next((element for element in nearest if element in self.ids), "")

@@ -11,6 +11,7 @@ from typing import Literal
 from lxml import etree
 
 from entourage.engrave.archives import ScoreFile, read_bytes
+from entourage.engrave.headings import mei_heading, musicxml_heading, text_heading
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
@@ -59,7 +60,7 @@ def read_score(file: ScoreFile) -> Score:
         notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
         if notation == "mei" or (suffix not in _BY_SUFFIX and not _looks_like_abc(text) and notation == "abc"):
             raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
-        return Score(file.name, text, notation)
+        return Score(file.name, text, notation, *text_heading(text, notation))
     return _read_xml(text, file)
 
 
@@ -82,7 +83,8 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     _check_depth(root, file)
     kind = etree.QName(root).localname
     if kind == "mei":
-        return Score(file.name, etree.tostring(root, encoding="unicode"), "mei", ids=_xml_ids(root))
+        ids = _give_xml_ids(root)
+        return Score(file.name, etree.tostring(root, encoding="unicode"), "mei", *mei_heading(root), ids)
     if kind == "score-timewise":
         root = _partwise(root)
     elif kind != "score-partwise":
@@ -90,10 +92,7 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     if next(root.iter("note"), None) is None:
         raise ValueError(f"{file} has no notes; expected at least one")
     ids = _give_ids(root)
-    title = root.findtext("movement-title") or root.findtext("work/work-title") or ""
-    composer = next((c.text or "" for c in root.iter("creator") if c.get("type") == "composer"), "")
-    text = etree.tostring(root, encoding="unicode")
-    return Score(file.name, text, "musicxml", title.strip(), composer.strip(), ids)
+    return Score(file.name, etree.tostring(root, encoding="unicode"), "musicxml", *musicxml_heading(root), ids)
 
 
 def _decode(data: bytes, file: ScoreFile) -> str:
@@ -125,9 +124,22 @@ def _check_depth(root: etree._Element, file: ScoreFile) -> None:
             raise ValueError(f"{file} nests its elements more than {_DEEPEST} deep; expected a score")
 
 
-def _xml_ids(root: etree._Element) -> frozenset[str]:
+def _give_xml_ids(root: etree._Element) -> frozenset[str]:
+    """Puts an id, such as note12, on each element of MEI's music that has none; given ids stay."""
     key = "{http://www.w3.org/XML/1998/namespace}id"
-    return frozenset(i for element in root.iter() if isinstance(element.tag, str) and (i := element.get(key)))
+    ids = {i for element in root.iter("*") if (i := element.get(key))}
+    counts: dict[str, int] = {}
+    for music in root.iter("{*}music"):
+        for element in music.iter("*"):
+            if element.get(key) is None:
+                tag = etree.QName(element).localname
+                counts[tag] = counts.get(tag, 0) + 1
+                name = f"{tag}{counts[tag]}"
+                while name in ids:
+                    name += "x"
+                element.set(key, name)
+                ids.add(name)
+    return frozenset(ids)
 
 
 def _give_ids(root: etree._Element) -> frozenset[str]:

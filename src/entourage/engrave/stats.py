@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from entourage.data import atomic_path
 from entourage.engrave.patches import cut_patch
-from entourage.engrave.png import encode_png
+from entourage.engrave.png import encode_png, read_grey
 from entourage.engrave.symbols import ClassSet, class_ids
 from entourage.report import Block, Section, house_style, to_svg, write_page
 
@@ -112,7 +112,7 @@ def contact_sheet(folder: Path, statistics: Statistics) -> NDArray[np.uint8]:
         if name in sample:
             row = sample[name]
             if row["page"] not in images:
-                images[row["page"]] = _image(folder, str(row["page"]))
+                images[row["page"]] = read_grey(folder / "images" / f"{row['page']}.png")
             box = np.array([row["x0"], row["y0"], row["x1"], row["y1"]])
             patch = cut_patch(images[row["page"]], box, _CELL_WIDTH - 8, _CELL_HEIGHT - 8)
             sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patch
@@ -170,10 +170,3 @@ def _read(folder: Path, columns: list[str]) -> pd.DataFrame:
     if not path.is_file():
         raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
     return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
-
-
-def _image(folder: Path, page: str) -> NDArray[np.uint8]:
-    image = cv2.imread(str(folder / "images" / f"{page}.png"), cv2.IMREAD_GRAYSCALE)
-    if image is None:
-        raise ValueError(f"{folder / 'images' / page}.png cannot be read; expected the image of a page")
-    return np.asarray(image, dtype=np.uint8)

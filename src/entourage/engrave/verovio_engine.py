@@ -90,6 +90,10 @@ class VerovioEngraver:
             raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MOST_PAGES}")
         return read_music(self._toolkit.getMEI())
 
+    def mei(self) -> str:
+        """The score that was engraved last as MEI, with the ids that its symbols carry."""
+        return re.sub(r' isodate="[^"]*"', "", self._toolkit.getMEI())  # the time of day would differ from run to run
+
     def draw(
         self, svg: str, events: dict[str, Event], score: Score, number: int, degrader: Degrader | None = None
     ) -> Page:

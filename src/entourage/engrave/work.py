@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,25 +92,37 @@ class Worker:
             raise
 
     def _write_pages(self, task: Task, score: Score, digest: str, files: dict[str, str]) -> Outcome:
+        source = source_path(task.name, score)
         tables, pages = [], []
         for page in self._pages(task, score):
             if len(page.symbols) < self.job.fewest_symbols:
                 continue
             name = f"{task.name}-{page.number}"
-            tables.append(page_table(page, score=task.name, work=score.work, name=name, font=task.font.name))
+            tables.append(
+                page_table(page, score=task.name, source=source, work=score.work, name=name, font=task.font.name)
+            )
             pages.append({"page": name, "number": page.number, "unlabelled": [hex(c) for c in page.unlabelled]})
-            for place, data in self._files(page, name):
-                files[place] = hashlib.sha256(data).hexdigest()
-                _write(self.job.out / place, data)
+            self._save(self._files(page, name), files)
         if not pages:
             raise ValueError(f"{task.name}: no page has {self.job.fewest_symbols} symbols or more")
-        place, data = source_file(task.name, score)
-        files[place] = hashlib.sha256(data).hexdigest()
-        _write(self.job.out / place, data)
+        self._save(self._sources(task, score), files)
         meta = {"name": task.name, "work": score.work, "source_sha256": digest, "pages": pages, "files": files}
-        meta |= {"title": score.title, "composer": score.composer, "source": place, "font": task.font.name}
+        meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
         write_part(part_path(self.job.out, task.name), pa.concat_tables(tables), meta)
         return Outcome(task.name, len(pages))
+
+    def _save(self, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
+        """Writes files of the output and notes their checksums."""
+        for place, data in contents:
+            files[place] = hashlib.sha256(data).hexdigest()
+            _write(self.job.out / place, data)
+
+    def _sources(self, task: Task, score: Score) -> Iterator[tuple[str, bytes]]:
+        """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
+        yield source_path(task.name, score), source_file(score)
+        engraver = self._engravers[task.font.name]
+        if score.notation == "abc" and isinstance(engraver, VerovioEngraver):
+            yield f"sources/{task.name}.mei", engraver.mei().encode()
 
     def _pages(self, task: Task, score: Score) -> Iterator[Page]:
         key = task.font.name
@@ -139,17 +151,21 @@ class Worker:
             yield f"xml_annotations/{name}.xml", page_xml(page, f"{name}.png").encode()
 
 
-def source_file(name: str, score: Score) -> tuple[str, bytes]:
+def source_path(name: str, score: Score) -> str:
+    """Where the source of a task lies in the output."""
+    return f"sources/{name}{_ENDING[score.notation]}"
+
+
+def source_file(score: Score) -> bytes:
     """The source that travels with the pages: MusicXML compressed, with the ids that annotations point to."""
-    place = f"sources/{name}{_ENDING[score.notation]}"
     if score.notation != "musicxml":
-        return place, score.text.encode()
+        return score.text.encode()
     container = '<container><rootfiles><rootfile full-path="score.xml"/></rootfiles></container>'
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for inside, text in (("META-INF/container.xml", container), ("score.xml", score.text)):
             archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
-    return place, stream.getvalue()
+    return stream.getvalue()
 
 
 def part_path(out: Path, name: str) -> Path:

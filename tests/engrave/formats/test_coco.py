@@ -10,7 +10,7 @@ from entourage.engrave.page import Page
 
 
 def test_boxes_and_masks_agree(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
-    rows = page_table(engrave(musicxml), score="s", work="w", name="s-1", font="Leipzig").to_pylist()
+    rows = page_table(engrave(musicxml), score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
     write_coco(tmp_path / "a.json", [rows, rows], "two pages")
     data = json.loads((tmp_path / "a.json").read_text())
     assert [image["file_name"] for image in data["images"]] == ["s-1.png"] * 2

@@ -8,7 +8,7 @@ from entourage.engrave.page import Page
 
 def test_the_file_has_the_published_shape(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
     page = engrave(musicxml)
-    rows = page_table(page, score="s", work="w", name="s-1", font="Leipzig").to_pylist()
+    rows = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
     write_deepscores(tmp_path / "a.json", [rows, rows], "two pages")
     data = json.loads((tmp_path / "a.json").read_text())
     assert set(data) == {"info", "annotation_sets", "categories", "images", "annotations"}
@@ -17,6 +17,7 @@ def test_the_file_has_the_published_shape(engrave: Callable[[str], Page], musicx
     assert data["categories"]["6"]["name"] == "clefG"
     assert data["categories"]["142"] == {"name": "clefG", "annotation_set": "muscima++", "color": 6}
     first, second = data["images"]
+    assert first["source"] == "s.mxl"
     labelled = sum(1 for s in page.symbols if s.label)
     assert first["ann_ids"] == [str(i) for i in range(1, labelled + 1)]
     assert second["ann_ids"][0] == str(labelled + 1)

@@ -6,7 +6,7 @@ from entourage.engrave.page import Page
 
 def test_a_row_a_symbol_with_links_to_heads(engrave: Callable[[str], Page], musicxml: str) -> None:
     page = engrave(musicxml)
-    table = page_table(page, score="s", work="w", name="s-1", font="Leipzig")
+    table = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig")
     assert table.schema.equals(SCHEMA)
     rows = table.to_pylist()
     assert [row["symbol"] for row in rows] == list(range(1, len(page.symbols) + 1))

@@ -29,8 +29,8 @@ def write_coco(path: Path, pages: Iterable[Rows], description: str) -> None:
         number = 1
         for image, rows in enumerate(pages, start=1):
             first = rows[0]
-            size = {"width": first["width"], "height": first["height"]}
-            images.append({"id": image, "file_name": f"{first['page']}.png", **size, "complete": first["complete"]})
+            known = {name: first[name] for name in ("width", "height", "source", "complete")}
+            images.append({"id": image, "file_name": f"{first['page']}.png", **known})
             annotations = [_annotation(row, image, 0) for row in rows if row["label_id"]]
             for annotation in annotations:
                 annotation["id"] = number

@@ -53,7 +53,7 @@ def _image(rows: Rows, number: int, annotations: list[str]) -> dict[str, Any]:
         "width": first["width"],
         "height": first["height"],
         "ann_ids": annotations,
-        "source": f"sources/{first['score']}",
+        "source": first["source"],
         "complete": first["complete"],
     }
 

@@ -10,6 +10,7 @@ from entourage.engrave.symbols import EXTENDED_IDS, V1_IDS, muscima_id
 SCHEMA = pa.schema(
     [
         ("score", pa.string()),  # the score's name in this data set
+        ("source", pa.string()),  # its file in this data set
         ("work", pa.string()),  # what splits keep together
         ("page", pa.string()),  # name of the image, without suffix
         ("number", pa.int32()),  # of the page in its score, from 1
@@ -40,7 +41,7 @@ SCHEMA = pa.schema(
 )
 
 
-def page_table(page: Page, *, score: str, work: str, name: str, font: str) -> pa.Table:
+def page_table(page: Page, *, score: str, source: str, work: str, name: str, font: str) -> pa.Table:
     """The symbols of a page as rows of the table."""
     height, width = page.image.shape
     symbols = page.symbols
@@ -48,6 +49,7 @@ def page_table(page: Page, *, score: str, work: str, name: str, font: str) -> pa
     count = len(symbols)
     columns = {
         "score": [score] * count,
+        "source": [source] * count,
         "work": [work] * count,
         "page": [name] * count,
         "number": [page.number] * count,

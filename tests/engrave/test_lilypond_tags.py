@@ -1,0 +1,75 @@
+import pytest
+
+from entourage.engrave.instances import Symbol
+from entourage.engrave.lilypond_tags import number_staves, tagged_symbols
+from entourage.engrave.marks import Group, Mark
+from entourage.engrave.outlines import rectangle
+
+NAMES = ("glyph", "onset", "duration", "pitch", "log", "position", "direction", "grow", "script", "flags", "sign")
+NAMES += ("fraction", "style", "text")
+
+
+def mark(x: float = 0.0, y: float = 0.0) -> Mark:
+    return Mark("glyph", rectangle(x, y, 10, 10), Group(), x=x, y=y)
+
+
+def tagged(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
+    known = {f"data-{name}": "" for name in NAMES} | {"data-grace": "0"} | {f"data-{n}": v for n, v in tags.items()}
+    return tagged_symbols(Group((kind,)), known, list(range(len(marks))), marks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tags", "label"),
+    [
+        ("Flag", {"glyph": "flags.d4"}, "flag16thDown"),
+        ("Flag", {"glyph": "flags.u3", "grace": "-1/8"}, "flag8thUpSmall"),
+        ("Accidental", {"glyph": "accidentals.flatflat"}, "accidentalDoubleFlat"),
+        ("Accidental", {"glyph": "accidentals.flat", "grace": "-1/8"}, "accidentalFlatSmall"),
+        ("Clef", {"glyph": "clefs.F_change"}, "clefF"),
+        ("Rest", {"log": "3"}, "rest8th"),
+        ("Rest", {"log": "5"}, "rest32nd"),
+        ("Script", {"script": "(feta dstaccato . ustaccato)", "direction": "-1"}, "articStaccatoBelow"),
+        ("Script", {"script": "(feta . trill)", "direction": "1"}, "ornamentTrill"),
+        ("Hairpin", {"grow": "-1"}, "dynamicDiminuendoHairpin"),
+        ("StemTremolo", {"flags": "3"}, "tremolo3"),
+        ("SystemStartBrace", {}, "brace"),
+        ("KeyCancellation", {}, "keyNatural"),
+        ("KeySignature", {"sign": "-1/2"}, "keyFlat"),
+        ("TimeSignature", {"fraction": "(4 . 4)"}, "timeSigCommon"),
+        ("SustainPedal", {"text": "*"}, "keyboardPedalUp"),
+    ],
+)
+def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
+    (symbol,) = tagged(kind, [mark()], **tags)
+    assert symbol.label == label
+
+
+def test_digits_and_letters_are_told_apart() -> None:
+    digits = [mark(0, 10), mark(12, 10), mark(6, 30)]
+    assert [s.label for s in tagged("TimeSignature", digits, fraction="(12 . 8)")] == [
+        "timeSig1",
+        "timeSig2",
+        "timeSig8",
+    ]
+    assert [s.label for s in tagged("DynamicText", [mark(), mark(20)], text="mf")] == ["dynamicM", "dynamicF"]
+    assert [s.label for s in tagged("TupletNumber", [mark(), mark(9)], text="12")] == ["tuplet1", "tuplet2"]
+
+
+def test_the_music_is_in_quarter_notes() -> None:
+    tags = {"onset": "3/8", "duration": "1/4", "pitch": "-1 6 -1/2", "log": "2", "position": "-3"}
+    (head,) = tagged("NoteHead", [mark()], **tags)
+    assert (head.onset, head.duration, head.pitch, head.midi, head.position) == (1.5, 1.0, "Bb3", 58, -3)
+    (grace,) = tagged("NoteHead", [mark()], **tags, grace="-1/8")
+    assert (grace.label, grace.duration) == ("noteheadBlackInSpaceSmall", 0.0)
+
+
+def test_what_has_no_class_is_no_symbol() -> None:
+    assert tagged("LyricText", [mark()]) == []
+    assert tagged("Rest", [mark()], log="-2") == []
+
+
+def test_staves_are_counted_within_systems() -> None:
+    marks = [mark(0, y) for y in (0, 180, 800, 980, 170)]
+    symbols = [Symbol("staff", "", [i], Group()) for i in range(4)] + [Symbol("stem", "", [4], Group())]
+    number_staves(symbols, marks, 20.0)
+    assert [symbol.staff for symbol in symbols] == [1, 2, 1, 2, 2]
