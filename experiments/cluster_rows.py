@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,7 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     task = ClusterTask(built, data.learn, data.validate, chosen.loss, recipe, say=lambda line: say(f"{title}: {line}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
+    ready.notes["date"] = date.today().isoformat()
     ready.notes["set_size"] = str(recipe.curriculum.most)
     save_network(ready, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +96,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         "symbols": str(len(sheets.labels)),
         "steps": str(result.steps),
         "minutes": f"{result.seconds / 60:.1f}",
+        "date": date.today().isoformat(),
     }
     files = save_detector(trained.cpu(), job.out / MODEL)
     summary = {

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from experiments.detect_pages import TENTHS, UNSEEN, divide, jobs
+
+from entourage.engrave.compose import compose
+from entourage.engrave.scores import parse_score
+
+
+def test_every_work_is_in_one_part_whatever_its_file_is_called(tmp_path: Path) -> None:
+    archive = tmp_path / "songs.zip"
+    with zipfile.ZipFile(archive, "w") as songs:
+        for number in range(12):
+            text = compose(1, number)
+            songs.writestr(f"{number}.musicxml", text)
+            songs.writestr(f"edition/{number}.musicxml", text)
+    divide(archive, tmp_path / "scores")
+    works: dict[str, set[str]] = {}
+    for part in TENTHS:
+        with zipfile.ZipFile(tmp_path / "scores" / f"{part}.zip") as scores:
+            for name in scores.namelist():
+                works.setdefault(parse_score(scores.read(name).decode(), name).work, set()).add(part)
+    assert len(works) == 12
+    assert all(len(parts) == 1 for parts in works.values())
+    assert len(set.union(*works.values())) > 1
+
+
+def test_one_font_is_never_learned_from_and_tests_see_only_works_of_their_part(tmp_path: Path) -> None:
+    sets = jobs(tmp_path, compose=10)
+    learn = {name: job for name, job in sets.items() if name.startswith("learn-")}
+    test = {name: job for name, job in sets.items() if name.startswith("test-")}
+    assert all(UNSEEN not in {font.name for font in job.fonts} for job in learn.values())
+    assert [font.name for font in test["test-font"].fonts] == [UNSEEN]
+    assert {path.name for job in test.values() for path in job.sources} == {"test.zip"}
+    assert "test.zip" not in {path.name for job in learn.values() for path in job.sources}
+    assert {job.page.interline for job in learn.values()} == {10.0}
+    assert {job.page.interline for job in test.values()} == {20.0}
