@@ -9,17 +9,19 @@ sets or rivals, goes on from there. Without --train the shipped detector is meas
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.detector import Detector
-from entourage.detect.evaluate import DetectsPages, Judged, detect_pages, evaluate, judge
+from entourage.detect.detector import Detector, shipped_detectors
+from entourage.detect.evaluate import DetectsPages, Judged, Seen, detect_pages, evaluate, judge
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
-from entourage.detect.truth import read_truth
+from entourage.detect.truth import TruthPage, read_truth
 from experiments.claims import alone, in_turn
 from experiments.detect_rivals import RIVALS, train_rival
 from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, spread_over, trained
@@ -27,6 +29,7 @@ from experiments.ledger import Ledger
 from experiments.tables import table
 
 DWD = "detect_deepscores-dwd"  # the folder of its run
+LISTS: tuple[Judged, ...] = ("v1", "extended")
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
     "thesis, U-Net": ("24.8", "-", "16.6"),
@@ -65,14 +68,16 @@ def own(options: argparse.Namespace) -> Detector:
 
 
 def measure(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
-    """The rows of one detector: every test set, in V1's classes and in the extended ones."""
+    """The rows of one detector: every test set, in V1's classes and in the extended ones; pages are seen once."""
     for test, pages in sets_of(options).items():
-        keys: dict[str, Judged] = {f"{name}: {test}, v1": "v1", f"{name}: {test}, extended": "extended"}
-        if all(key in book.rows for key in keys):
-            continue
-        seen = detect_pages(detector, pages)
-        for key, judged in keys.items():
-            book.row(key, lambda seen=seen, pages=pages, judged=judged: scores(judge(seen, pages, judged)))  # type: ignore[misc]
+        seen = cache(partial(detect_pages, detector, pages))
+        for judged in LISTS:
+            find = partial(_judged, seen, pages, judged)
+            book.row(f"{name}: {test}, {judged}", find)
+
+
+def _judged(seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged) -> dict[str, Any]:
+    return scores(judge(seen(), pages, judged))
 
 
 def rival(name: str, options: argparse.Namespace) -> DetectsPages:
@@ -87,9 +92,9 @@ def rival(name: str, options: argparse.Namespace) -> DetectsPages:
 def handwriting(book: Ledger, options: argparse.Namespace) -> None:
     """Fine-tunes the detector for MUSCIMA++ and measures its own classes on the test pages."""
     own(options)  # what it begins with, if it is trained here, has to be ready
-    start = options.runs / DWD / "detect.safetensors"
+    trained_here = options.runs / DWD / "detect.safetensors" if options.train and not options.model else None
+    begin = trained_here or (Path(options.model) if options.model else shipped_detectors()["default"])
     recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
-    begin = start if start.is_file() else None
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
     detector, _ = trained("detect_deepscores-muscima", job, options)
     pages = spread_over(read_truth("muscima", "test"), options.pages)
@@ -101,8 +106,8 @@ def _text(book: Ledger) -> str:
     for key, row in book.rows.items():
         detector, _, test = key.partition(": ")
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
-        rows.append((detector, test, *figures, f"{1000 * row['seconds']:.0f}"))
-    header = ("detector", "pages, classes", "mAP", "AP50", "AP25", "ms a page")
+        rows.append((detector, test, str(row["pages"]), *figures))
+    header = ("detector", "pages, classes", "pages", "mAP", "AP50", "AP25")
     published = table(
         ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]
     )

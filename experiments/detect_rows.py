@@ -14,7 +14,7 @@ import numpy as np
 
 from entourage.detect.detector import Detector
 from entourage.detect.evaluate import Evaluation
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.options import NetworkOptions, preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
@@ -82,7 +82,7 @@ def trained(name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Dete
     """
     job = replace(job, out=options.runs / name, minutes=None if options.small else options.minutes)
     if options.small:
-        base = job.options or DetectorOptions()
+        base = job.options or preset(job.preset)
         encoder = SMALL_NETWORK if base.network.encoder == "small" else replace(base.network, encoder="resnet18")
         job = replace(job, options=replace(base, network=encoder))
     with alone(job.out):

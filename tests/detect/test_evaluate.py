@@ -64,6 +64,14 @@ def test_perfect_answers_score_100_in_every_list(oracle: Oracle, judged: str, na
     assert evaluation.seconds > 0
 
 
+def test_pages_of_muscima_are_judged_by_their_own_names() -> None:
+    boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
+    page = TruthPage("hand", Path("hand.png"), 20.0, ["clefG", "stem"], ["", ""], ["", ""], boxes, PAPER)
+    assert known_objects(page, "muscima").names == ["clefG", "stem"]
+    detector = Oracle(known_objects(page, "own", DETECTOR_CLASSES))
+    assert evaluate(detector, [page], "muscima").scores.means()["mAP"] == pytest.approx(1.0)
+
+
 def test_what_is_missed_costs(oracle: Oracle) -> None:
     oracle.answer = oracle.answer.select(torch.tensor([name != "gClefChange" for name in oracle.answer.names]))
     assert evaluate(oracle, [PAGE], "v1").scores.means()["mAP"] == pytest.approx(0.5)

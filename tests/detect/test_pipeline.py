@@ -78,6 +78,14 @@ def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Pat
         run_pages(RunJob((tmp_path / "found" / "drawn",), tmp_path / "found"))
 
 
+def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: None, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
+        run_pages(RunJob((tmp_path / f"{name}.png",), tmp_path / "found"))
+    assert [path.name for path in (tmp_path / "found" / "drawn").iterdir()] == ["b.png"]
+    assert [path.stem for path in (tmp_path / "found" / "xml").iterdir()] == ["b"]
+
+
 def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     run_pages(RunJob((tmp_path / "a.png",), tmp_path / "found", draw=False))

@@ -144,3 +144,12 @@ def test_arrays_are_taken_as_grey_or_colour() -> None:
     for wrong in (page.astype(float), np.zeros((2, 2, 2), np.uint8), np.zeros((0, 3), np.uint8), "text"):
         with pytest.raises(ValueError, match="expected"):
             as_grey(wrong)  # type: ignore[arg-type]
+
+
+def test_an_image_in_memory_is_turned_as_its_camera_says() -> None:
+    picture = Image.fromarray(np.full((40, 60), 255, dtype=np.uint8))
+    exif = picture.getexif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    packed = io.BytesIO()
+    picture.save(packed, "JPEG", exif=exif)
+    assert as_grey(Image.open(packed)).shape == (60, 40)

@@ -116,3 +116,9 @@ def test_classes_of_another_list_pass_by_their_own_name() -> None:
         torch.tensor([[0.0, 0, 5, 5], [9, 9, 12, 12]]), torch.tensor([1, 2]), torch.ones(2), ("tuple", "x")
     )
     assert as_list(found, "muscima").names == ["tuple"]
+
+
+def test_the_best_come_first_words_included() -> None:
+    found = as_list(page([*word("mf", score=0.9), ("stem", 300, 0, 302, 60, 0.95), *word("p", x=500, score=0.5)]), "v1")
+    assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
+    assert found.names == ["dynamicMF", "dynamicPiano"]

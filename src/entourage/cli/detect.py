@@ -88,7 +88,7 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.0, help="The highest learning rate.")] = None,
+    rate: Annotated[float | None, typer.Option(min=1e-8, help="The highest learning rate.")] = None,
     margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
     plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
     staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,

@@ -140,8 +140,10 @@ class Detector:
 
     @torch.inference_mode()
     def _find(self, page: Grey) -> Found:
-        ink = 1 - torch.from_numpy(np.ascontiguousarray(page)).to(self.device).float() / 255  # (h, w), ink 1, paper 0
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.options.half):
+        grey = torch.from_numpy(np.require(page, requirements=["C", "W"])).to(self.device)  # (h, w)
+        ink = 1 - grey.float() / 255  # ink 1, paper 0
+        half = self.options.half and self.device.type == "cuda"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
     def _tidy(self, found: Detections, shape: tuple[int, ...]) -> Detections:

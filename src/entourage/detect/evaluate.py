@@ -193,6 +193,8 @@ def _names(page: TruthPage, judged: Judged) -> list[str]:
         return list(page.v1)
     if judged == "extended":
         return list(page.extended)
+    if not any(page.extended):  # a page of MUSCIMA++ itself
+        return [name or "" for name in page.labels]
     return [(CLASSES[name].muscima or "") if name in CLASSES else "" for name in page.extended]
 
 

@@ -113,7 +113,7 @@ class MapOptions:
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """How objects are read off the maps. `cuts` to `box` are for components."""
+    """How objects are read off the maps. `cuts` to `vote` are for components, and so is `box`, but for "class"."""
 
     method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
     threshold: float = 0.05  # least score of what is returned
@@ -142,7 +142,7 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """The network. `widths` to `hidden` are for the small encoder and the top-down decoder."""
+    """The network. `widths` to `upwards` are for the small encoder and the top-down decoder."""
 
     encoder: Encoder = "small"  # ResNet-101 in the thesis, twenty times the work
     decoder: Decoder = "top-down"  # RefineNet in the thesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
     options = DetectOptions(threshold=job.threshold, interline=job.interline)
     detector = Detector.load(job.model, job.device, options)
+    _clear(job.out)
     course = _Course()
     with (
         open_results(job.out, class_numbers(job.classes, detector.classes)) as results,
@@ -127,6 +129,13 @@ def run_pages(job: RunJob) -> dict[str, Any]:
         for file, sheet, sight in _looked(detector, files, course, advance):
             _keep(job, file, sheet, sight, results, course)
     return _finish(job, course)
+
+
+def _clear(out: Path) -> None:
+    """Takes away what an earlier run of this command left in the folder, lest pages of both lie side by side."""
+    if (out / "summary.json").is_file():
+        for name in ("xml", "drawn"):
+            shutil.rmtree(out / name, ignore_errors=True)
 
 
 def evaluate_data(job: EvalJob) -> Evaluation:

@@ -91,7 +91,8 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     """An image in memory as a grey page, dark ink on light paper.
 
     Args:
-        image: a PIL image, or an array of 8 bits, shape (h, w), (h, w, 1), (h, w, 3) RGB or (h, w, 4) RGBA.
+        image: a PIL image, which is turned as its camera says, or an array of 8 bits, shape (h, w), (h, w, 1),
+            (h, w, 3) RGB or (h, w, 4) RGBA.
 
     Returns:
         Shape (h, w).
@@ -101,7 +102,7 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
     """
     if isinstance(image, Image.Image):
         _check_size("image", image.size)
-        return dark_on_light(_to_grey(image))
+        return dark_on_light(_to_grey(ImageOps.exif_transpose(image)))
     shape = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
         what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"

@@ -37,7 +37,7 @@ class DetectOptions:
         whole: pages of at most so many pixels at the network's scale are seen in one pass.
         core: side of the tiles of larger ones.
         halo: what is seen around a tile.
-        half: compute in bfloat16 where that is fast; boxes and scores change a little.
+        half: compute in bfloat16, on a GPU; boxes and scores change a little.
     """
 
     threshold: float | None = None

@@ -82,15 +82,17 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         raise ValueError(f"{job.out}: is a file; expected a folder to write to")
     sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
-    detector = WatershedDetector(sheets.classes, job.options or preset(job.preset))
-    if job.start is not None:
-        detector = continued(load_detector(job.start), sheets.classes)
+    detector = (
+        WatershedDetector(sheets.classes, job.options or preset(job.preset))
+        if job.start is None
+        else continued(load_detector(job.start), sheets.classes)
+    )
     validation = _validation(job)
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
     with _fastest():
         trained, result = learn(task, job)
     trained.notes = {
-        "preset": job.preset,
+        "preset": job.preset if job.start is None else f"as in {job.start.name}",
         "classes": job.classes,
         "pages": str(len(sheets)),
         "symbols": str(len(sheets.labels)),

@@ -35,7 +35,8 @@ def as_list(detections: Detections, classes: ClassSet) -> Detections:
         classes: "extended", "v1" and "v1-118" (with dynamics and time signatures as words), or "muscima".
 
     Returns:
-        Detections whose `classes` is the whole list. A word's box holds its letters; its score is their lowest.
+        Detections whose `classes` is the whole list, best first. A word's box holds its letters; its score is their
+        lowest.
     """
     names = tuple(class_ids(classes))
     numbers = {name: number for number, name in enumerate(names, start=1)}
@@ -53,7 +54,8 @@ def as_list(detections: Detections, classes: ClassSet) -> Detections:
         around = [torch.cat([boxes[m, :2].amin(dim=0), boxes[m, 2:].amax(dim=0)]) for _, m in found]
         boxes = torch.cat([boxes, *(box[None] for box in around)])
         scores = torch.cat([scores, *(scores[m].amin()[None] for _, m in found)])
-    kept = labels > 0
+    order = scores.argsort(descending=True, stable=True)
+    kept = order[labels[order] > 0]
     return Detections(boxes[kept], labels[kept], scores[kept], names)
 
 
