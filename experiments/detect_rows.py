@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ from entourage.detect.options import NetworkOptions, preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
-from entourage.detect.truth import TruthPage, read_truth
+from entourage.detect.truth import TruthPage, read_truth, spread_over
 from entourage.detect.windows import WindowOptions
 from experiments.claims import alone
 from experiments.ledger import RESULTS, Ledger
@@ -56,13 +55,6 @@ def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:
             raise ValueError(f"{given!r} names no folder; expected NAME=FOLDER")
         sets[name] = spread_over(read_truth(folder, None if options.split == "all" else options.split), options.pages)
     return sets
-
-
-def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
-    """At most so many pages, evenly from all."""
-    if len(pages) <= most:
-        return list(pages)
-    return [pages[row] for row in np.linspace(0, len(pages) - 1, most).round().astype(int)]
 
 
 def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Recipe:

@@ -11,14 +11,14 @@ import pytest
 import torch
 from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
 from experiments.detect_rivals import RivalLearner, make_rival
-from experiments.detect_rows import percent, sets_of, spread_over
+from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
 
 from entourage.detect.detector import Detector
 from entourage.detect.learner import Draw, make_batch
-from entourage.detect.truth import make_page, read_truth
+from entourage.detect.truth import make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
 from experiments import detect_ablation, detect_context, detect_deepscores

@@ -22,7 +22,7 @@ from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evalua
 from entourage.detect.read import Sheet, list_pages, read_sheets
 from entourage.detect.ready import DetectOptions, Ready
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.detect.truth import read_truth
+from entourage.detect.truth import read_truth, spread_over
 from entourage.detect.words import as_list
 from entourage.detect.write import PageResult, ResultFiles, open_results
 from entourage.engrave.symbols import class_ids
@@ -145,8 +145,7 @@ def evaluate_data(job: EvalJob) -> Evaluation:
         ValueError: there is no such data set or detector.
     """
     pages = read_truth(job.data, job.split)
-    if job.pages is not None and job.pages < len(pages):
-        pages = [pages[i * len(pages) // job.pages] for i in range(job.pages)]
+    pages = pages if job.pages is None else spread_over(pages, job.pages)
     detector = Detector.load(job.model, job.device)
     judged: Judged = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
     found = evaluate(detector, pages, judged, progress=job.progress)

@@ -67,6 +67,13 @@ class TruthPage:
         return 255 - grey if self.inverted else grey
 
 
+def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
+    """At most so many pages, evenly from all."""
+    if len(pages) <= most:
+        return list(pages)
+    return [pages[row] for row in np.linspace(0, len(pages) - 1, most).round().astype(int)]
+
+
 def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
     """Reads the pages of a data set.
 
