@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from entourage.data import resolve_device
 from entourage.detect.detections import Detections
-from entourage.detect.interline import estimate_interline
+from entourage.detect.detector import on_page
 from entourage.detect.learner import Batch, Draw, cut_early, make_batch
-from entourage.detect.ready import to_working
+from entourage.detect.ready import DetectOptions, make_ready
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer
-from entourage.training import Losses, Task, train
+from entourage.training import AveragedTask, Losses, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
 
 RIVALS = ("faster-rcnn", "retinanet", "fcos")
@@ -94,7 +94,7 @@ class RivalLearner(nn.Module):
         return losses
 
 
-class RivalTask(Task[int, Draw]):
+class RivalTask(AveragedTask[int, Draw]):
     """A rival on the same windows as the detector of the house.
 
     Args:
@@ -104,7 +104,7 @@ class RivalTask(Task[int, Draw]):
     """
 
     def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe) -> None:
-        self.model = RivalLearner(model)
+        super().__init__(RivalLearner(model), recipe.average)
         self.sheets = sheets
         self.recipe = recipe
         self.device = torch.device("cpu")
@@ -112,6 +112,7 @@ class RivalTask(Task[int, Draw]):
 
     def prepare(self, device: torch.device) -> None:
         """Takes the pages to the device, if they fit."""
+        super().prepare(device)
         self.device = device
         self.sheets.move(device)
 
@@ -135,11 +136,11 @@ class RivalTask(Task[int, Draw]):
 
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""
-        return {"rival": type(self.model.model).__name__, "pages": len(self.sheets)}
+        return {"rival": type(_inner(self.model)).__name__, "pages": len(self.sheets)}
 
 
 class RivalDetector:
-    """A trained rival, judged as the detector of the house is.
+    """A trained rival, whose boxes are turned back, drawn to the ink and rounded as those of the house are.
 
     Args:
         model: torchvision's.
@@ -155,14 +156,13 @@ class RivalDetector:
     @torch.inference_mode()
     def detect(self, image: NDArray[np.uint8]) -> Detections:
         """What is on a page, in its pixels."""
-        interline = estimate_interline(image)
-        if interline is None:
+        options = DetectOptions()
+        ready = make_ready(image, options)
+        if ready.image is None:
             return Detections.empty(self.classes)
-        page = to_working(image, interline)
-        ink = 1 - torch.from_numpy(page).to(self.device).float() / 255
+        ink = 1 - torch.from_numpy(ready.image).to(self.device).float() / 255
         found = {name: value.cpu() for name, value in self.model([ink.expand(3, -1, -1)])[0].items()}
-        sides = torch.tensor([image.shape[1] / page.shape[1], image.shape[0] / page.shape[0]] * 2)
-        return Detections(found["boxes"] * sides, found["labels"], found["scores"], self.classes)
+        return on_page(Detections(found["boxes"], found["labels"], found["scores"], self.classes), ready, options)
 
 
 def train_rival(
@@ -172,8 +172,15 @@ def train_rival(
     torch.manual_seed(recipe.seed)
     recipe = replace(recipe, learning_rate=3e-4, clip_norm=5.0, batch=max(1, recipe.batch // 2))
     task = RivalTask(make_rival(name, len(sheets.classes)), sheets, recipe)
-    trial = RivalTask(copy.deepcopy(task.model.model), sheets, recipe)
+    trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe)
     steps = steps_within(trial, range(TRIAL_STEPS), run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
     task.recipe = replace(recipe, steps=steps)
     result = train(task, task.recipe.training_options(), run, device=device, title=name)
-    return RivalDetector(task.model.model, sheets.classes, device), {"steps": result.steps, "seconds": result.seconds}
+    rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
+    return rival, {"steps": result.steps, "seconds": result.seconds}
+
+
+def _inner(learner: nn.Module) -> nn.Module:
+    """The rival itself."""
+    assert isinstance(learner, RivalLearner)
+    return learner.model

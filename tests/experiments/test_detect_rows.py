@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
-from experiments.detect_rivals import RivalLearner, make_rival
+from experiments.detect_rivals import RivalDetector, RivalLearner, make_rival
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
+from tests.detect.drawn import staff_page
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
 
@@ -167,3 +168,20 @@ def test_sets_are_named_and_spread(tmp_path: Path) -> None:
         sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"
+
+
+def test_a_rival_s_boxes_are_put_on_the_page_like_the_house_s_own() -> None:
+    page = staff_page()
+    page[20:29, 100:108] = 0  # a dot above the staff
+    exact = [100.0, 20.0, 108.0, 29.0]
+
+    class Fixed(torch.nn.Module):
+        def forward(self, pages: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+            off = torch.tensor([[0.3, -0.2, -0.3, 0.2]])
+            scale = pages[0].shape[-1] / page.shape[1]
+            found = torch.tensor([exact]) * scale + off
+            return [{"boxes": found, "labels": torch.tensor([1]), "scores": torch.tensor([0.9])}]
+
+    found = RivalDetector(Fixed(), ("augmentationDot",), "cpu").detect(page)
+    assert found.boxes.tolist() == [exact]
+    assert len(RivalDetector(Fixed(), ("augmentationDot",), "cpu").detect(np.full_like(page, 255))) == 0

@@ -119,15 +119,7 @@ class Detector:
         start = time.perf_counter()
         if ready.image is None:
             return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
-        found = Detections.from_dict(self._find_all(ready.image), self.classes)
-        straight = ready.page.shape if ready.turn is None else ready.turn.size[::-1]
-        sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
-        found = replace(found, boxes=found.boxes * sides)  # (n, 4)
-        if ready.turn is not None:
-            found = ready.turn.back(found)
-        elif self.options.trace and ready.interline is not None:
-            found = trace(ready.page, found, ready.interline, ready.angle)
-        found = self._tidy(found, ready.page.shape)
+        found = on_page(Detections.from_dict(self._find_all(ready.image), self.classes), ready, self.options)
         angle = 0.0 if ready.turn is None else ready.turn.angle
         return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, ready.note)
 
@@ -146,13 +138,35 @@ class Detector:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
-    def _tidy(self, found: Detections, shape: tuple[int, ...]) -> Detections:
-        """Boxes within the page, at whole pixels if wished, and none that has no area."""
-        limits = torch.tensor([shape[1], shape[0]] * 2, dtype=torch.float32)
-        boxes = snapped(found.boxes) if self.options.snap else found.boxes
-        boxes = boxes.clamp(min=0).minimum(limits)
-        kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
-        return replace(found, boxes=boxes).select(kept)
+
+def on_page(found: Detections, ready: Ready, options: DetectOptions) -> Detections:
+    """What a network found on a page that was made ready, in pixels of the page itself.
+
+    Boxes are turned back if the page was turned, drawn to the ink and put at whole pixels if wished, and kept within
+    the page; those without area are left out.
+
+    Args:
+        found: in pixels of `ready.image`.
+        ready: the page.
+        options: how it is looked at.
+
+    Raises:
+        ValueError: there is nothing on the page to look for.
+    """
+    if ready.image is None or ready.interline is None:
+        raise ValueError(f"the page has nothing to look for ({ready.note}); expected one with staves")
+    straight = ready.page.shape if ready.turn is None else ready.turn.size[::-1]
+    sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
+    found = replace(found, boxes=found.boxes * sides)  # (n, 4)
+    if ready.turn is not None:
+        found = ready.turn.back(found)
+    elif options.trace:
+        found = trace(ready.page, found, ready.interline, ready.angle)
+    limits = torch.tensor([ready.page.shape[1], ready.page.shape[0]] * 2, dtype=torch.float32)
+    boxes = snapped(found.boxes) if options.snap else found.boxes
+    boxes = boxes.clamp(min=0).minimum(limits)
+    kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
+    return replace(found, boxes=boxes).select(kept)
 
 
 def shipped_detectors() -> dict[str, Path]:
