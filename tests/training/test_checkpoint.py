@@ -104,6 +104,15 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path
         checkpoints.load(task, optimizer, None)
 
 
+def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    ours = [".model.0a1b2c.safetensors", ".metrics.0a1b2c.jsonl", ".tmpvEyOCM"]
+    others = [".tmpdir-of-mine", "notes.txt", ".hidden"]
+    for name in (*ours, *others):
+        (tmp_path / name).touch()
+    Checkpoints(tmp_path, {}).tidy(None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+
+
 def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleType, tmp_path: Path) -> None:
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(2))
     state = RunState(4, best=0.5, best_step=4)

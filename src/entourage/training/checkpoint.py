@@ -19,6 +19,7 @@ from entourage.training.weights import load_into, read_weights, write_weights
 CHECKPOINT = "checkpoint.safetensors"
 BEST = "best.safetensors"
 MODEL = "model.safetensors"
+_SAFETENSORS_OWN = ".tmp??????"  # what that library calls a file while it writes it
 _PENDING = "pending-best.safetensors"
 
 
@@ -87,9 +88,10 @@ class Checkpoints:
     def tidy(self, state: RunState | None) -> None:
         """Remove what a killed program left half-written, and finish what it had all but finished."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for name in (CHECKPOINT, BEST, MODEL, _PENDING, METRICS):
-            stem, _, suffix = name.partition(".")
-            for leftover in self.folder.glob(f".{stem}.*.{suffix}"):
+        parts = [name.partition(".") for name in (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)]
+        patterns = [f".{stem}.*.{suffix}" for stem, _, suffix in parts]
+        for pattern in (*patterns, _SAFETENSORS_OWN):
+            for leftover in self.folder.glob(pattern):
                 leftover.unlink(missing_ok=True)
         self._settle_best(state)
 
