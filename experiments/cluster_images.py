@@ -7,35 +7,29 @@ ENTOURAGE_DATA=... python -m experiments.cluster_images --networks default,thesi
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import replace
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.cluster import LabelledSampler, Recipe
+from entourage.cluster import LabelledSampler
 from entourage.cluster.augment import ImageView, plain_image
-from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.disguise import ImageDisguise
-from entourage.cluster.options import preset
 from entourage.data import decode_pixels, find_dataset
 from experiments.cluster_rows import (
-    NETWORKS,
+    EPISODE_K,
+    EPISODE_N,
     Data,
     arguments,
+    measure_episodes,
     measure_networks,
-    network_row,
     rival_rows,
     shown,
-    trained,
 )
 from experiments.ledger import RESULTS, Ledger
 
-N, K, SIDE = 20, 5, 128
+N, K, SIDE = EPISODE_N, EPISODE_K, 128
 TRAIN_OBJECTS, OTHER_OBJECTS = 80, 10
-SETS = Curriculum(home=N, home_k=K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
 PUBLISHED = {
     "thesis": ("0.116", "0.867"),
     "thesis+euclidean": ("0.123", "0.884"),
@@ -57,7 +51,7 @@ def main() -> None:
         rival_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
 
     def one(name: str, seed: int) -> None:
-        measure(ledger, name, seed, split(values, labels, seed, disguised=True), options)
+        measure_episodes(ledger, name, seed, split(values, labels, seed, disguised=True), options)
 
     measure_networks(ledger, options, one)
     ledger.write_table("Clusters of objects: COIL-100", _text)
@@ -72,16 +66,6 @@ def split(values: Tensor, labels: np.ndarray, seed: int, *, disguised: bool) -> 
     seen = LabelledSampler(values[rows[0]], labels[rows[0]], K, view=ImageView(), disguise=disguise)
     others = [LabelledSampler(values[part], labels[part], K, view=plain_image) for part in rows[1:]]
     return Data(seen, *others)
-
-
-def measure(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
-    """The row of one network."""
-    attention = preset(NETWORKS[name].preset).model.network == "attention"
-    recipe = Recipe(curriculum=SETS if attention else EPISODE, seed=seed, validation=200)
-    if options.small:
-        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
-    network = trained(name, data, recipe, options.runs / f"cluster_images-{name}-{seed}", options)
-    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, N, options))
 
 
 def as_pixels(x: Tensor) -> Tensor:

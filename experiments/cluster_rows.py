@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
+from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.evaluate import draw_sets
 from entourage.cluster.learn import learn
@@ -28,6 +29,8 @@ from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
 TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
+EPISODE_N, EPISODE_K = 20, 5  # of images and snippets: items and clusters of a set
+EPISODES = Curriculum(home=EPISODE_N, home_k=EPISODE_K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
 NETWORK = "network.safetensors"  # in the folder of its run, when it is ready
 RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
 
@@ -145,6 +148,16 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     save_network(ready, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
     return ready
+
+
+def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
+    """The row of one network that learns from images or sounds, in sets of the size of the appendix."""
+    attention = preset(NETWORKS[name].preset).model.network == "attention"
+    recipe = Recipe(curriculum=EPISODES if attention else EPISODE, seed=seed, validation=200)
+    if options.small:
+        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
+    network = trained(name, data, recipe, options.runs / f"{ledger.name}-{name}-{seed}", options)
+    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, EPISODE_N, options))
 
 
 def scores_of(

@@ -9,12 +9,11 @@ is. Sets have n = 20 snippets of 1.28 s and k = 1 to 5 speakers, of whom none wa
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,32 +22,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.cluster import LabelledSampler, Recipe
+from entourage.cluster import LabelledSampler
 from entourage.cluster.augment import SoundView, plain_sound
-from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.disguise import SoundDisguise
 from entourage.cluster.labelled import View
-from entourage.cluster.options import preset
 from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
 from entourage.data import atomic_path, decode_audio, has_audio_name, progress_bar, read_audio
 from experiments.cluster_rows import (
-    NETWORKS,
+    EPISODE_K,
+    EPISODE_N,
     Data,
     arguments,
+    measure_episodes,
     measure_networks,
-    network_row,
     rival_rows,
     shown,
-    trained,
 )
 from experiments.ledger import RESULTS, Ledger
 
-N, K = 20, 5
+N, K = EPISODE_N, EPISODE_K
 VALIDATION_SHARE = TEST_SHARE = 0.16  # the appendix: 100 of 630 speakers each
 LONGEST = 16.0  # seconds of an utterance that are kept
 MOST_UTTERANCES = 3  # of a speaker
 LOWEST, STEP = -1.7, 0.02  # of a spectrogram as bytes
-SETS = Curriculum(home=N, home_k=K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
 PUBLISHED = {
     "thesis": ("0.060", "0.928"),
     "thesis+euclidean": ("0.093", "0.883"),
@@ -91,7 +87,7 @@ def main() -> None:
         rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
 
     def one(name: str, seed: int) -> None:
-        measure(ledger, name, seed, split(voices, seed), options)
+        measure_episodes(ledger, name, seed, split(voices, seed), options)
 
     measure_networks(ledger, options, one)
     ledger.write_table("Clusters of voices: LibriSpeech", lambda book: _text(book, voices))
@@ -170,16 +166,6 @@ class _Bytes:
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
         return self.view(items.float() * STEP + LOWEST, generator)
-
-
-def measure(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
-    """The row of one network."""
-    attention = preset(NETWORKS[name].preset).model.network == "attention"
-    recipe = Recipe(curriculum=SETS if attention else EPISODE, seed=seed, validation=200)
-    if options.small:
-        recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
-    network = trained(name, data, recipe, options.runs / f"cluster_speakers-{name}-{seed}", options)
-    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, N, options))
 
 
 def as_statistics(x: Tensor) -> Tensor:

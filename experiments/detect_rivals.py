@@ -6,7 +6,6 @@ Used by `experiments.detect_deepscores`; needs torchvision, which nothing else h
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,12 @@ from entourage.data import resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.detector import on_page
 from entourage.detect.learner import Batch, Draw, cut_early, make_batch
+from entourage.detect.page_task import PageTask
 from entourage.detect.ready import DetectOptions, make_ready
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer
-from entourage.training import AveragedTask, Losses, train
+from entourage.training import Losses, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
 
 RIVALS = ("faster-rcnn", "retinanet", "fcos")
@@ -94,7 +94,7 @@ class RivalLearner(nn.Module):
         return losses
 
 
-class RivalTask(AveragedTask[int, Draw]):
+class RivalTask(PageTask[Draw]):
     """A rival on the same windows as the detector of the house.
 
     Args:
@@ -104,21 +104,8 @@ class RivalTask(AveragedTask[int, Draw]):
     """
 
     def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe) -> None:
-        super().__init__(RivalLearner(model), recipe.average)
-        self.sheets = sheets
-        self.recipe = recipe
-        self.device = torch.device("cpu")
+        super().__init__(RivalLearner(model), sheets, recipe, recipe.average)
         self._drawer = WindowDrawer(sheets, recipe.window)
-
-    def prepare(self, device: torch.device) -> None:
-        """Takes the pages to the device, if they fit."""
-        super().prepare(device)
-        self.device = device
-        self.sheets.move(device)
-
-    def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's steps."""
-        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +13,11 @@ from torch import Tensor, nn
 
 from entourage.detect.learner import Draw, cut_early, make_batch
 from entourage.detect.model import WatershedDetector
+from entourage.detect.page_task import PageTask
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer
-from entourage.training import Losses, Task
+from entourage.training import Losses
 
 PATCH = 128  # pixels of a side of a patch
 _INK = 0.3  # least ink of a pixel that is part of a symbol
@@ -76,7 +76,7 @@ class Coloured:
     colours: Tensor
 
 
-class PatchTask(Task[int, tuple[Draw, Tensor]]):
+class PatchTask(PageTask[tuple[Draw, Tensor]]):
     """Patches around single symbols, every class as often as the recipe's windows have it.
 
     Args:
@@ -86,22 +86,10 @@ class PatchTask(Task[int, tuple[Draw, Tensor]]):
     """
 
     def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
-        self.model = PatchClassifier(detector)
-        self.sheets = sheets
-        self.recipe = recipe
-        self.device = torch.device("cpu")
+        super().__init__(PatchClassifier(detector), sheets, recipe)
         self.batch = recipe.batch * 8
         window = replace(recipe.window, height=PATCH, width=PATCH, rare=1.0)
         self._drawer = WindowDrawer(sheets, window)
-
-    def prepare(self, device: torch.device) -> None:
-        """Takes the pages to the device, if they fit."""
-        self.device = device
-        self.sheets.move(device)
-
-    def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's steps."""
-        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
     def load(self, item: int, rng: np.random.Generator) -> tuple[Draw, Tensor]:
         """Patches with the symbol in the middle, and its class, from 0."""
@@ -123,7 +111,7 @@ class PatchTask(Task[int, tuple[Draw, Tensor]]):
         return {"pages": len(self.sheets), "symbols": len(self.sheets.labels), "patch": PATCH}
 
 
-class ColourTask(Task[int, Coloured]):
+class ColourTask(PageTask[Coloured]):
     """The class of every inked pixel.
 
     Args:
@@ -133,20 +121,8 @@ class ColourTask(Task[int, Coloured]):
     """
 
     def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
-        self.model = PageColourer(detector)
-        self.sheets = sheets
-        self.recipe = recipe
-        self.device = torch.device("cpu")
+        super().__init__(PageColourer(detector), sheets, recipe)
         self._drawer = WindowDrawer(sheets, recipe.window)
-
-    def prepare(self, device: torch.device) -> None:
-        """Takes the pages to the device, if they fit."""
-        self.device = device
-        self.sheets.move(device)
-
-    def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's steps."""
-        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
     def load(self, item: int, rng: np.random.Generator) -> Coloured:
         """Windows, and the class of every pixel by the boxes it is in."""

@@ -17,15 +17,16 @@ from entourage.detect.evaluate import known_objects
 from entourage.detect.learner import Draw, Learner, cut_early, make_batch
 from entourage.detect.margin import MarginDrawer
 from entourage.detect.model import WatershedDetector
+from entourage.detect.page_task import PageTask
 from entourage.detect.precision import score_pages, without_twins
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, scaled_page
 from entourage.detect.truth import TruthPage
 from entourage.detect.windows import WindowDrawer
-from entourage.training import AveragedTask, Losses
+from entourage.training import Losses
 
 
-class DetectionTask(AveragedTask[int, Draw]):
+class DetectionTask(PageTask[Draw]):
     """What the training loop trains. A step draws windows by number; their pixels are made on the device.
 
     Args:
@@ -53,15 +54,12 @@ class DetectionTask(AveragedTask[int, Draw]):
         if detector.classes != sheets.classes:
             raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
         detector.balance(torch.from_numpy(sheets.counts()))
-        super().__init__(Learner(detector), recipe.average)
+        super().__init__(Learner(detector), sheets, recipe, recipe.average)
         self.detector = detector
-        self.sheets = sheets
         self.validation = list(validation[: recipe.validation])
-        self.recipe = recipe
         self.terms = terms
         self.say = say
         self.step = 0
-        self.device = torch.device("cpu")
         self._windows = WindowDrawer(sheets, recipe.window)
         self._margins = MarginDrawer(sheets, recipe.window, recipe.margin) if recipe.margin else None
 
@@ -69,16 +67,6 @@ class DetectionTask(AveragedTask[int, Draw]):
         """The same task with a detector of its own, to measure its pace with."""
         recipe = replace(self.recipe, average=0.0)
         return DetectionTask(copy.deepcopy(self.detector), self.sheets, self.validation, recipe, terms=self.terms)
-
-    def prepare(self, device: torch.device) -> None:
-        """Takes the pages to the device, if they fit."""
-        super().prepare(device)
-        self.device = device
-        self.sheets.move(device)
-
-    def plan(self, epoch: int) -> Sequence[int]:
-        """The numbers of an epoch's steps; what they draw comes from the loop's generator."""
-        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""

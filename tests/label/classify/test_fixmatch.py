@@ -3,7 +3,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from entourage.label.classify.fixmatch import THRESHOLD, FixMatch
+from entourage.label.classify.fixmatch import FixMatch
+from entourage.label.classify.told import THRESHOLD
 
 
 def test_it_asks_for_a_weak_and_a_strong_view(toys: ModuleType) -> None:

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from entourage.label.classify.method import MethodOptions
-from entourage.label.classify.pseudo_label import THRESHOLD, PseudoLabel
+from entourage.label.classify.pseudo_label import PseudoLabel
+from entourage.label.classify.told import THRESHOLD
 
 
 @pytest.mark.parametrize("step", [0, 7])

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.classify.examples import Examples
-from entourage.label.classify.method import Batch, Method, MethodOptions
-from entourage.label.classify.network import ImageNetwork
-
-WEIGHT = 10.0
+from entourage.label.classify.method import Batch
+from entourage.label.classify.told import WeightedMethod
 
 
-class PiModel(Method):
-    """Squared difference between the network's answers to two views, with a weight that grows.
-
-    Args:
-        network, examples, options: as for `Method`.
-        weight: of the difference, when it has grown.
-    """
-
-    def __init__(
-        self,
-        network: ImageNetwork,
-        examples: Examples,
-        options: MethodOptions | None = None,
-        *,
-        weight: float = WEIGHT,
-    ) -> None:
-        super().__init__(network, examples, options)
-        if not weight >= 0:
-            raise ValueError(f"weight is {weight}; expected 0 or more")
-        self.weight = weight
+class PiModel(WeightedMethod):
+    """Squared difference between the network's answers to two views, with a weight that grows."""
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """Two weak views."""
@@ -44,7 +22,3 @@ class PiModel(Method):
         """Mean squared difference of the two distributions."""
         one, other = (F.softmax(answer, dim=1) for answer in logits)
         return self.weight * self.ramp(step) * F.mse_loss(one, other)
-
-    def describe(self) -> dict[str, Any]:
-        """With the weight."""
-        return {**super().describe(), "weight": self.weight}

@@ -1,0 +1,64 @@
+"""Methods with one number of their own that matters most: how much a difference weighs, or how sure is sure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.method import Method, MethodOptions
+from entourage.label.classify.network import ImageNetwork
+
+WEIGHT = 10.0
+THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
+
+
+class WeightedMethod(Method):
+    """A method whose disagreement has a weight.
+
+    Args:
+        network, examples, options: as for `Method`.
+        weight: of the difference, when it has grown.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        weight: float = WEIGHT,
+    ) -> None:
+        super().__init__(network, examples, options)
+        if not weight >= 0:
+            raise ValueError(f"weight is {weight}; expected 0 or more")
+        self.weight = weight
+
+    def describe(self) -> dict[str, Any]:
+        """With the weight."""
+        return {**super().describe(), "weight": self.weight}
+
+
+class SureMethod(Method):
+    """A method that believes answers it is sure of.
+
+    Args:
+        network, examples, options: as for `Method`.
+        threshold: how sure an answer must be.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        threshold: float = THRESHOLD,
+    ) -> None:
+        super().__init__(network, examples, options)
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold is {threshold}; expected a share of 0 to 1")
+        self.threshold = threshold
+
+    def describe(self) -> dict[str, Any]:
+        """With the threshold."""
+        return {**super().describe(), "threshold": self.threshold}
