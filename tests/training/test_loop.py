@@ -118,6 +118,9 @@ def test_two_processes_share_the_work(worker: ModuleType, tmp_path: Path) -> Non
     assert_two_are_one_with_double_batches(worker, tmp_path / "rows")
     assert_two_draw_what_one_draws_that_accumulates(worker, tmp_path / "noisy", tmp_path / "alone")
     assert_a_broken_loss_in_one_stopped_both(tmp_path)
+    for rank in range(2):
+        threads = json.loads((tmp_path / f"threads-{rank}.json").read_text())
+        assert not [name for name in threads if "gloo" in name]  # they can abort a program that is ending
 
 
 def assert_two_are_one_with_double_batches(worker: ModuleType, both: Path) -> None:

@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 worker.py processes FOLDER
 torchrun --nproc-per-node 2 worker.py continued FOLDER
 """
 
+import atexit
 import json
 import os
 import signal
@@ -218,7 +219,15 @@ def processes(folder: Path) -> None:
     train(DiesInOne(dies=True), NOISY, folder / "killed", device="cpu")
 
 
+def note_threads(folder: Path) -> None:
+    tasks = Path("/proc/self/task").iterdir()
+    names = [(task / "comm").read_text().strip() for task in tasks]
+    (folder / f"threads-{os.environ['RANK']}.json").write_text(json.dumps(names))
+
+
 def continued(folder: Path) -> None:
+    """What is left of the killed run; each process notes the threads that it still has at its very end."""
+    atexit.register(note_threads, folder)  # the first to come is the last to be called
     train(DiesInOne(dies=False), NOISY, folder / "killed", device="cpu")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,6 +57,7 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
     """
     place = _place(device)
     mixed = _MIXED[resolve_precision(precision, place)]
+    atexit.unregister(_leave)
     accelerator = _accelerator(place, mixed, skips_parameters)
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         raise ValueError(f"{accelerator.distributed_type} is not supported; expected plain data parallel processes")
@@ -68,6 +70,8 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
             yield accelerator
         finally:
             torch.set_float32_matmul_precision(matmul)
+    if accelerator.num_processes > 1:
+        atexit.register(_leave)  # not after an error: the others may still wait for this process, and it for them
 
 
 @contextmanager
@@ -120,6 +124,10 @@ def _accelerator(place: torch.device, mixed: str, skips_parameters: bool) -> Acc
     before = os.environ.get(_DEVICE)
     if "LOCAL_RANK" not in os.environ:
         os.environ[_DEVICE] = str(place)  # the only way to tell it which of several GPUs
+    else:
+        # Its functions take the process group as a default when they are defined; torch imports it with the first
+        # model for several processes, and nothing would end the group's threads after that. See _leave.
+        import torch.distributed.nn  # noqa: F401
     try:
         return Accelerator(
             mixed_precision=mixed,
@@ -135,3 +143,12 @@ def _accelerator(place: torch.device, mixed: str, skips_parameters: bool) -> Acc
             os.environ.pop(_DEVICE, None)
         else:
             os.environ[_DEVICE] = before
+
+
+def _leave() -> None:
+    """End the process group and its threads, one of which may otherwise abort a program that is already ending.
+
+    It happens where such a thread gives back a tensor after Python has stopped: rarely, and with all work done.
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
