@@ -27,6 +27,7 @@ from experiments.label_rows import (
     shared_graph,
     trained_row,
     values,
+    with_views,
 )
 from experiments.label_settings import PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
@@ -44,14 +45,14 @@ def main() -> None:
     options, choices = options_of(told), read_choices(ledger.path.parent)
     check_choices(ledger, choices)
     images = rehearsal(find_dataset("cifar10"), told)
-    setting = prepare(images, images.split, BACKBONE, options, device_of(told), stored=32)
+    methods = [] if told.graph_only else told.methods
+    setting = prepare(images, images.split, BACKBONE, with_views(options, methods), device_of(told), stored=32)
     w = shared_graph(setting)
     cells = list(product(range(told.seeds), COUNTS))
     for seed, count in cells:
         given = draw_labels(setting.labels, count, seed)
         for name in PROPAGATORS:
             ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
-    methods = [] if told.graph_only else told.methods
     for method, (seed, count) in clock.until_late(list(product(methods, cells))):
         given = draw_labels(setting.labels, count, seed)
         find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)

@@ -29,6 +29,7 @@ from experiments.label_rows import (
     rehearsal,
     trained_row,
     values,
+    with_views,
 )
 from experiments.label_settings import TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
@@ -52,7 +53,7 @@ def main() -> None:
         if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
             continue  # all of them are known, or other processes are at them
         split = seeded_split(images.labels, TRAIN_SHARE, seed)
-        setting = prepare(images, split, backbone, options, device_of(told), stored=SIDE)
+        setting = prepare(images, split, backbone, with_views(options, told.methods), device_of(told), stored=SIDE)
         for method, share in clock.until_late(cells):
             given = draw_labels(setting.labels, share, seed)
             find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)

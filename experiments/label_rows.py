@@ -100,7 +100,7 @@ def prepare(
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
     stem, tail = split_backbone(network)
     looks = []
-    for part, kept in ((0, options.views), (1, LookOptions(weak_kept=2, strong_kept=0, mirror=options.mirror))):
+    for part, kept in ((0, options.views), (1, with_views(options, ()).views)):
         rows = split[pixels.kept] == part
         looks.append(keep_looks(stem, LiveLooks(pixels.values[rows], preprocessing, kept), device))
     labels = images.labels[pixels.kept]
@@ -224,6 +224,13 @@ def options_of(told: argparse.Namespace) -> AugmentOptions:
         batches=replace(OPTIONS.batches, labelled_batch=4, unlabelled_batch=32, least_steps=1),
         training=replace(OPTIONS.training, max_steps=2),
     )
+
+
+def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOptions:
+    """The options with no more kept views than the methods look at: what trains nothing sees images as they are."""
+    if not set(methods) <= set(FROZEN):
+        return options
+    return replace(options, looks=replace(options.looks, weak_kept=2, strong_kept=0))
 
 
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:

@@ -33,6 +33,7 @@ from experiments.label_rows import (
     prepare,
     rehearsal,
     trained_row,
+    with_views,
 )
 from experiments.label_settings import CANDIDATES, GAME, SEARCH, Settings, choose, key, named, search_text
 from experiments.ledger import FAILED, Ledger
@@ -55,7 +56,7 @@ def main() -> None:
     if ledger.free(key(method, settings, seed) for seed, method, settings in planned):
         images = training_images(rehearsal(find_dataset("cifar10"), told))
         split = seeded_split(images.labels, TRAIN_SHARE, HELD_OUT_SEED)
-        setting = prepare(images, split, BACKBONE, options, device_of(told), stored=32)
+        setting = prepare(images, split, BACKBONE, with_views(options, told.methods), device_of(told), stored=32)
         for seed, method, settings in clock.until_late(planned):
             ledger.row(key(method, settings, seed), partial(row, setting, method, seed, options, settings))
     ledger.write_table("Settings for few labels", text)
