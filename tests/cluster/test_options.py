@@ -19,6 +19,7 @@ def test_presets_differ_where_their_sources_do() -> None:
         ({"network": "gru"}, "expected one of attention, lstm"),
         ({"metric": "cosine"}, "expected one of none, euclidean"),
         ({"k_max": 0}, "k_max is 0"),
+        ({"bridges": -1}, "bridges is -1; expected 0 or more"),
         ({"units": 5}, "even number"),
         ({"width": 10, "heads": 4}, "multiple of the 4 heads"),
         ({"network": "lstm", "metric": "full"}, "set set_size"),

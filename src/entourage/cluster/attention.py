@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from entourage.cluster.bridges import Bridges
 from entourage.cluster.metric import MetricBlock, squared_distances
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
@@ -49,8 +50,10 @@ class AttentionNetwork(nn.Module):
         if options.metric != "none":
             self.level = nn.Sequential(nn.Linear(width, options.units), nn.LeakyReLU(options.slope))
             self.metric = MetricBlock(options.units, options.metric)
+        features = PAIR_FEATURES + (ALIGNMENTS if points else 0)
+        self.bridges = Bridges(features, options.bridges, HIDDEN) if options.bridges else None
         self.look = nn.Sequential(
-            nn.Linear(PAIR_FEATURES + (ALIGNMENTS if points else 0), HIDDEN),
+            nn.Linear(features + 2 * options.bridges, HIDDEN),
             nn.GELU(),
             nn.Linear(HIDDEN, HIDDEN),
             nn.GELU(),
@@ -68,7 +71,8 @@ class AttentionNetwork(nn.Module):
     def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
         """What a set of embeddings, shape (b, n, width), falls into, for up to k_max clusters (the options' if None).
 
-        Costs O(b n^2 (width + heads)) time and memory a layer, and O(b n k_max^2 code) for the clusters.
+        Costs O(b n^2 (width + heads)) time and memory a layer, O(b n^2 bridges) before the first, in n operations one
+        after the other, and O(b n k_max^2 code) for the clusters.
         """
         with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
             z = z.float()
@@ -79,6 +83,8 @@ class AttentionNetwork(nn.Module):
             # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
             waves = (z.unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
             x = self.lift(torch.cat([z, waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
+        if self.bridges is not None:
+            pairs = torch.cat([pairs, self.bridges(pairs)], dim=-1)
         seen = self.look(pairs)  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
         for layer in self.layers:
             x = layer(x, seen)

@@ -31,6 +31,7 @@ class ModelOptions:
     depth: int = 8  # how many there are
     heads: int = 8
     frequencies: int = 64  # sines and cosines of the coordinates of points; 0 for none
+    bridges: int = 4  # ways to measure how items hang together through others; 0 for none
     code: int = 32  # dimensions of the space in which clusters are far apart
     rounds: int = 2  # of soft k-means that follow the seeds
 
@@ -42,6 +43,9 @@ class ModelOptions:
         for name in ("k_max", "units", "layers", "recurrent_units", "width", "depth", "heads", "code"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        for name in ("frequencies", "bridges", "rounds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
         if self.units % 2:
             raise ValueError(f"units is {self.units}; expected an even number, half for each direction")
         if self.width % self.heads:
