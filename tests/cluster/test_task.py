@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,33 @@ GAUSSIANS = PointSampler(3, kinds=(4, 5))
 def make(recipe: Recipe = RECIPE, options: ModelOptions = SMALL, loss: LossOptions | None = None) -> ClusterTask:
     torch.manual_seed(0)
     return ClusterTask(ClusterNetwork((2,), options), GAUSSIANS, GAUSSIANS, loss or LossOptions(), recipe)
+
+
+# What a run's record says of its recipe: with other names or values, a run that was begun could not go on.
+RECORDED = {
+    "steps": 20_000,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup": 200,
+    "weight_decay": 0.01,
+    "average": 0.999,
+    "validation": 100,
+    "epoch": 500,
+    "seed": 0,
+}
+
+
+def test_a_run_is_known_by_its_recipe() -> None:
+    described = make(Recipe(curriculum=SIZES)).describe()
+    assert described["recipe"] == {**RECORDED, "curriculum": json.loads(json.dumps(asdict(SIZES)))}
+
+
+def test_the_loop_is_told_the_same_and_what_to_keep() -> None:
+    options = Recipe(steps=1100, learning_rate=2e-3, seed=7).training_options()
+    assert (options.epochs, options.max_steps, options.learning_rate, options.seed) == (3, 1100, 2e-3, 7)
+    assert (options.warmup_steps, options.weight_decay, options.clip_norm) == (200, 0.01, 1.0)
+    assert (options.monitor, options.mode, options.workers) == ("mr", "min", 0)
 
 
 def test_a_plan_is_a_function_of_the_epoch() -> None:

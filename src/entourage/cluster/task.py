@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,57 +18,27 @@ from entourage.cluster.loss import total_loss
 from entourage.cluster.measures import mean_scores
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
-from entourage.training import AveragedTask, TrainingOptions
-from entourage.training.options import OptimizerName, Schedule
+from entourage.training import AveragedTask, StepRecipe, TrainingOptions
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a network is trained.
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StepRecipe):
+    """How a network is trained; `validation` counts sets.
 
     Attributes:
-        steps: updates of the weights.
         curriculum: sizes of the sets.
-        optimizer: of the training loop.
-        learning_rate: the highest; it rises over `warmup` steps and then follows the schedule.
-        schedule: "cosine", "constant" or "linear".
-        warmup: steps.
-        weight_decay: of all weights.
-        average: decay of the moving average of the weights, which is what is kept; 0 keeps the last weights.
-        validation: sets to validate with, after every epoch.
-        epoch: steps of an epoch.
-        seed: of everything.
     """
 
-    steps: int = 20_000
     curriculum: Curriculum = field(default_factory=Curriculum)
-    optimizer: OptimizerName = "adamw"
-    learning_rate: float = 1e-3
-    schedule: Schedule = "cosine"
     warmup: int = 200
     weight_decay: float = 0.01
-    average: float = 0.999
     validation: int = 100
     epoch: int = 500
-    seed: int = 0
 
     def training_options(self) -> TrainingOptions:
         """The same for the training loop."""
-        return TrainingOptions(
-            epochs=max(1, -(-self.steps // self.epoch)),
-            max_steps=self.steps,
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            schedule=self.schedule,
-            warmup_steps=min(self.warmup, self.steps // 4),
-            clip_norm=1.0,
-            seed=self.seed,
-            monitor="mr",
-            mode="min",
-            log_every=50,
-            workers=0,  # a batch is drawn where it is needed, from a seed
-        )
+        # Nothing is loaded ahead: a batch is drawn where it is needed, from a seed.
+        return replace(super().training_options(), clip_norm=1.0, monitor="mr", mode="min", workers=0)
 
 
 class ClusterTask(AveragedTask[Draw, Draw]):

@@ -4,6 +4,7 @@ from entourage.training.average import WeightAverage
 from entourage.training.averaged import AveragedTask
 from entourage.training.loop import train
 from entourage.training.options import TrainingOptions
+from entourage.training.recipe import StepRecipe
 from entourage.training.state import TrainingResult
 from entourage.training.task import Losses, Task
 from entourage.training.window import NonFiniteLossError
@@ -12,6 +13,7 @@ __all__ = [
     "AveragedTask",
     "Losses",
     "NonFiniteLossError",
+    "StepRecipe",
     "Task",
     "TrainingOptions",
     "TrainingResult",

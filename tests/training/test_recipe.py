@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from entourage.training import StepRecipe, TrainingOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing(StepRecipe):
+    batch: int = 4
+    warmup: int = 300
+    weight_decay: float = 0.1
+    validation: int = 5
+    epoch: int = 2000
+
+
+def test_the_loop_is_told_the_same() -> None:
+    recipe = Drawing(steps=4100, optimizer="radam", learning_rate=2e-3, schedule="linear", seed=7)
+    assert recipe.training_options() == TrainingOptions(
+        epochs=3,  # the third is cut short
+        max_steps=4100,
+        optimizer="radam",
+        learning_rate=2e-3,
+        weight_decay=0.1,
+        schedule="linear",
+        warmup_steps=300,
+        seed=7,
+        log_every=50,
+    )
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (2000, 1), (2001, 2), (4000, 2)])
+def test_there_are_as_many_epochs_as_steps_need(steps: int, epochs: int) -> None:
+    options = Drawing(steps=steps).training_options()
+    assert (options.epochs, options.max_steps) == (epochs, steps)
+
+
+def test_a_short_run_does_not_only_warm_up() -> None:
+    assert Drawing(steps=8).training_options().warmup_steps == 2
+    assert Drawing(steps=1200).training_options().warmup_steps == 300
+
+
+def test_what_no_recipe_can_guess_must_be_said() -> None:
+    with pytest.raises(TypeError, match="'warmup', 'weight_decay', 'validation', and 'epoch'"):
+        StepRecipe()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["steps", "epoch"])
+def test_nothing_takes_no_steps(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
+        replace(Drawing(), **{name: 0})
