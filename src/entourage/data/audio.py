@@ -1,7 +1,6 @@
 """Sound files: find them below a folder, and read any of them as one channel at a given rate."""
 
 import math
-import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -9,46 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import resample_poly
 
+from entourage.data.files import UnreadableFileError, is_named_like, list_files
+
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
 LONGEST = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
 
 
-class UnreadableAudioError(ValueError):
-    """A sound file that is missing, corrupt, empty or too long.
+class UnreadableAudioError(UnreadableFileError):
+    """A sound file that is missing, corrupt, empty or too long."""
 
-    Args:
-        path: the file.
-        reason: what is wrong with it, on one line and without the path.
-    """
-
-    def __init__(self, path: str | Path, reason: str) -> None:
-        super().__init__(f"cannot read sound {path}: {reason}")
-        self.reason = reason
+    kind = "sound"
 
 
 def list_audio(folder: str | Path) -> list[Path]:
-    """All sound files below a folder, sorted by path; hidden ones are skipped, links to folders not followed.
+    """All sound files below a folder, sorted by path, as `list_files` finds them.
 
     Raises:
-        ValueError: the folder is missing, is not a folder, or holds no sound.
+        ValueError: the folder is missing, is not a folder, cannot be read, or holds no sound.
     """
-    root = Path(folder)
-    if not root.is_dir():
-        problem = "is not a folder" if root.exists() else "does not exist"
-        raise ValueError(f"{root} {problem}; expected a folder of sounds")
-    found: list[Path] = []
-    for parent, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
-        found += [Path(parent, name) for name in files if has_audio_name(name)]
-    sounds = sorted(path for path in found if path.is_file())
-    if not sounds:
-        raise ValueError(f"folder {root} holds no sound; expected files named {', '.join(sorted(AUDIO_SUFFIXES))}")
-    return sounds
+    return list_files(folder, AUDIO_SUFFIXES, "sound")
 
 
 def has_audio_name(name: str) -> bool:
     """Whether a file is named like a sound."""
-    return not name.startswith(".") and Path(name).suffix.lower() in AUDIO_SUFFIXES
+    return is_named_like(name, AUDIO_SUFFIXES)
 
 
 def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:

@@ -1,56 +1,29 @@
 """Image files: find them below a folder, and read any of them as upright RGB."""
 
-import os
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from entourage.data.files import UnreadableFileError, list_files
+
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 
 
-class UnreadableImageError(ValueError):
-    """An image file that is missing, corrupt, truncated or too large.
+class UnreadableImageError(UnreadableFileError):
+    """An image file that is missing, corrupt, truncated or too large."""
 
-    Args:
-        path: the file.
-        reason: what is wrong with it, on one line and without the path.
-    """
-
-    def __init__(self, path: str | Path, reason: str) -> None:
-        super().__init__(f"cannot read image {path}: {reason}")
-        self.reason = reason
+    kind = "image"
 
 
 def list_images(folder: str | Path) -> list[Path]:
-    """All image files below a folder, sorted by path.
-
-    Hidden files and folders are skipped. Links to folders are not followed, so a loop or a link that leads out of the
-    folder is harmless; a link to an image file counts as that image.
-
-    Args:
-        folder: where to look, at any depth.
-
-    Returns:
-        Paths that begin with `folder`, at least one. Costs one pass over the directory tree; no file is opened.
+    """All image files below a folder, sorted by path, as `list_files` finds them.
 
     Raises:
         ValueError: the folder is missing, is not a folder, cannot be read, or holds no image.
     """
-    root = Path(folder)
-    if not root.exists():
-        raise ValueError(f"image folder {root} does not exist")
-    if not root.is_dir():
-        raise ValueError(f"{root} is not a folder; expected a folder of images")
-    found: list[Path] = []
-    for parent, folders, files in os.walk(root, onerror=_refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
-        found += [Path(parent, name) for name in files if _has_image_name(name)]
-    images = sorted(path for path in found if path.is_file())  # neither dead links nor pipes
-    if not images:
-        raise ValueError(f"folder {root} holds no image; expected files named {', '.join(sorted(IMAGE_SUFFIXES))}")
-    return images
+    return list_files(folder, IMAGE_SUFFIXES, "image")
 
 
 def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Image:
@@ -109,11 +82,3 @@ def _deep_to_grey(image: Image.Image) -> Image.Image:
     usual_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
     white = next((usual for usual in usual_peaks if peak <= usual), peak)
     return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
-
-
-def _has_image_name(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
-
-
-def _refuse(error: OSError) -> None:
-    raise ValueError(f"cannot read folder {error.filename}: {error.strerror}") from error
