@@ -1,38 +1,19 @@
-"""The game against the thesis' own equations, its theorems, and finite differences."""
+"""The game against the thesis' own equations and its theorems."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
+from tests.game.games import as_csr, random_game
 from torch import Tensor
 
-from entourage.game import balance, consistency, replicator, revise, support, to_torch
-from entourage.game.dynamics import PACE
+from entourage.game import consistency, replicator, revise, support
 
 # F is a sum of n^2 m products; each is rounded to one part in 2^53, and so is the division that ends a round.
 ROUNDING = 1e-12
-
-
-def random_game(seed: int, n: int, m: int, density: float = 0.7, *, kinship: bool = False) -> tuple[Tensor, ...]:
-    """W and S symmetric and non-negative, some entries exactly 0, and X on the simplex; all float64."""
-    rng = np.random.default_rng(seed)
-    w = rng.random((n, n)) * (rng.random((n, n)) < density)
-    s = rng.random((m, m)) * (rng.random((m, m)) < 0.8) if kinship else np.eye(m)
-    return (
-        torch.from_numpy(np.maximum(w, w.T)),
-        torch.from_numpy(rng.dirichlet(np.full(m, 0.5), size=n)),
-        torch.from_numpy(s + s.T),
-    )
-
-
-def as_csr(w: Tensor) -> Tensor:
-    return to_torch(sparse.csr_matrix(w.numpy()))
-
 
 games = st.tuples(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 6), st.sampled_from([0.1, 0.4, 1.0]))
 
@@ -151,37 +132,6 @@ def test_class_similarity_can_turn_a_decision() -> None:
     assert together.x[3].argmax() == 0
 
 
-def weighted(x: Tensor) -> Tensor:
-    """A scalar with a different slope in each entry, so that gradients do not cancel on the simplex."""
-    return (x * torch.linspace(-1, 1, x.numel(), dtype=x.dtype).reshape(x.shape)).sum()
-
-
-@pytest.mark.parametrize("hold", [False, True])
-@pytest.mark.parametrize("name", ["dense w", "sparse w", "x", "sparse x", "class_similarity"])
-def test_gradients_match_finite_differences(name: str, hold: bool) -> None:
-    w, x, s = random_game(7, 6, 3, 0.8, kinship=True)
-    csr = as_csr(w)
-    structure = csr.crow_indices(), csr.col_indices()
-    fixed = torch.arange(6) < 2 if hold else None
-
-    def play(w: Tensor, x: Tensor, s: Tensor) -> Tensor:
-        return weighted(replicator(w, x, fixed=fixed, class_similarity=s, max_iter=3, tol=None).x)
-
-    def with_values(values: Tensor) -> Tensor:
-        return play(torch.sparse_csr_tensor(*structure, values, csr.shape, check_invariants=True), x, s)
-
-    # Finite differences must not step to negative weights, nor off the simplex: hence the square and the softmax.
-    asked = {
-        "dense w": (lambda root: play(root.square(), x, s), (w + 0.1).sqrt()),
-        "sparse w": (with_values, csr.values()),
-        "x": (lambda logits: play(w, logits.softmax(dim=1), s), (x + 0.01).log()),
-        "sparse x": (lambda logits: play(csr, logits.softmax(dim=1), s), (x + 0.01).log()),
-        "class_similarity": (lambda root: play(w, x, root.square()), (s + 0.1).sqrt()),
-    }
-    function, argument = asked[name]
-    assert torch.autograd.gradcheck(function, argument.clone().requires_grad_())
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
 def test_half_precision_is_played_in_float32(dtype: torch.dtype, as_sparse: bool) -> None:
@@ -206,74 +156,6 @@ def test_who_has_no_support_keeps_its_distribution(as_sparse: bool, grad: bool) 
     assert torch.equal(play.x.detach(), x)
     assert play.n_iter == 1
     assert play.consistency.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_isolated_player_sends_no_nan_into_gradients(dtype: torch.dtype) -> None:
-    w, x, s = (t.to(dtype) for t in random_game(9, 6, 3, kinship=True))
-    w[2], w[:, 2] = 0, 0
-    w, x, s = (t.requires_grad_() for t in (w, x, s))
-    gradients = torch.autograd.grad(weighted(replicator(w, x, class_similarity=s, max_iter=4, tol=None).x), (w, x, s))
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    own = torch.linspace(-1, 1, 18, dtype=dtype).reshape(6, 3)[2]
-    torch.testing.assert_close(gradients[1][2], own)  # it is passed through as it came
-
-
-def test_gradients_flow_only_where_they_are_asked_for() -> None:
-    w, x, _ = random_game(10, 5, 3)
-    assert not replicator(w, x).x.requires_grad
-    assert replicator(w.requires_grad_(), x).x.requires_grad
-    with torch.no_grad():
-        assert not replicator(w, x).x.requires_grad
-
-
-def test_the_tolerance_means_the_same_for_one_graph_and_for_fifty_of_it() -> None:
-    w, x, _ = random_game(11, 12, 3, 0.4)
-    fixed = torch.arange(12) < 3
-    once = replicator(w, x, fixed=fixed)
-    many = replicator(as_csr(torch.block_diag(*[w] * 50)), x.repeat(50, 1), fixed=fixed.repeat(50))
-    assert 1 < once.n_iter < 1000
-    assert many.n_iter == once.n_iter
-    torch.testing.assert_close(many.x, once.x.repeat(50, 1))
-
-
-@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
-def test_the_play_ends_at_the_first_round_that_moves_less_than_its_share(tol: float) -> None:
-    w, x, _ = random_game(12, 10, 3)
-    play = replicator(w, x, tol=tol)
-    stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(play.n_iter + 1)]
-    moves = [float((after - before).abs().sum()) for before, after in pairwise(stages)]
-    settled = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
-    assert settled == [False] * (play.n_iter - 1) + [True]
-    assert play.converged
-    assert torch.equal(play.x, stages[-1])
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 7])
-def test_without_tolerance_exactly_max_iter_rounds_are_played(rounds: int) -> None:
-    w, x = torch.zeros(3, 3), torch.full((3, 2), 0.5)  # nothing ever moves
-    play = replicator(w, x, max_iter=rounds, tol=None)
-    assert play.n_iter == rounds
-    assert not play.converged
-
-
-def test_max_iter_ends_a_play_that_has_not_converged() -> None:
-    w, x, _ = random_game(13, 10, 3)
-    play = replicator(w, x, max_iter=2, tol=1e-9)
-    assert (play.n_iter, play.converged) == (2, False)
-
-
-@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
-def test_the_trace_is_the_consistency_of_every_stage(grad: bool) -> None:
-    w, x, s = random_game(14, 9, 4, kinship=True)
-    play = replicator(w, x.clone().requires_grad_(grad), class_similarity=s, max_iter=6, tol=None, trace=True)
-    stages = [replicator(w, x, class_similarity=s, max_iter=t, tol=None).x for t in range(7)]
-    assert play.consistency.dtype == torch.float64
-    assert play.consistency.tolist() == pytest.approx([consistency(w, stage, s).item() for stage in stages], rel=1e-12)
-
-
-def test_no_trace_unless_asked() -> None:
-    assert replicator(torch.ones(2, 2), torch.full((2, 2), 0.5)).consistency.shape == (0,)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (1, 4), (3, 1)])
@@ -326,59 +208,3 @@ def with_entry(t: Tensor, value: float) -> Tensor:
 def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replicator(**{"w": W, "x": X, **changes})  # type: ignore[arg-type]
-
-
-def test_shares_pull_labels_towards_their_frequency() -> None:
-    # Two cliques of 3 and 9 players, one labelled player each, all weakly tied: without shares the large one's label
-    # takes what it reaches; told that both labels are equally frequent, the play hands over some of its followers.
-    generator = torch.Generator().manual_seed(0)
-    w = torch.rand(12, 12, generator=generator, dtype=torch.float64) * 0.2
-    w[:3, :3] += 0.3
-    w[3:, 3:] += 0.3
-    w = (w + w.T) / 2
-    w.fill_diagonal_(0)
-    x = torch.full((12, 2), 0.5, dtype=torch.float64)
-    x[0], x[3] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
-    fixed = torch.zeros(12, dtype=torch.bool)
-    fixed[[0, 3]] = True
-    free = replicator(w, x, fixed=fixed, max_iter=30, tol=None).x
-    held = replicator(w, x, fixed=fixed, shares=torch.tensor([0.5, 0.5]), max_iter=30, tol=None).x
-    assert free[:, 0].mean() < held[:, 0].mean()
-    assert abs(held[:, 0].mean() - 0.5) < abs(free[:, 0].mean() - 0.5)
-    torch.testing.assert_close(held.sum(dim=1), torch.ones(12, dtype=torch.float64))
-    assert held[0, 0] == 1.0
-    assert held[3, 1] == 1.0
-
-
-def test_a_round_with_shares_is_the_formula() -> None:
-    generator = torch.Generator().manual_seed(1)
-    w = torch.rand(5, 5, generator=generator, dtype=torch.float64)
-    x = torch.rand(5, 3, generator=generator, dtype=torch.float64)
-    x /= x.sum(dim=1, keepdim=True)
-    shares = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
-    payoff = x * (w @ x)
-    y = payoff / payoff.sum(dim=1, keepdim=True)
-    expected = y * (shares / y.mean(dim=0)) ** PACE
-    expected /= expected.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(replicator(w, x, shares=shares, max_iter=1, tol=None).x, expected)
-    torch.testing.assert_close(replicator(w.requires_grad_(), x, shares=shares, max_iter=1, tol=None).x, expected)
-
-
-def test_equal_shares_leave_a_balanced_play_alone() -> None:
-    x = torch.tensor([[0.7, 0.3], [0.3, 0.7]], dtype=torch.float64)
-    torch.testing.assert_close(balance(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double())
-    nobody = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    assert balance(nobody, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("shares", "message"),
-    [
-        (torch.tensor([0.5, 0.5, 0.0]), r"shares has shape \(3,\); expected \(2,\)"),
-        (torch.tensor([0.9, 0.9]), "shares is no distribution"),
-        (torch.tensor([1.5, -0.5]), "shares is no distribution"),
-    ],
-)
-def test_bad_shares_are_refused(shares: torch.Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replicator(torch.ones(2, 2), torch.full((2, 2), 0.5), shares=shares)

@@ -18,19 +18,37 @@ from entourage.label.base import GraphLabeller
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
+Method = type[GraphLabeller]
 GRAPH_METHODS = [GraphTransduction, LabelHarmonic, LabelPropagation, LabelSpreading, PoissonLearning]
+METHODS = [*GRAPH_METHODS, LinearSVMLabeller]
 
 
-@pytest.fixture(params=[*GRAPH_METHODS, LinearSVMLabeller], ids=lambda method: method.__name__)
-def method(request: pytest.FixtureRequest) -> type[GraphLabeller]:
+@pytest.fixture(params=METHODS, ids=lambda method: method.__name__)
+def method(request: pytest.FixtureRequest) -> Method:
     """The game and every rival."""
     return request.param
 
 
 @pytest.fixture(params=GRAPH_METHODS, ids=lambda method: method.__name__)
-def graph_method(request: pytest.FixtureRequest) -> type[GraphLabeller]:
+def graph_method(request: pytest.FixtureRequest) -> Method:
     """Those to whom a graph matters."""
     return request.param
+
+
+def assert_sound(found: GraphLabeller, n: int) -> None:
+    """Everything fitted is finite and of the right shape, and distributions are distributions."""
+    x = found.label_distributions_
+    assert x.shape == (n, len(found.classes_))
+    assert np.isfinite(x).all()
+    assert (x >= 0).all()
+    np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
+    assert found.transduction_.shape == found.confidence_.shape == (n,)
+    assert np.isfinite(found.confidence_).all()
+    assert (found.confidence_ >= 0).all()
+    assert (found.confidence_ <= 1).all()
+    assert found.graph_.shape == (n, n)
+    assert np.isfinite(found.graph_.data).all()
+    assert found.n_iter_ >= 1
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.label.conftest import METHODS, Data, Method, assert_sound
 
 from entourage.game import NeighbourGraph
-from entourage.label import (
-    GraphTransduction,
-    LabelHarmonic,
-    LabelPropagation,
-    LabelSpreading,
-    LinearSVMLabeller,
-    PoissonLearning,
-    excluding_prior,
-)
+from entourage.label import LabelSpreading, LinearSVMLabeller, PoissonLearning
 from entourage.label.base import GraphLabeller
 from entourage.label.relate import checked_graph
-
-Method = type[GraphLabeller]
-Data = Any  # see conftest.py
-
-ALL = [GraphTransduction, LabelHarmonic, LabelPropagation, LabelSpreading, PoissonLearning, LinearSVMLabeller]
 
 
 def expected_failures(estimator: GraphLabeller) -> dict[str, str]:
@@ -43,25 +31,9 @@ def expected_failures(estimator: GraphLabeller) -> dict[str, str]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([method() for method in ALL], expected_failed_checks=expected_failures)
+@parametrize_with_checks([method() for method in METHODS], expected_failed_checks=expected_failures)
 def test_scikit_learns_conventions(estimator: GraphLabeller, check: Any) -> None:
     check(estimator)
-
-
-def assert_sound(found: GraphLabeller, n: int) -> None:
-    """Everything fitted is finite and of the right shape, and distributions are distributions."""
-    x = found.label_distributions_
-    assert x.shape == (n, len(found.classes_))
-    assert np.isfinite(x).all()
-    assert (x >= 0).all()
-    np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-5)
-    assert found.transduction_.shape == found.confidence_.shape == (n,)
-    assert np.isfinite(found.confidence_).all()
-    assert (found.confidence_ >= 0).all()
-    assert (found.confidence_ <= 1).all()
-    assert found.graph_.shape == (n, n)
-    assert np.isfinite(found.graph_.data).all()
-    assert found.n_iter_ >= 1
 
 
 def test_one_label_a_cluster_labels_the_cluster(method: Method, three: Data) -> None:
@@ -194,100 +166,6 @@ def test_two_points_suffice(method: Method, y: list[int], expected: list[int]) -
     assert found.transduction_.tolist() == expected
 
 
-def test_isolated_points_keep_what_they_know(graph_method: Method, three: Data) -> None:
-    w = np.kron(np.eye(3), np.ones((4, 4))) - np.eye(12)
-    w[[3, 7], :] = w[:, [3, 7]] = 0
-    y = np.array([0, -1, -1, -1, 1, -1, -1, 1, 2, -1, -1, -1])
-    with pytest.warns(UserWarning, match="no label reaches 1 of 12 points"):
-        found = graph_method(affinity="precomputed").fit(w, y)
-    assert_sound(found, 12)
-    assert found.unreached_.tolist() == [3]
-    assert found.transduction_.tolist() == [0, 0, 0, -1, 1, 1, 1, 1, 2, 2, 2, 2]
-    assert found.confidence_[7] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("text", [False, True])
-def test_a_part_without_labels_stays_undecided(graph_method: Method, lost: Data, text: bool) -> None:
-    y = np.array([str(label) for label in lost.y]) if text else lost.y
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = graph_method().fit(lost.X, y)
-    assert [str(w.message) for w in said] == ["no label reaches 20 of 80 points: they stay undecided (see unreached_)"]
-    assert said[0].filename == __file__
-    assert_sound(found, 80)
-    assert found.unreached_.tolist() == list(range(60, 80))
-    np.testing.assert_allclose(found.label_distributions_[60:], 1 / 3, rtol=1e-6)
-    np.testing.assert_array_equal(found.confidence_[60:], 0)
-    unknown = "" if text else -1
-    assert found.transduction_[60:].tolist() == [unknown] * 20
-    assert found.transduction_[:60].tolist() == (lost.truth[:60].astype(str) if text else lost.truth[:60]).tolist()
-    queries = np.array([[60.0, 60.1], [6.1, 0.0], [0.0, 6.1]])
-    assert found.predict(queries).tolist() == ([unknown, "1", "2"] if text else [-1, 1, 2])
-    np.testing.assert_allclose(found.predict_proba(queries)[0], 1 / 3)
-    assert np.isfinite(found.predict_proba(queries)).all()
-
-
-def test_a_uniform_prior_is_no_prior(method: Method, three: Data) -> None:
-    plain = method(n_neighbors=30).fit(three.X, three.y)
-    prior = method(n_neighbors=30).fit(three.X, three.y, prior=np.full((60, 3), 0.7))
-    np.testing.assert_allclose(prior.label_distributions_, plain.label_distributions_, atol=1e-6)
-    np.testing.assert_array_equal(prior.transduction_, plain.transduction_)
-
-
-@pytest.mark.filterwarnings("ignore:no label reaches", "ignore:not solved", "ignore:.* end in a tie")
-def test_a_group_that_only_the_faintest_edges_reach_is_not_given_just_any_label(graph_method: Method) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(48, 2)) + np.repeat([[0, 0], [100, 0], [400, 0]], [20, 20, 8], axis=0)
-    y = np.full(48, -1)
-    y[[0, 20]] = 0, 1
-    found = graph_method(n_neighbors=10).fit(X, y)
-    # The last group sees nobody but the second beyond itself: either that is heard, or it is said that nothing is.
-    assert set(found.transduction_[40:]) <= {1, -1}
-    assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.undecided_)
-
-
-@pytest.mark.filterwarnings("ignore:no label reaches", "ignore:2 of 6 points end in a tie")
-def test_a_tie_is_no_decision(graph_method: Method) -> None:
-    block = np.ones((3, 3)) - np.eye(3)
-    w = sparse.csr_matrix(sparse.block_diag([block, block]))
-    prior = np.ones((6, 2))
-    prior[3] = 0.2, 0.8  # which the game passes on to points 4 and 5, and its rivals keep to themselves
-    found = graph_method(affinity="precomputed").fit(w, [0, 1, 0, -1, -1, -1], prior=prior)
-    assert found.transduction_[3] == 1
-    assert set(found.transduction_[4:]) <= ({1} if graph_method is GraphTransduction else {1, -1})
-    assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.undecided_)
-
-
-@pytest.mark.filterwarnings("ignore:no label reaches")
-def test_a_uniform_prior_reaches_nobody(graph_method: Method, lost: Data) -> None:
-    assert len(graph_method().fit(lost.X, lost.y, prior=np.full((80, 3), 1 / 3)).unreached_) == 20
-
-
-def test_a_prior_decides_for_the_game_where_no_label_reaches(lost: Data) -> None:
-    prior = np.ones((80, 3))
-    prior[70] = 0.2, 0.2, 0.6
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = GraphTransduction().fit(lost.X, lost.y, prior=prior)
-    assert_sound(found, 80)
-    assert found.unreached_.tolist() == []
-    np.testing.assert_array_equal(found.transduction_, np.where(lost.truth == 3, 2, lost.truth))
-    assert found.predict([[60.0, 60.1]]).tolist() == [2]
-
-
-def test_an_excluded_label_is_impossible(method: Method, three: Data) -> None:
-    excluded = {1: [0], 25: [1], 26: [1, 0], 45: [2]}
-    prior = excluding_prior(60, [0, 1, 2], excluded)
-    y = np.where(np.arange(60) % 4 == 0, three.truth, -1)
-    found = method(n_neighbors=30).fit(three.X, y, prior=prior)
-    assert_sound(found, 60)
-    for point, labels in excluded.items():
-        assert (found.label_distributions_[point, labels] == 0).all()
-        assert found.transduction_[point] not in labels
-    others = np.setdiff1d(np.arange(60), list(excluded))
-    np.testing.assert_array_equal(found.transduction_[others], three.truth[others])
-
-
 def test_a_permutation_of_the_points_permutes_the_answer(method: Method, three: Data) -> None:
     noisy = three.X + np.random.default_rng(5).normal(size=(60, 2))
     order = np.random.default_rng(6).permutation(60)
@@ -313,90 +191,6 @@ def test_the_score_counts_labelled_points_only(method: Method, three: Data) -> N
         found.score(three.X, np.full(60, -1))
 
 
-def changed(values: Any, position: Any, value: float) -> Any:
-    values = values.copy()
-    values[position] = value
-    return values
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda X, y: {"y": np.full(60, -1)}, "none of the 60 points is labelled; expected at least one label"),
-        (lambda X, y: {"y": np.full(60, "")}, "none of the 60 points is labelled"),
-        (lambda X, y: {"X": changed(X, (3, 1), np.nan)}, "Input X contains NaN"),
-        (lambda X, y: {"X": changed(X, (3, 1), np.inf)}, "Input X contains infinity"),
-        (lambda X, y: {"X": sparse.csr_matrix(X)}, "Sparse data was passed|sparse"),
-        (lambda X, y: {"y": y[:59]}, r"inconsistent numbers of samples: \[60, 59\]"),
-        (lambda X, y: {"prior": np.ones((59, 3))}, r"the prior has shape \(59, 3\); expected \(60, 3\)"),
-        (lambda X, y: {"prior": np.ones((60, 2))}, r"the prior has shape \(60, 2\); expected \(60, 3\)"),
-        (
-            lambda X, y: {"prior": changed(np.ones((60, 3)), (0, 0), 0)},
-            "point 0 is labelled 0, which is unknown to its",
-        ),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), 4, 0)}, "the prior leaves point 4 no label"),
-        (lambda X, y: {"prior": changed(np.ones((60, 3)), (4, 1), -1)}, "row 4 of the prior is no distribution"),
-        (lambda X, y: {"classes": [0, 1, 7]}, "label 2 is not among the classes 0, 1, 7"),
-        (lambda X, y: {"device": "abacus"}, "device 'abacus' is unknown; expected 'auto', 'cpu'"),
-    ],
-)
-def test_bad_data_are_refused(method: Method, three: Data, change: Any, message: str) -> None:
-    given = {"X": three.X, "y": three.y, **change(three.X, three.y)}
-    options = {name: given.pop(name) for name in ("classes", "device") if name in given}
-    with pytest.raises((ValueError, TypeError), match=message):
-        method(**options).fit(**given)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_neighbors": 0}, "n_neighbors is 0; expected a whole number from 1, 'auto' or None"),
-        ({"n_neighbors": 1.5}, "n_neighbors is 1.5; expected"),
-        ({"affinity": "rbf"}, "affinity is 'rbf'; expected one of self_tuning"),
-        ({"symmetrize": "min"}, "symmetrize is 'min'; expected one of"),
-        ({"affinity": "cosine", "n_neighbors": None}, "cosine has .* negative similarities"),
-        ({"affinity": "cosine", "negatives": "drop"}, "negatives is 'drop'; expected one of"),
-    ],
-)
-def test_bad_options_are_refused(graph_method: Method, three: Data, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        graph_method(**options).fit(three.X - 2, three.y)
-
-
-SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize(
-    ("w", "message"),
-    [
-        (SQUARE[:, :2], r"the precomputed graph has shape \(3, 2\); expected a square matrix"),
-        (
-            changed(SQUARE, (1, 2), 0.5),
-            r"not symmetric: w\[\d, \d\] = 0.\d+ but w\[\d, \d\] = 0.\d+; expected equal weights",
-        ),
-        (
-            changed(changed(SQUARE, (1, 2), -0.25), (2, 1), -0.25),
-            "2 negative similarities; expected none, or negatives=",
-        ),
-        (changed(changed(SQUARE, (1, 2), np.nan), (2, 1), np.nan), "NaN"),
-        (changed(changed(SQUARE, (1, 2), np.inf), (2, 1), np.inf), "infinity"),
-    ],
-)
-def test_bad_graphs_are_refused(method: Method, w: Any, message: str, kind: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        method(affinity="precomputed").fit(kind(w), [0, -1, 1])
-
-
-def test_a_weight_that_became_0_is_no_edge(graph_method: Method) -> None:
-    block = np.ones((4, 4)) - np.eye(4)
-    w = np.block([[block, -0.1 * np.ones((4, 4))], [-0.1 * np.ones((4, 4)), block]])
-    with pytest.warns(UserWarning, match="no label reaches 4 of 8 points"):
-        found = graph_method(affinity="precomputed", negatives="clamp").fit(w, [0, 1, 1] + [-1] * 5)
-    assert found.unreached_.tolist() == [4, 5, 6, 7]
-    assert (found.graph_.data > 0).all()
-
-
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
 @pytest.mark.parametrize("affinity", ["cosine", "precomputed"])
 def test_a_new_point_is_judged_alone_as_in_company(
@@ -409,7 +203,6 @@ def test_a_new_point_is_judged_alone_as_in_company(
     np.testing.assert_allclose(alone, found.predict_proba(queries), atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ALL)
 def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
     rng = np.random.default_rng(0)
     w = sparse.csr_matrix(np.triu(rng.random((20, 20)), 1))

@@ -1,0 +1,91 @@
+"""The Group Loss in every precision, and where numbers are extreme or few."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.embed.batches import CLASSES, LABELS, batch
+
+from entourage.embed import PRESETS, GroupLoss
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype) -> None:
+    e, z = batch(dtype=dtype)
+    loss = GroupLoss.preset(name, anchor_choice="first")
+    found = loss(e, z, LABELS)
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    # The rounding of the inputs is not the loss' to answer for: it is given the same rounded values in float64.
+    expected = loss(e.detach().double(), z.detach().double(), LABELS)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
+    found.backward()
+    assert e.grad is not None
+    assert e.grad.dtype == dtype
+    assert e.grad.isfinite().all()
+
+
+def test_a_precision_for_embeddings_and_another_for_logits() -> None:
+    e, z = batch(dtype=torch.float16)
+    large = 1e6 * z.detach().float()  # beyond float16
+    loss = GroupLoss(anchor_choice="first", temperature=1e6)
+    torch.testing.assert_close(loss(e, large, LABELS), loss(e.float(), large, LABELS))
+    assert loss(e, large.double(), LABELS).dtype == torch.float64
+
+
+def test_autocast_does_not_lower_the_precision() -> None:
+    e, z = batch(dtype=torch.float32)
+    loss = GroupLoss(anchor_choice="first")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (e @ e.T).dtype == torch.bfloat16
+        inside = loss(e, z, LABELS)
+        mixed = loss(e.bfloat16(), z, LABELS)
+    assert torch.equal(inside, loss(e, z, LABELS))
+    assert mixed.dtype == torch.float32
+
+
+@pytest.mark.parametrize("anchors", range(6))
+@pytest.mark.parametrize("name", PRESETS)
+def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
+    e, z = (t.detach().repeat(2, 1)[:18].requires_grad_() for t in batch(dtype=torch.float32))
+    labels = torch.arange(3).repeat(6)  # six of each class
+    value = GroupLoss.preset(name, anchors_per_class=anchors)(e, z, labels)
+    value.backward()
+    assert value.isfinite()
+    assert all(t.grad is not None and t.grad.isfinite().all() for t in (e, z))
+
+
+@pytest.mark.parametrize("objective", ["labels", "agreement"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_batch_of_one_class_or_of_one_sample(name: str, objective: str) -> None:
+    e, z = batch(dtype=torch.float32)
+    for n, anchors in ((16, 2), (2, 1), (1, 0)):
+        loss = GroupLoss.preset(name, objective=objective, anchors_per_class=anchors)
+        value = loss(e[:n], z[:n], torch.full((n,), 3))
+        gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
+        assert value.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+EXTREMES = {
+    "the same": lambda e, z: (torch.ones_like(e) * e[:1], z),
+    "constant rows": lambda e, z: (torch.ones_like(e), z),
+    "zeros": lambda e, z: (torch.zeros_like(e), torch.zeros_like(z)),
+    "opposites": lambda e, z: (e[:1] * torch.tensor([1.0, -1.0]).repeat(8)[:, None], z),
+    "huge": lambda e, z: (1e18 * e, 1e4 * z),
+    "tiny": lambda e, z: (1e-30 * e, 1e-30 * z),
+    "sure and wrong": lambda e, z: (e, 1e3 * F.one_hot((LABELS + 1) % CLASSES, CLASSES).float()),
+    "sure and right": lambda e, z: (e, 1e3 * F.one_hot(LABELS, CLASSES).float()),
+}
+
+
+@pytest.mark.parametrize("objective", ["labels", "agreement"])
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_never_nan(name: str, extreme: str, objective: str) -> None:
+    e, z = (t.detach() for t in batch(dtype=torch.float32))
+    e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
+    for changes in ({}, {"iterations": 10, "temperature": 0.1}, {"label_smoothing": 0.1, "negatives": "shift"}):
+        value = GroupLoss.preset(name, objective=objective, **changes)(e, z, LABELS)
+        gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
+        assert value.isfinite(), changes
+        assert all(gradient.isfinite().all() for gradient in gradients), changes

@@ -1,0 +1,61 @@
+"""What the Group Loss accepts and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.embed.batches import CLASSES, LABELS, batch
+from torch import Tensor
+
+from entourage.embed import GroupLoss
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": LABELS[:-1]}, r"labels have shape \(15,\); expected \(16,\), one an embedding"),
+        ({"labels": LABELS.double()}, "labels have type torch.float64; expected integers"),
+        ({"labels": LABELS + 4}, "labels go from 4 to 8; expected 0 to 5, as the logits have columns"),
+        ({"labels": LABELS - 1}, "labels go from -1 to 3; expected 0 to 5, as the logits have columns"),
+        ({"labels": torch.cat([LABELS[:15], torch.tensor([5])])}, "class 5 has 1 samples in the batch; .* at least 2"),
+        ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\)"),
+        ({"logits": torch.zeros(15, CLASSES)}, r"logits have shape \(15, 6\); expected \(16, classes\)"),
+        ({"embeddings": torch.zeros(16)}, r"embeddings have shape \(16,\); expected \(samples, dimensions\)"),
+        ({"embeddings": torch.full((16, 3), math.nan)}, "embeddings have values that are not finite"),
+        ({"embeddings": torch.tensor([[1.0, -math.inf]] * 16)}, "embeddings have values that are not finite"),
+        ({"logits": torch.full((16, CLASSES), math.inf)}, "logits have values that are not finite"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: str) -> None:
+    e, z = batch()
+    given = {"embeddings": e, "logits": z, "labels": LABELS, **change}
+    with pytest.raises(ValueError, match=message) as caught:
+        GroupLoss()(**given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_batch_of_nothing_but_anchors_is_refused() -> None:
+    e, z = batch()
+    with pytest.raises(ValueError, match="all samples are anchors; expected a class with more than"):
+        GroupLoss(anchors_per_class=2)(e[:4], z[:4], torch.tensor([0, 0, 1, 1]))
+    assert GroupLoss(anchors_per_class=2)(e[:5], z[:5], torch.tensor([0, 0, 1, 1, 1])).isfinite()
+
+
+def test_class_vectors_must_come_and_fit_where_they_play() -> None:
+    e, z = batch()
+    loss = GroupLoss(class_players=1.0)
+    with pytest.raises(ValueError, match="no class_vectors were given; expected the classifier's weight"):
+        loss(e, z, LABELS)
+    with pytest.raises(ValueError, match=r"class_vectors have shape \(6, 5\); expected \(6, 12\), a row a class"):
+        loss(e, z, LABELS, torch.zeros(6, 5))
+    ignored = GroupLoss(anchor_choice="first")
+    assert torch.equal(ignored(e, z, LABELS, torch.ones(6, 12)), ignored(e, z, LABELS))
+
+
+def test_labels_may_be_of_any_integer_type() -> None:
+    e, z = batch()
+    loss = GroupLoss(anchor_choice="first")
+    values = {loss(e, z, LABELS.to(dtype)).item() for dtype in (torch.uint8, torch.int32, torch.int64)}
+    assert len(values) == 1
+    assert np.isfinite(values.pop())

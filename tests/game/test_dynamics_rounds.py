@@ -1,0 +1,58 @@
+"""How many rounds are played, and their trace."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from tests.game.games import as_csr, random_game
+
+from entourage.game import consistency, replicator
+
+
+def test_the_tolerance_means_the_same_for_one_graph_and_for_fifty_of_it() -> None:
+    w, x, _ = random_game(11, 12, 3, 0.4)
+    fixed = torch.arange(12) < 3
+    once = replicator(w, x, fixed=fixed)
+    many = replicator(as_csr(torch.block_diag(*[w] * 50)), x.repeat(50, 1), fixed=fixed.repeat(50))
+    assert 1 < once.n_iter < 1000
+    assert many.n_iter == once.n_iter
+    torch.testing.assert_close(many.x, once.x.repeat(50, 1))
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+def test_the_play_ends_at_the_first_round_that_moves_less_than_its_share(tol: float) -> None:
+    w, x, _ = random_game(12, 10, 3)
+    play = replicator(w, x, tol=tol)
+    stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(play.n_iter + 1)]
+    moves = [float((after - before).abs().sum()) for before, after in pairwise(stages)]
+    settled = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
+    assert settled == [False] * (play.n_iter - 1) + [True]
+    assert play.converged
+    assert torch.equal(play.x, stages[-1])
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7])
+def test_without_tolerance_exactly_max_iter_rounds_are_played(rounds: int) -> None:
+    w, x = torch.zeros(3, 3), torch.full((3, 2), 0.5)  # nothing ever moves
+    play = replicator(w, x, max_iter=rounds, tol=None)
+    assert play.n_iter == rounds
+    assert not play.converged
+
+
+def test_max_iter_ends_a_play_that_has_not_converged() -> None:
+    w, x, _ = random_game(13, 10, 3)
+    play = replicator(w, x, max_iter=2, tol=1e-9)
+    assert (play.n_iter, play.converged) == (2, False)
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
+def test_the_trace_is_the_consistency_of_every_stage(grad: bool) -> None:
+    w, x, s = random_game(14, 9, 4, kinship=True)
+    play = replicator(w, x.clone().requires_grad_(grad), class_similarity=s, max_iter=6, tol=None, trace=True)
+    stages = [replicator(w, x, class_similarity=s, max_iter=t, tol=None).x for t in range(7)]
+    assert play.consistency.dtype == torch.float64
+    assert play.consistency.tolist() == pytest.approx([consistency(w, stage, s).item() for stage in stages], rel=1e-12)
+
+
+def test_no_trace_unless_asked() -> None:
+    assert replicator(torch.ones(2, 2), torch.full((2, 2), 0.5)).consistency.shape == (0,)

@@ -1,0 +1,63 @@
+"""Games that are told how frequent each label is."""
+
+import pytest
+import torch
+
+from entourage.game import balance, replicator
+from entourage.game.dynamics import PACE
+
+
+def test_shares_pull_labels_towards_their_frequency() -> None:
+    # Two cliques of 3 and 9 players, one labelled player each, all weakly tied: without shares the large one's label
+    # takes what it reaches; told that both labels are equally frequent, the play hands over some of its followers.
+    generator = torch.Generator().manual_seed(0)
+    w = torch.rand(12, 12, generator=generator, dtype=torch.float64) * 0.2
+    w[:3, :3] += 0.3
+    w[3:, 3:] += 0.3
+    w = (w + w.T) / 2
+    w.fill_diagonal_(0)
+    x = torch.full((12, 2), 0.5, dtype=torch.float64)
+    x[0], x[3] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    fixed = torch.zeros(12, dtype=torch.bool)
+    fixed[[0, 3]] = True
+    free = replicator(w, x, fixed=fixed, max_iter=30, tol=None).x
+    held = replicator(w, x, fixed=fixed, shares=torch.tensor([0.5, 0.5]), max_iter=30, tol=None).x
+    assert free[:, 0].mean() < held[:, 0].mean()
+    assert abs(held[:, 0].mean() - 0.5) < abs(free[:, 0].mean() - 0.5)
+    torch.testing.assert_close(held.sum(dim=1), torch.ones(12, dtype=torch.float64))
+    assert held[0, 0] == 1.0
+    assert held[3, 1] == 1.0
+
+
+def test_a_round_with_shares_is_the_formula() -> None:
+    generator = torch.Generator().manual_seed(1)
+    w = torch.rand(5, 5, generator=generator, dtype=torch.float64)
+    x = torch.rand(5, 3, generator=generator, dtype=torch.float64)
+    x /= x.sum(dim=1, keepdim=True)
+    shares = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    payoff = x * (w @ x)
+    y = payoff / payoff.sum(dim=1, keepdim=True)
+    expected = y * (shares / y.mean(dim=0)) ** PACE
+    expected /= expected.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(replicator(w, x, shares=shares, max_iter=1, tol=None).x, expected)
+    torch.testing.assert_close(replicator(w.requires_grad_(), x, shares=shares, max_iter=1, tol=None).x, expected)
+
+
+def test_equal_shares_leave_a_balanced_play_alone() -> None:
+    x = torch.tensor([[0.7, 0.3], [0.3, 0.7]], dtype=torch.float64)
+    torch.testing.assert_close(balance(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double())
+    nobody = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    assert balance(nobody, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        (torch.tensor([0.5, 0.5, 0.0]), r"shares has shape \(3,\); expected \(2,\)"),
+        (torch.tensor([0.9, 0.9]), "shares is no distribution"),
+        (torch.tensor([1.5, -0.5]), "shares is no distribution"),
+    ],
+)
+def test_bad_shares_are_refused(shares: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replicator(torch.ones(2, 2), torch.full((2, 2), 0.5), shares=shares)

@@ -1,0 +1,103 @@
+"""What is done to the matrix of a graph: made symmetric, normalised, lifted, thinned out, carried to torch."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from entourage.game import (
+    NeighbourGraph,
+    auto_neighbours,
+    degree_normalized,
+    needed_lift,
+    sparsified,
+    symmetrized,
+    to_torch,
+)
+
+Floats = NDArray[np.floating]
+ONE_WAY = sparse.csr_matrix(np.array([[0, 0.8, 0.5], [0.4, 0, 0], [0, 0.2, 0]], dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("max", [[0, 0.8, 0.5], [0.8, 0, 0.2], [0.5, 0.2, 0]]),
+        ("mean", [[0, 0.6, 0.25], [0.6, 0, 0.1], [0.25, 0.1, 0]]),
+        ("mutual", [[0, 0.4, 0], [0.4, 0, 0], [0, 0, 0]]),
+    ],
+)
+def test_symmetrized(how: Any, expected: list[list[float]]) -> None:
+    w = symmetrized(ONE_WAY, how)
+    assert w.dtype == np.float32
+    assert w.nnz == np.count_nonzero(expected)
+    np.testing.assert_allclose(w.toarray(), expected, rtol=1e-6)
+
+
+def test_degree_normalized() -> None:
+    w = np.array([[0, 1, 3, 0], [1, 0, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
+    expected = np.zeros((4, 4))
+    expected[0, 1] = expected[1, 0] = 1 / math.sqrt(4 * 1)
+    expected[0, 2] = expected[2, 0] = 3 / math.sqrt(4 * 3)
+    np.testing.assert_allclose(degree_normalized(sparse.csr_matrix(w)).toarray(), expected, rtol=1e-6)
+
+
+def test_negative_similarities_are_refused_clamped_or_shifted() -> None:
+    values = torch.tensor([0.5, -0.25, 0.0])
+    assert needed_lift(values, "clamp") == 0
+    assert needed_lift(values, "shift") == 0.25
+    with pytest.raises(ValueError, match="mine has 1 negative similarities; expected none, or negatives='clamp' or"):
+        needed_lift(values, "error", "mine")
+
+
+@pytest.mark.parametrize("how", ["error", "clamp", "shift"])
+@pytest.mark.parametrize("values", [[0.5, 0.25], []])
+def test_what_is_not_negative_needs_no_lift(how: Any, values: list[float]) -> None:
+    assert needed_lift(torch.tensor(values), how) == 0
+
+
+def dense_sparsified(w: Floats, k: int) -> Floats:
+    w = w.copy()
+    np.fill_diagonal(w, 0)
+    least = np.sort(w, axis=1)[:, -k][:, None]
+    return np.where(w >= least, w, 0)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array], ids=["dense", "matrix", "array"])
+@pytest.mark.parametrize("n", [40, 1100, 2048])
+@pytest.mark.parametrize("k", ["auto", 3])
+def test_sparsified_keeps_the_largest_of_each_row(kind: Any, n: int, k: Any) -> None:
+    w = np.random.default_rng(0).random((n, n), dtype=np.float32)
+    given = kind(w)
+    kept = sparsified(given, k)
+    expected = dense_sparsified(w, auto_neighbours(n) if k == "auto" else k)
+    assert kept.has_sorted_indices
+    assert kept.nnz == np.count_nonzero(expected)
+    assert (kept != sparse.csr_matrix(expected)).nnz == 0
+    assert (np.asarray(given.todense() if sparse.issparse(given) else given) == w).all()  # nothing is written into it
+
+
+@pytest.mark.parametrize("k", [19, 20, 500])
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_sparsified_with_more_neighbours_than_there_are_only_drops_the_diagonal(n: int, k: int) -> None:
+    w = np.random.default_rng(0).random((n, n)) + 0.1
+    np.testing.assert_array_equal(sparsified(w, k).toarray(), w - np.diag(w.diagonal()))
+
+
+def test_sparsified_invents_no_edges_where_a_row_has_fewer() -> None:
+    w = sparse.csr_matrix(([0.5, 0.5, 0.9], ([0, 1, 2], [1, 0, 2])), shape=(30, 30))
+    assert sparsified(w, 5).nnz == 2
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_to_torch_carries_the_same_matrix(index: type) -> None:
+    w = NeighbourGraph(torch.from_numpy(np.random.default_rng(0).normal(size=(60, 4)))).w
+    w.indices, w.indptr = w.indices.astype(index), w.indptr.astype(index)
+    carried = to_torch(w)
+    assert carried.layout == torch.sparse_csr
+    assert carried.col_indices().dtype == torch.int32
+    np.testing.assert_array_equal(carried.to_dense().numpy(), w.toarray())

@@ -1,0 +1,70 @@
+"""Runs that were killed, stopped or finished, and go on."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.training.runs import SGD, assert_same_run, run_worker, stop_at, weights_of
+from torch import Tensor, nn
+
+from entourage.training import train
+
+
+def test_a_killed_run_ends_as_one_left_alone(tmp_path: Path) -> None:
+    status, said = run_worker("kills", tmp_path)
+    assert status == 0, said
+    assert_same_run(tmp_path / "left-alone", tmp_path / "killed")
+    assert_same_run(tmp_path / "left-alone", tmp_path / "killed-at-random")
+
+
+def test_a_finished_run_returns_at_once_with_its_weights(worker: ModuleType, tmp_path: Path) -> None:
+    first, second = worker.Noisy(), worker.Noisy()
+    result = train(first, worker.NOISY, tmp_path, device="cpu")
+
+    def fail(*_: Any) -> None:
+        raise AssertionError
+
+    second.plan = second.load = second.loss = second.validate = fail
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert train(second, worker.NOISY, tmp_path, device="cpu") == result
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    assert torch.equal(weights_of(first.outcome()), weights_of(second.outcome()))
+    assert torch.equal(weights_of(first.model), weights_of(second.model))
+    assert not second.outcome().training
+
+
+def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+    train(worker.Rows(), SGD, tmp_path, device="cpu")
+    with pytest.raises(ValueError, match=f"^{tmp_path} holds a run with learning_rate 0.1, now 0.2; "):
+        train(worker.Rows(), replace(SGD, learning_rate=0.2), tmp_path, device="cpu")
+    with pytest.raises(ValueError, match="holds a run with task 'Rows', now 'Noisy'"):
+        train(worker.Noisy(), SGD, tmp_path, device="cpu")
+    train(worker.Rows(), replace(SGD, workers=0), tmp_path, device="cpu")
+
+
+def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.one = nn.Conv2d(3, 3, 1, dtype=torch.float64).to(memory_format=torch.channels_last)
+            self.two = nn.Conv2d(3, 3, 1, dtype=torch.float64)
+            self.two.weight = self.one.weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.two(self.one(x[:, :, None, None]).relu()).sum(dim=1).flatten(1)
+
+    options = replace(SGD, optimizer="adam", checkpoint_every=5)
+    left_alone = worker.Rows(model=Tied())
+    train(left_alone, options, device="cpu")
+    stopped = worker.Rows(model=Tied())
+    stopped.after_step = stop_at(8)
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped, options, tmp_path, device="cpu")
+    continued = worker.Rows(model=Tied())
+    train(continued, options, tmp_path, device="cpu")
+    assert continued.model.one.weight is continued.model.two.weight
+    assert torch.equal(weights_of(continued.model), weights_of(left_alone.model))
