@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from entourage.data.files import UnreadableFileError, is_named_like, list_files
+from entourage.data.files import UnreadableFileError, is_named_like, list_files, reason_of
 
 SUFFIXES = {".egg", ".nest"}
 
@@ -25,6 +25,18 @@ def test_an_error_says_what_cannot_be_read_and_why(error: type[UnreadableFileErr
     assert isinstance(found, ValueError)
     assert str(found) == f"cannot read {kind} a/b: too large"
     assert found.reason == "too large"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("too\n  long\t"), "too long"),
+        (OSError(2, "No such file"), "[Errno 2] No such file"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_a_reason_is_one_line_and_never_empty(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason
 
 
 def test_files_are_listed_recursively_sorted_and_without_hidden_ones(tmp_path: Path) -> None:

@@ -29,6 +29,24 @@ def test_results_come_in_order_and_not_far_ahead(workers: int) -> None:
     assert done == 99
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_how_far_ahead_can_be_told(workers: int) -> None:
+    started = threading.Semaphore(0)
+
+    def work(task: int) -> tuple[int, threading.Thread]:
+        started.release()
+        return task, threading.current_thread()
+
+    results = map_ahead(work, range(20), workers, ahead=5)
+    place, thread = next(results)
+    for _ in range(6):  # the one that was asked for, and five ahead of it
+        assert started.acquire(timeout=30)
+    assert not started.acquire(blocking=False)  # nobody begins a seventh before another result is asked for
+    assert place == 0
+    assert thread is not threading.current_thread()
+    assert [place for place, _ in results] == list(range(1, 20))
+
+
 def test_threads_work_at_the_same_time() -> None:
     meeting = threading.Barrier(2, timeout=30)  # passed only by two at once
     assert len(list(map_ahead(lambda _: meeting.wait(), range(2), 2))) == 2

@@ -1,9 +1,8 @@
 """Features of many images: decoded by threads a few batches ahead, embedded in batches, broken ones set aside."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from entourage.backbones.backbone import Backbone
 from entourage.data.device import resolve_device
 from entourage.data.images import UnreadableImageError, read_image
 from entourage.data.progress import progress_bar
-from entourage.data.threads import count_threads
+from entourage.data.threads import count_threads, map_ahead
 
 _BATCHES_AHEAD = 2
 
@@ -92,7 +91,10 @@ def extract_batches(
         raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
     place = resolve_device(device)
     backbone.module.to(place)
-    decoded = enumerate(_decode(paths, backbone, count_threads(workers), ahead=_BATCHES_AHEAD * batch_size))
+    # Threads, not processes: Pillow releases the interpreter's lock while it decodes and resizes, and threads neither
+    # copy pixels between processes nor hang after a fork.
+    decode = partial(_pixels_or_reason, backbone)
+    decoded = enumerate(map_ahead(decode, paths, count_threads(workers), _BATCHES_AHEAD * batch_size))
     while chunk := list(islice(decoded, batch_size)):
         images = [(index, pixels) for index, pixels in chunk if isinstance(pixels, Tensor)]
         failures = [(index, reason) for index, reason in chunk if isinstance(reason, str)]
@@ -103,26 +105,7 @@ def extract_batches(
         yield FeatureBatch([index for index, _ in images], features, failures)
 
 
-def _decode(paths: Sequence[Path], backbone: Backbone, workers: int, ahead: int) -> Iterator[Tensor | str]:
-    """Pixels of each image in order, or the reason why there are none; never more than `ahead` images in advance.
-
-    Threads, not processes: Pillow releases the interpreter's lock while it decodes and resizes, and threads neither
-    copy pixels between processes nor hang after a fork.
-    """
-    waiting: deque[Future[Tensor | str]] = deque()
-    executor = ThreadPoolExecutor(workers, thread_name_prefix="decode")
-    try:
-        for path in paths:
-            waiting.append(executor.submit(_pixels_or_reason, path, backbone))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:  # on an interrupt only the images in hand are finished
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _pixels_or_reason(path: Path, backbone: Backbone) -> Tensor | str:
+def _pixels_or_reason(backbone: Backbone, path: Path) -> Tensor | str:
     try:
         return backbone.preprocess(read_image(path, shorter_side=backbone.preprocessing.decode_side))
     except UnreadableImageError as error:

@@ -9,6 +9,7 @@ from torch import nn
 
 from entourage.backbones.backbone import Backbone, digest_weights
 from entourage.backbones.preprocessing import Preprocessing
+from entourage.data.files import reason_of
 
 TIMM_PREFIX = "timm:"
 
@@ -36,7 +37,7 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
     # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
     except Exception as error:
-        raise ValueError(f"backbone {name!r}: timm cannot load the model: {_one_line(error)}") from error
+        raise ValueError(f"backbone {name!r}: timm cannot load the model: {reason_of(error)[:200]}") from error
     channels, height, width = config["input_size"]
     if channels != 3:
         raise ValueError(f"backbone {name!r}: the model takes {channels} channels; expected 3")
@@ -60,7 +61,7 @@ def _import_timm(name: str) -> ModuleType:
     # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
     except Exception as error:
         advice = 'pip install "entourage[timm]", with a torchvision that fits torch'
-        raise ValueError(f"backbone {name!r} needs timm: {advice} ({_one_line(error)})") from error
+        raise ValueError(f"backbone {name!r} needs timm: {advice} ({reason_of(error)[:200]})") from error
     module: ModuleType = timm
     return module
 
@@ -72,7 +73,3 @@ def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
     if features.ndim != 2:
         raise ValueError(f"backbone {name!r} gives features of shape {tuple(features.shape)}; expected (1, dim)")
     return int(features.shape[1])
-
-
-def _one_line(error: Exception) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -17,7 +17,7 @@ from entourage.cluster.lstm import LSTMNetwork
 from entourage.cluster.metric import FEW
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
-from entourage.data import atomic_path
+from entourage.data import atomic_path, reason_of
 
 _KEY = "entourage.cluster"
 
@@ -115,7 +115,7 @@ def load_network(path: str | Path) -> ClusterNetwork:
             head = json.loads((file.metadata() or {}).get(_KEY, "null"))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path}: cannot be read: {reason_of(error)}") from error
     if head is None:
         raise ValueError(f"{path}: holds no network that clusters; expected one that `entourage cluster train` wrote")
     try:
@@ -123,6 +123,6 @@ def load_network(path: str | Path) -> ClusterNetwork:
         network.load_state_dict(state)
         network.notes = dict(head.get("notes", {}))
     except (KeyError, TypeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: was written by another version of entourage: {reason[:200]}") from error
+        reason = reason_of(error)[:200]
+        raise ValueError(f"{path}: was written by another version of entourage: {reason}") from error
     return network.eval()

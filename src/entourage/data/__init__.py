@@ -11,7 +11,7 @@ from entourage.data.audio import (
 from entourage.data.datasets import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.device import resolve_device
 from entourage.data.features import FeatureTable, read_features
-from entourage.data.files import UnreadableFileError
+from entourage.data.files import UnreadableFileError, reason_of
 from entourage.data.image_set import ImageSet
 from entourage.data.images import IMAGE_SUFFIXES, UnreadableImageError, list_images, read_image
 from entourage.data.labels import read_labels, read_prior
@@ -49,6 +49,7 @@ __all__ = [
     "read_image_set",
     "read_labels",
     "read_prior",
+    "reason_of",
     "resolve_device",
     "seeded_split",
     "status",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import resample_poly
 
-from entourage.data.files import UnreadableFileError, is_named_like, list_files
+from entourage.data.files import UnreadableFileError, is_named_like, list_files, reason_of
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
 LONGEST = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
@@ -65,7 +65,7 @@ def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.fl
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
             original = int(file.samplerate)
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split()).rpartition(">: ")[2]  # the stream's own description helps nobody
+        reason = reason_of(error).rpartition(">: ")[2]  # the stream's own description helps nobody
         raise UnreadableAudioError(name, reason or type(error).__name__) from error
     if not len(samples):
         raise UnreadableAudioError(name, "empty")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from entourage.data.files import reason_of
 from entourage.data.folders import files_below
 from entourage.data.image_set import TEST, TRAIN, ImageSet
 
@@ -84,8 +85,7 @@ def _read_mat(path: Path) -> dict[str, Any]:
         return dict(loadmat(path, squeeze_me=True))
     # SciPy's reader raises almost anything on a damaged file, and NotImplementedError on one that is really HDF5.
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path}: cannot be read as a MATLAB file: {reason}") from error
+        raise ValueError(f"{path}: cannot be read as a MATLAB file: {reason_of(error)}") from error
 
 
 def _column(path: Path, table: dict[str, Any], name: str) -> NDArray[Any]:

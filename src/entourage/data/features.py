@@ -1,7 +1,5 @@
 """Feature files: one row of numbers for each item, from NumPy, CSV or Parquet."""
 
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from entourage.data.files import reason_of
+from entourage.data.npz import UNREADABLE, read_npz
+
 _FEATURE_KEYS = ("features", "X")
 _ITEM_KEYS = ("items", "ids", "filenames")
 _ITEM_COLUMNS = ("item", "id", "name")
 _MISSING = ["", "na", "NA", "nan", "NaN", "null"]
-_UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def read_features(path: str | Path) -> FeatureTable:
 def _read_npy(path: Path) -> _Raw:
     try:
         array = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _unreadable(path, error) from error
     if not isinstance(array, np.ndarray):
         array.close()
@@ -85,14 +85,7 @@ def _read_npy(path: Path) -> _Raw:
 
 
 def _read_npz(path: Path) -> _Raw:
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("a single array; expected an archive, or the suffix .npy")
-        with archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+    arrays = read_npz(path)
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     key = next((name for name in _FEATURE_KEYS if name in arrays), tables[0] if len(tables) == 1 else None)
     if key is None:
@@ -128,7 +121,7 @@ def _read_csv(path: Path) -> _Raw:
             frame.index, pd.RangeIndex
         ):  # pandas took the first cells, which have no header, for an index
             raise ValueError("the rows have more cells than the header; expected as many")
-    except _UNREADABLE as error:  # pandas' own errors are ValueErrors
+    except UNREADABLE as error:  # pandas' own errors are ValueErrors
         raise _unreadable(path, error) from error
     return _from_frame(path, frame, column)
 
@@ -136,7 +129,7 @@ def _read_csv(path: Path) -> _Raw:
 def _read_parquet(path: Path) -> _Raw:
     try:
         frame = pd.read_parquet(path)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _unreadable(path, error) from error
     frame.columns = [str(name) for name in frame.columns]
     column = _named_item_column(list(frame.columns))
@@ -204,8 +197,7 @@ def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[np.float32]:
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return ValueError(f"{path}: cannot be read: {reason}")
+    return ValueError(f"{path}: cannot be read: {reason_of(error)}")
 
 
 _READERS: dict[str, Callable[[Path], _Raw]] = {

@@ -21,6 +21,11 @@ class UnreadableFileError(ValueError):
         self.reason = reason
 
 
+def reason_of(error: BaseException) -> str:
+    """What an error says, on one line; its kind where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
     """All files below a folder that are named like one kind, sorted by path.
 

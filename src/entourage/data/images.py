@@ -6,7 +6,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from entourage.data.files import UnreadableFileError, list_files
+from entourage.data.files import UnreadableFileError, list_files, reason_of
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 
@@ -60,8 +60,7 @@ def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | No
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UnreadableImageError(name, reason) from error
+        raise UnreadableImageError(name, reason_of(error)) from error
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

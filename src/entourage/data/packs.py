@@ -1,7 +1,5 @@
 """Packs: a whole image set in one `.npz` file, its images encoded one after the other."""
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.data.image_set import TEST, ImageSet
+from entourage.data.npz import read_npz
 from entourage.data.sources import EncodedImages
 
 _NEEDED = ("data", "offsets", "labels", "class_names")
 _OPTIONAL = ("split", "filenames", "orig_size", "angle")
-_UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def read_pack(path: str | Path) -> ImageSet:
@@ -107,15 +105,7 @@ def join_packs(packs: Sequence[ImageSet], name: str) -> ImageSet:
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file; expected a pack, an .npz file")
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("a single array; expected an archive")
-        with archive:  # each access reads from the disk: once is enough
-            arrays = {key: archive[key] for key in (*_NEEDED, *_OPTIONAL) if key in archive.files}
-    except _UNREADABLE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path}: cannot be read: {reason}") from error
+    arrays = read_npz(path, (*_NEEDED, *_OPTIONAL))
     missing = [key for key in _NEEDED if key not in arrays]
     if missing:
         raise ValueError(f"{path}: not a pack of images, it has no {', '.join(missing)}")

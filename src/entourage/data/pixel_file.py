@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from entourage.data.files import reason_of
 from entourage.data.writing import atomic_path
 
 _MAGIC = b"entourage pixels"
@@ -83,7 +84,7 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         return values, [(int(place), str(reason)) for place, reason in note["failures"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged: {' '.join(str(error).split())}; remove it to have it made anew") from error
+        raise ValueError(f"{path}: damaged: {reason_of(error)}; remove it to have it made anew") from error
 
 
 def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:

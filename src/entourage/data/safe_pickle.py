@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.data.files import reason_of
+
 
 class _StandIn:
     """Keeps what a pickle says of an object. Without `__setstate__` the pickle could set attributes on the class."""
@@ -77,8 +79,7 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     # A hostile or damaged pickle makes the machine that runs it raise almost anything.
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path}: not a pickle that can be read safely: {reason}") from error
+        raise ValueError(f"{path}: not a pickle that can be read safely: {reason_of(error)}") from error
     if not isinstance(loaded, dict):
         raise ValueError(f"{path}: holds a {type(loaded).__name__}; expected a dictionary")
     entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}

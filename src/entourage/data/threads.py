@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 _MAX_WORKERS = 16
-_AHEAD = 2
+_AHEAD = 3  # tasks a thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -27,26 +27,31 @@ def count_threads(workers: int | None) -> int:
     return workers
 
 
-def map_ahead(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
-    """As `map`, with threads that work at most three tasks each ahead of the caller, so that memory stays bounded.
+def map_ahead(
+    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, ahead: int | None = None
+) -> Iterator[Result]:
+    """As `map`, with threads that work only so far ahead of the caller, so that memory stays bounded.
 
     Args:
         work: called once for each task; it should release the interpreter's lock for most of its time.
         tasks: taken one by one as the work goes on.
-        workers: threads; 1 works in the caller's own, without the cost of handing over.
+        workers: threads.
+        ahead: tasks that may be done or in hand before the caller asks for their results. None: three for each thread,
+            and a single worker is the caller's own thread, without the cost of handing over.
 
     Yields:
         The results, in the order of the tasks.
     """
-    if workers == 1:
+    if workers == 1 and ahead is None:
         yield from map(work, tasks)
         return
+    most = _AHEAD * workers if ahead is None else ahead
     waiting: deque[Future[Result]] = deque()
     executor = ThreadPoolExecutor(workers, thread_name_prefix="entourage")
     try:
         for task in tasks:
             waiting.append(executor.submit(work, task))
-            if len(waiting) > (1 + _AHEAD) * workers:
+            if len(waiting) > most:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
