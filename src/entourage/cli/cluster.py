@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-SKIPPED_SOME = 1  # exit code when all went well but for items that could not be read
+from entourage.cli.skipped import skipped_in, tell_skipped
 
 cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
 
@@ -26,12 +26,10 @@ def run(
     from entourage.cluster.pipeline import RunJob, run_source
 
     summary = run_source(RunJob(source, out, model, clusters, set_size, device, seed))
-    _report(summary["skipped"])
     sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
     known = "" if sure is None else f" (P(k) {sure:.0%})"
     typer.echo(f"{summary['items']} items, {summary['clusters']} clusters{known}: {out / 'report.html'}")
-    if summary["skipped"]:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(skipped_in(summary))
 
 
 @cluster.command()
@@ -73,13 +71,6 @@ def train(
         seed=seed,
     )
     result = train_source(job)
-    _report(result["skipped"])
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
     typer.echo(f"{result['steps']} steps; on unseen sets {scores}: {out}")
-    if result["skipped"]:
-        raise typer.Exit(SKIPPED_SOME)
-
-
-def _report(skipped: list[dict[str, str]]) -> None:
-    for one in skipped:
-        typer.echo(f"entourage: skipped {one['item']}: {one['reason']}", err=True)
+    tell_skipped(skipped_in(result))

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from entourage.cli.skipped import skipped_in, tell_skipped
+
 detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
 
-
-SKIPPED_SOME = 1  # exit code when all went well but for pages that could not be read
 ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
 
 
@@ -35,11 +35,8 @@ def run(
 
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
-    for one in summary["skipped"]:
-        typer.echo(f"entourage: skipped {one['item']}: {one['reason']}", err=True)
     typer.echo(f"{summary['pages']} pages, {summary['symbols']} symbols: {out / 'report.html'}")
-    if summary["skipped"]:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(skipped_in(summary))
 
 
 @detect.command(name="eval")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-SKIPPED_SOME = 1  # exit code when all went well but for images that could not be read
+from entourage.cli.skipped import skipped_in, tell_skipped
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
 Data = Annotated[
@@ -69,7 +68,7 @@ def train(
     )
     typer.echo(aligned(metrics_table(summary["metrics"])))
     typer.echo(f"Trained on {summary['images']['training']} images: {out / 'report.html'}")
-    _finish((one["item"], one["reason"]) for one in summary["skipped"])
+    tell_skipped(skipped_in(summary))
 
 
 @embed.command(name="eval")
@@ -92,7 +91,7 @@ def evaluate(
     summary = evaluate_run(EvalJob(run, data, folder, part, flip, nmi, device))
     typer.echo(aligned(metrics_table({summary["data"]: summary["metrics"]})))
     typer.echo(f"{summary['images']} images of {summary['classes']} classes: {folder / 'report.html'}")
-    _finish((one["item"], one["reason"]) for one in summary["skipped"])
+    tell_skipped(skipped_in(summary))
 
 
 @embed.command()
@@ -114,13 +113,4 @@ def search(
             typer.echo(f"{place:4}  {hit.cosine:.3f}  {hit.label}  {hit.item}")
     if out is not None:
         typer.echo(f"The picture is in {out}")
-    _finish(answer.skipped)
-
-
-def _finish(skipped: Iterable[tuple[str, str]]) -> None:
-    """Report what could not be read; the exit code says so."""
-    some = list(skipped)
-    for item, reason in some:
-        typer.echo(f"entourage: skipped {item}: {reason}", err=True)
-    if some:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(answer.skipped)

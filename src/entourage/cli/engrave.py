@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-SKIPPED_SOME = 1  # exit code when all went well but for scores that could not be engraved
+from entourage.cli.skipped import tell_skipped
 
 
 class _WithDefault(TyperGroup):
@@ -74,12 +74,9 @@ def run(
             ray=ray,
         )
         manifest = engrave(job)
-    for name, reason in manifest["failed"].items():
-        typer.echo(f"entourage: skipped {name}: {reason}", err=True)
     pages, works, symbols = (_count(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
     typer.echo(f"{pages} of {works}, {symbols}: {out}")
-    if manifest["failed"]:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(manifest["failed"].items())
 
 
 def _count(number: int, name: str) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from entourage.cli.skipped import skipped_in, tell_skipped
+
 if TYPE_CHECKING:
     from entourage.label.classify import AugmentOptions
 
 Metric = Literal["auto", "euclidean", "cosine"]
-SKIPPED_SOME = 1  # exit code when all went well but for items that could not be read
 
 
 class _LabelsByDefault(TyperGroup):
@@ -89,14 +90,11 @@ def label(
             cache=cache,
         )
     )
-    for skipped in summary["skipped"]:
-        typer.echo(f"entourage: skipped {skipped['item']}: {skipped['reason']}", err=True)
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
     typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:
         typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
-    if summary["skipped"]:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(skipped_in(summary))
 
 
 @app.command()
@@ -111,10 +109,7 @@ def predict(
 
     paths, predictions = predict_images(classifier, images, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
-    for path, reason in predictions.failures:
-        typer.echo(f"entourage: skipped {path}: {reason}", err=True)
-    if predictions.failures:
-        raise typer.Exit(SKIPPED_SOME)
+    tell_skipped(predictions.failures)
 
 
 def _training(
