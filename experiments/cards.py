@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from entourage.data import atomic_path
+from entourage.data import write_text
 from experiments.ledger import RESULTS
 from experiments.tables import table
 
@@ -46,8 +46,7 @@ def main() -> None:
             ("figures", _figures(name)),
         ]
         lines += [f"## {name}", "", table(("", ""), facts), ""]
-    with atomic_path(WEIGHTS / "README.md") as temporary:
-        temporary.write_text("\n".join(lines), encoding="utf-8")
+    write_text(WEIGHTS / "README.md", "\n".join(lines))
 
 
 def _models() -> dict[str, list[Path]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from entourage.cluster.demo import demo_section
-from entourage.data import atomic_path
+from entourage.data import write_text
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"
 
@@ -16,8 +16,7 @@ IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"
 def main() -> None:
     """Draws it."""
     section = demo_section()
-    with atomic_path(IMAGE) as temporary:
-        temporary.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{section.wide[0].figure}\n', encoding="utf-8")
+    write_text(IMAGE, f'<?xml version="1.0" encoding="utf-8"?>\n{section.wide[0].figure}\n')
     for row in section.wide[1].table:
         print("  ".join(f"{cell:26}" for cell in row))
 

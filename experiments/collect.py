@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from entourage.data import atomic_path
+from entourage.data import write_text
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,8 +20,7 @@ def main() -> None:
     ]
     parts += [_printed(path) for path in sorted((ROOT / "results").glob("*.txt"))]
     parts += [path.read_text(encoding="utf-8").strip() for path in sorted((ROOT / "results").glob("*.md"))]
-    with atomic_path(ROOT / "docs" / "results.md") as temporary:
-        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_text(ROOT / "docs" / "results.md", "\n\n".join(parts) + "\n")
 
 
 def _printed(path: Path) -> str:

@@ -11,7 +11,6 @@ those of V1, as in the chapter: where the extended list names letters, V1 names 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from benchmarks.machine import machine
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.data import atomic_path, progress_bar, resolve_device
+from entourage.data import progress_bar, resolve_device, write_json, write_text
 from entourage.engrave.symbols import V1_IDS
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -160,10 +159,8 @@ def main() -> None:
     minutes = (time.perf_counter() - start) / 60
     sizes = {name: len(patches.labels) for name, patches in splits.items()}
     facts = {"options": asdict(options), "patches": sizes, "classes": len(names), "minutes": round(minutes, 2)}
-    with atomic_path(arguments.out / "engrave_classification.json") as temporary:
-        temporary.write_text(json.dumps(result | facts | {"machine": machine()}, indent=1) + "\n", encoding="utf-8")
-    with atomic_path(arguments.out / "engrave_classification.md") as temporary:
-        temporary.write_text(_text(result, facts), encoding="utf-8")
+    write_json(arguments.out / "engrave_classification.json", result | facts | {"machine": machine()}, indent=1)
+    write_text(arguments.out / "engrave_classification.md", _text(result, facts))
     print(f"accuracy on held-out works: {result['test']:.4f} (epoch {result['epoch']} of {options.epochs})")
 
 

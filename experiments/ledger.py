@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from benchmarks.machine import machine
 
-from entourage.data import atomic_path
+from entourage.data import write_json, write_text
 from experiments.claims import claimed, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -110,8 +110,7 @@ class Ledger:
             self.rows[key] = row
             settings = {"settings": self.settings} if self.settings else {}
             content = {"name": self.name, **settings, "rows": self.rows}
-            with atomic_path(self.path) as temporary:
-                temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            write_json(self.path, content, indent=1)
 
     def refresh(self) -> None:
         """Reads what other processes have written since."""
@@ -134,8 +133,7 @@ class Ledger:
         """Writes results/NAME and the suffix, made of all rows that are known now: no older text replaces a newer."""
         with self._locked():
             self.refresh()
-            with atomic_path(self.path.with_suffix(suffix)) as temporary:
-                temporary.write_text(make(self), encoding="utf-8")
+            write_text(self.path.with_suffix(suffix), make(self))
 
     def write_table(self, title: str, text: Callable[[Ledger], str]) -> None:
         """Writes the page for docs/results.md: title, text, and the commands, machines and minutes of all rows."""

@@ -1,8 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from entourage.data import atomic_path
+from entourage.data import atomic_path, check_outputs, write_json, write_text
 
 
 def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -55,3 +56,36 @@ def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is not a folder"), atomic_path(tmp_path / "file" / "out.csv"):
         pass
+
+
+def test_a_text_is_written_whole_and_in_utf_8(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "a.txt", "größer\n")
+    assert (tmp_path / "new" / "a.txt").read_bytes() == "größer\n".encode()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("indent", "text"), [(2, '{\n  "a": [\n    1\n  ]\n}\n'), (None, '{"a": [1]}\n')])
+def test_json_is_written_with_a_last_line(tmp_path: Path, indent: int | None, text: str) -> None:
+    write_json(tmp_path / "a.json", {"a": [1]}, indent=indent)
+    assert (tmp_path / "a.json").read_text() == text
+
+
+def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [1])
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {1, 2})
+    assert json.loads((tmp_path / "a.json").read_text()) == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("")
+    check_outputs(tmp_path / "new", ["labels.csv"], [tmp_path / "labels.csv", None])
+    check_outputs(tmp_path, ["report.html"], [tmp_path / "labels.csv", tmp_path])
+    with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
+        check_outputs(tmp_path / "labels.csv")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"link/labels\.csv: is read and would be overwritten"
+    ):
+        check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from entourage.cluster.augment import scaled
 from entourage.cluster.clustering import LearnedClustering
 from entourage.cluster.represent import Items, Kind, represent
 from entourage.cluster.show import clustering_sections
-from entourage.data import atomic_path
+from entourage.data import atomic_path, check_outputs, write_json
 from entourage.report import write_page
 
 OUTPUTS = ("clusters.csv", "report.html", "summary.json")
@@ -57,7 +56,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    _check_places(job)
+    check_outputs(job.out, OUTPUTS, [job.source])
     model = LearnedClustering.load(
         job.model,
         n_clusters=job.n_clusters,
@@ -75,8 +74,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     _write_clusters(job.out / "clusters.csv", items, model)
     title = f"Clusters of {job.source.name}"
     write_page(job.out / "report.html", title, f"{len(items.names)} items, entourage {__version__}", sections)
-    with atomic_path(job.out / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "summary.json", summary)
     return summary
 
 
@@ -89,15 +87,6 @@ def _as_seen(items: Items) -> Tensor:
     if items.kind == "sounds":
         return items.values.unsqueeze(1)  # (n, 128, 128) -> (n, 1, 128, 128)
     return scaled(items.values) if items.values.dtype == torch.uint8 else items.values
-
-
-def _check_places(job: RunJob) -> None:
-    """Notices before any work that results have nowhere to go, or would replace what they are made from."""
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
-    for name in OUTPUTS:
-        if (job.out / name).resolve() == job.source.resolve():
-            raise ValueError(f"{job.out / name}: is read and would be overwritten; expected another folder to write to")
 
 
 def _check_items(job: RunJob, items: Items, shape: tuple[int, ...]) -> None:

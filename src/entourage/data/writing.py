@@ -1,9 +1,11 @@
 """Output files that are either complete or not there at all."""
 
+import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -37,3 +39,39 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.replace(target)
     finally:  # also after KeyboardInterrupt; after a success there is nothing left to remove
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all; see `atomic_path`."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
+    """Write a value as JSON, whole or not at all; see `atomic_path`.
+
+    Args:
+        path: the file to write.
+        value: what `json.dumps` takes.
+        indent: spaces a level; None writes a single line.
+    """
+    write_text(path, json.dumps(value, indent=indent) + "\n")
+
+
+def check_outputs(folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = ()) -> None:
+    """Notice before any work that results have nowhere to go, or would replace what they are made from.
+
+    Args:
+        folder: where they are to be written; it need not exist.
+        names: of their files.
+        inputs: what they are made from; None is left out.
+
+    Raises:
+        ValueError: the folder is a file, or holds an input under the name of a result.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder}: is a file; expected a folder to write to")
+    read = {path.resolve() for path in inputs if path is not None}
+    for name in names:
+        if (folder / name).resolve() in read:
+            raise ValueError(f"{folder / name}: is read and would be overwritten; expected another folder to write to")

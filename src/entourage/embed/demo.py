@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from entourage.backbones import Backbone, Preprocessing
-from entourage.data import atomic_path
+from entourage.data import write_text
 from entourage.embed.fit import TrainedEmbedding, train_embedding
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.options import GroupLossOptions
@@ -167,8 +167,7 @@ def main() -> None:
     """Writes the retrieval picture of a trained network into a file."""
     digits = read_digits()
     figure = _picture(digits, _embedded(digits, train_digits(digits)))
-    with atomic_path(Path(sys.argv[1])) as temporary:
-        temporary.write_text(figure + "\n", encoding="utf-8")
+    write_text(Path(sys.argv[1]), figure + "\n")
 
 
 if __name__ == "__main__":

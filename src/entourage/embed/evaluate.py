@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from entourage import __version__
-from entourage.data import ImageSet, atomic_path, status
+from entourage.data import ImageSet, status, write_json
 from entourage.data.image_set import TEST, TRAIN
 from entourage.embed.ensemble import embed_images
 from entourage.embed.read import read_images
@@ -79,8 +78,7 @@ def evaluate_run(job: EvalJob) -> dict[str, Any]:
     }
     subtitle = f"{len(images)} images of {classes} classes, embedded by {job.run}."
     write_page(job.out / "report.html", f"Embeddings of {images.name}", subtitle, sections)
-    with atomic_path(job.out / "metrics.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "metrics.json", summary)
     return summary
 
 

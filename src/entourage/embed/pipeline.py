@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from entourage import __version__
 from entourage.backbones import load_backbone
-from entourage.data import ImageSet, Pixels, atomic_path, decode_pixels, resolve_device, status
+from entourage.data import ImageSet, Pixels, check_outputs, decode_pixels, resolve_device, status, write_json
 from entourage.embed.course import read_course
 from entourage.embed.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
 from entourage.embed.fit import TrainedEmbedding, network_preprocessing
@@ -71,8 +70,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     """
     began = time.perf_counter()
     resolve_device(job.device)
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    check_outputs(job.out)
     every = read_images(job.data)
     split_parts(every, job.hold_out, job.recipe.seed)  # a set that cannot be trained on is refused before it is decoded
     pixels = _decode(job, every)
@@ -100,8 +98,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         sections = embedding_sections(embedded.part(rows), measured, curves, pixels.failures, seed=job.recipe.seed)
     summary = _summary(job, images, parts, measured, pixels, time.perf_counter() - began)
     write_page(job.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
-    with atomic_path(job.out / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "summary.json", summary)
     return summary
 
 

@@ -13,7 +13,7 @@ import torch
 from entourage import __version__
 from entourage.backbones import load_backbone
 from entourage.backbones.backbone import digest_weights
-from entourage.data import atomic_path
+from entourage.data import write_json
 from entourage.embed.fit import TrainedEmbedding, network_preprocessing
 from entourage.embed.network import build_network
 from entourage.embed.recipe import Recipe, recipe_from
@@ -54,8 +54,7 @@ def save_run(
         digests.append(digest_weights(state))
     best = tuple(member.best for member in members)
     config = RunConfig(backbone, classes, recipe, best, " ".join(digests), data)
-    with atomic_path(folder / CONFIG) as temporary:
-        temporary.write_text(json.dumps({"entourage": __version__, **asdict(config)}, indent=2) + "\n", "utf-8")
+    write_json(folder / CONFIG, {"entourage": __version__, **asdict(config)})
     return config
 
 

@@ -7,7 +7,6 @@ the page are searched near where it expects them, which gives hundreds of exact 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from entourage.data import atomic_path
+from entourage.data import atomic_path, write_json
 from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.png import encode_png
 from entourage.engrave.show import read_page
@@ -104,8 +103,7 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     write_deepscores(out / "deepscores.json", [rows], description)
     write_coco(out / "coco.json", [rows], description)
     facts = {"homography": found.homography.tolist(), "matches": found.matches, "score": round(found.score, 4)}
-    with atomic_path(out / "alignment.json") as temporary:
-        temporary.write_text(json.dumps({"scan": scan_path.name, "page": page_path.name} | facts) + "\n")
+    write_json(out / "alignment.json", {"scan": scan_path.name, "page": page_path.name} | facts, indent=None)
     return found
 
 

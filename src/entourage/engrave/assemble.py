@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from entourage import __version__
-from entourage.data import atomic_path
+from entourage.data import atomic_path, write_json
 from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.patches import write_patches
@@ -108,6 +107,5 @@ def _write_manifest(job: EngraveJob, done: dict[str, dict[str, Any]], outcomes: 
         "sources": {name: meta["source_sha256"] for name, meta in done.items()},
         "files": dict(sorted(files.items())),
     }
-    with atomic_path(job.out / "manifest.json") as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_json(job.out / "manifest.json", manifest, indent=1)
     return manifest

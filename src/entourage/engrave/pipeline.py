@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from entourage.data import atomic_path, progress_bar, status
+from entourage.data import atomic_path, progress_bar, status, write_json
 from entourage.engrave.archives import find_scores
 from entourage.engrave.assemble import assemble
 from entourage.engrave.job import EngraveJob, tasks_of
@@ -107,5 +107,4 @@ def _begin(job: EngraveJob) -> None:
             if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
                 leftover.unlink()
         return
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
+    write_json(path, options, indent=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.data import atomic_path, decode_pixels, list_images, read_labels, read_prior, status
+from entourage.data import (
+    atomic_path,
+    check_outputs,
+    decode_pixels,
+    list_images,
+    read_labels,
+    read_prior,
+    status,
+    write_json,
+)
 from entourage.game import directions
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.options import TransductionOptions
@@ -75,7 +83,7 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    _check_places(job)
+    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior])
     if job.source.is_dir():  # a slip in a small file should not come to light after a look at all images
         read_labels(job.labels, [path.relative_to(job.source).as_posix() for path in list_images(job.source)])
     seconds: dict[str, float] = {}
@@ -104,19 +112,8 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         trained.classifier_.save(job.out / "classifier.safetensors")
     _write_labels(job.out / "labels.csv", items, model)
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
-    with atomic_path(job.out / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "summary.json", summary)
     return summary
-
-
-def _check_places(job: LabelJob) -> None:
-    """Notices before hours of work that results have nowhere to go, or would replace what they are made from."""
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
-    inputs = [path.resolve() for path in (job.source, job.labels, job.prior) if path is not None]
-    for name in OUTPUTS:
-        if (job.out / name).resolve() in inputs:
-            raise ValueError(f"{job.out / name}: is read and would be overwritten; expected another folder to write to")
 
 
 def _train(job: LabelJob, options: AugmentOptions, items: Items) -> LabelAugmenter:

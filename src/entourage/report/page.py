@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.data import atomic_path
+from entourage.data import write_text
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section
     """Writes the page, whole or not at all. All text is escaped; only figures go in as they are."""
     environment = Environment(loader=PackageLoader("entourage.report", "."), autoescape=True, trim_blocks=True)
     html = environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
-    with atomic_path(path) as temporary:
-        temporary.write_text(html, encoding="utf-8")
+    write_text(path, html)
 
 
 def sound_address(samples: NDArray[np.float32], rate: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from entourage.data import atomic_path
+from entourage.data import write_text
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
@@ -84,8 +84,7 @@ def cut_back(path: Path, step: int) -> None:
         except (ValueError, KeyError, TypeError):
             break
         kept.append(line)
-    with atomic_path(path) as temporary:
-        temporary.write_text("".join(kept), encoding="utf-8")
+    write_text(path, "".join(kept))
 
 
 def _finite(value: Any) -> Any:

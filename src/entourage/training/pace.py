@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from entourage.data import atomic_path, resolve_device
+from entourage.data import resolve_device, write_json
 from entourage.training.batch import to_device
 from entourage.training.task import Batch, Item, Task
 
@@ -50,8 +50,7 @@ def steps_within(
     seconds = _seconds_a_step(trial, items, resolve_device(device), epoch, seed)
     steps = max(2, int(60 * minutes / seconds))
     if plan is not None:
-        with atomic_path(plan) as temporary:
-            temporary.write_text(json.dumps({"steps": steps, "seconds a step": seconds}) + "\n", encoding="utf-8")
+        write_json(plan, {"steps": steps, "seconds a step": seconds}, indent=None)
     return steps
 
 
