@@ -5,24 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
+from tests.cluster.small import RECIPE, make
 
-from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import LossOptions, ModelOptions
-from entourage.cluster.points import PointSampler
-from entourage.cluster.task import ClusterTask, Recipe
-
-SMALL = ModelOptions(k_max=3, width=16, depth=2, heads=2, code=8, frequencies=8)
-SIZES = Curriculum(home=24, home_k=3, home_share=0.5, least=12, most=30, sets=8, crowd=4)
-RECIPE = Recipe(steps=6, curriculum=SIZES, warmup=2, validation=4, epoch=3, average=0.9, learning_rate=3e-3)
-GAUSSIANS = PointSampler(3, kinds=(4, 5))
-
-
-def make(recipe: Recipe = RECIPE, options: ModelOptions = SMALL, loss: LossOptions | None = None) -> ClusterTask:
-    torch.manual_seed(0)
-    return ClusterTask(ClusterNetwork((2,), options), GAUSSIANS, GAUSSIANS, loss or LossOptions(), recipe)
 
 
 def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:

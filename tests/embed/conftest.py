@@ -1,4 +1,3 @@
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,6 +6,7 @@ from types import ModuleType
 import pytest
 import torch
 from PIL import Image
+from tests.embed import toys as toys_module
 
 from entourage.backbones import Backbone
 from entourage.embed import pipeline, run_folder
@@ -21,12 +21,7 @@ torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 @pytest.fixture(scope="session")
 def toys() -> ModuleType:
     """A small network and small images, for tests of training."""
-    spec = importlib.util.spec_from_file_location("embed_toys", Path(__file__).with_name("toys.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return toys_module
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,10 @@
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from experiments.embed_trials import Bench, Setting
+from tests.embed import toys
 
 from entourage.data import ImageSet
 from entourage.data.sources import RawImages
@@ -18,20 +16,9 @@ from experiments import embed_trials
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
 
-def _toys() -> ModuleType:
-    path = Path(__file__).parent.parent / "embed" / "toys.py"
-    spec = importlib.util.spec_from_file_location("embed_toys", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A toy network on toy images: eight classes to train on and eight to test on, of every data set."""
-    toys = _toys()
     pixels, labels = toys.images(classes=16, each=8)
     values = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
     source = RawImages(values, np.arange(len(labels)))

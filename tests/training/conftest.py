@@ -1,20 +1,14 @@
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from tests.training import worker as worker_module
 
 
 @pytest.fixture(scope="session")
 def worker() -> ModuleType:
     """The tasks that tests train here and in programs of their own."""
-    spec = importlib.util.spec_from_file_location("training_worker", Path(__file__).with_name("worker.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return worker_module
 
 
 @pytest.fixture(scope="session", autouse=True)
