@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.detect.detector import Detector
-from entourage.detect.options import INTERLINE
+from entourage.detect.map_options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
 from experiments.detect_rows import arguments, ledger, percent, sets_of

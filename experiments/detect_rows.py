@@ -13,7 +13,8 @@ import numpy as np
 
 from entourage.detect.detector import Detector
 from entourage.detect.evaluate import Evaluation
-from entourage.detect.options import NetworkOptions, preset
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.presets import preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 
 torch.set_num_threads(1)  # tests run in parallel; their maps are small
 

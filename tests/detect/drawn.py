@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.detect.options import DecodeOptions, DetectorOptions
+from entourage.detect.decode_options import DecodeOptions
+from entourage.detect.options import DetectorOptions
 
 Grey = NDArray[np.uint8]
 

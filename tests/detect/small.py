@@ -9,7 +9,8 @@ import torch
 from tests.detect.engraved import some_pages
 
 from entourage.detect.model import WatershedDetector
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, pack_sheets
 from entourage.detect.truth import TruthPage, class_names, read_truth

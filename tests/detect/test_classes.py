@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
-from entourage.detect.options import GROUPS
+from entourage.detect.map_options import GROUPS
 from entourage.engrave.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from entourage.detect.components import find_components
-from entourage.detect.options import BoxOf, Centre, DecodeOptions, Vote, preset
+from entourage.detect.decode_options import BoxOf, Centre, DecodeOptions, Vote
+from entourage.detect.presets import preset
 
 CUT = DecodeOptions(method="components", cuts=(0.5,), centre="mean")
 

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from entourage.detect.classes import DETECTOR_CLASSES, group_of
 from entourage.detect.decode import class_chances, decode, find_peaks, suppress
+from entourage.detect.decode_options import DecodeOptions
+from entourage.detect.map_options import MapOptions
 from entourage.detect.maps import paint
-from entourage.detect.options import DecodeOptions, MapOptions, preset
+from entourage.detect.presets import preset
 
 MAPS = MapOptions()
 GROUPS = group_of(DETECTOR_CLASSES, MAPS.groups)

@@ -12,7 +12,8 @@ from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
 from entourage.detect import detector as module
 from entourage.detect.detector import Detector, shipped_detectors, snapped
 from entourage.detect.model import WatershedDetector
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 from entourage.detect.ready import NO_STAVES, ON_SIDE, DetectOptions
 from entourage.detect.straighten import Turn
 from entourage.detect.trace import trace

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from entourage.detect.encoder import BasicBlock, Bottleneck, ResNet, SmallEncoder, conv, fold, make_encoder
-from entourage.detect.options import Encoder, NetworkOptions
+from entourage.detect.network_options import Encoder, NetworkOptions
 
 
 def weights(module: nn.Module) -> int:

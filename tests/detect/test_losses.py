@@ -20,7 +20,9 @@ from entourage.detect.losses import (
 )
 from entourage.detect.maps import Maps, paint
 from entourage.detect.network import Predictions, WatershedNetwork
-from entourage.detect.options import DetectorOptions, LossOptions, preset
+from entourage.detect.network_options import LossOptions
+from entourage.detect.options import DetectorOptions
+from entourage.detect.presets import preset
 
 CLASSES = ("dot", "clef", "stem", "beam")
 

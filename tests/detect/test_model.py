@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.model import WatershedDetector, stack
-from entourage.detect.options import DecodeOptions, DetectorOptions, preset
+from entourage.detect.options import DetectorOptions
+from entourage.detect.presets import preset
 
 CLASSES = ("dot", "clef", "stem")
 

@@ -7,7 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from entourage.detect.network import PointHead, WatershedNetwork, sample
-from entourage.detect.options import DetectorOptions, NetworkOptions, preset
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
+from entourage.detect.presets import preset
 
 
 def every_cell(pages: int, high: int, wide: int, group: int = 0) -> torch.Tensor:

@@ -16,7 +16,8 @@ from tests.detect.test_read import huge_png
 from entourage.detect import pipeline
 from entourage.detect.detector import Detector
 from entourage.detect.model import WatershedDetector
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
 from entourage.detect.ready import DetectOptions
 from entourage.detect.weights import save_detector

@@ -6,9 +6,11 @@ import torch
 from numpy.typing import NDArray
 from tests.detect.drawn import SquareFinder, with_squares
 
+from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.detector import Detector
 from entourage.detect.model import WatershedDetector
-from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 from entourage.detect.ready import DetectOptions
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
 

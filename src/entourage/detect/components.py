@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from entourage.detect.decode_options import DecodeOptions, Vote
+from entourage.detect.map_options import MapOptions
 from entourage.detect.maps import cell_centres, number_boxes, number_sides
-from entourage.detect.options import DecodeOptions, MapOptions, Vote
 
 
 @dataclass(frozen=True)

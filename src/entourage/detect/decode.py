@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from entourage.detect.components import find_components
+from entourage.detect.decode_options import DecodeOptions
+from entourage.detect.map_options import MapOptions
 from entourage.detect.maps import number_boxes
-from entourage.detect.options import DecodeOptions, MapOptions
 from entourage.detect.sides import put_sides
 
 _THIN = 4.0  # pixels; thinner boxes are compared as if so wide, or a hair's breadth would part two finds of one stem

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from entourage.detect.options import Encoder, NetworkOptions
+from entourage.detect.network_options import Encoder, NetworkOptions
 
 _RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # bottlenecks or not, blocks a stage
     "resnet18": (False, (2, 2, 2, 2)),

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from entourage.detect.maps import Maps, number_boxes
 from entourage.detect.network import Predictions
-from entourage.detect.options import LossOptions
+from entourage.detect.network_options import LossOptions
 
 TERMS = ("energy", "class", "box")
 

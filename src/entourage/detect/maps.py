@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from entourage.detect.options import INTERLINE, MapOptions
+from entourage.detect.map_options import INTERLINE, MapOptions
 
 _NOBODY = torch.iinfo(torch.int64).max
 _FINE = 2**20  # steps of a distance of one radius

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from entourage.detect.balance import class_weights
 from entourage.detect.classes import DETECTOR_CLASSES, group_of
 from entourage.detect.decode import decode
+from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.encoder import fold
 from entourage.detect.losses import DetectionLoss
 from entourage.detect.maps import paint
 from entourage.detect.network import Predictions, WatershedNetwork
-from entourage.detect.options import DecodeOptions, DetectorOptions
+from entourage.detect.options import DetectorOptions
 
 
 class WatershedDetector(nn.Module):

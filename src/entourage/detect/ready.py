@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from entourage.detect.interline import estimate_interline, staff_ink
-from entourage.detect.options import INTERLINE
+from entourage.detect.map_options import INTERLINE
 from entourage.detect.read import Grey, as_grey, read_page
 from entourage.detect.straighten import Turn, estimate_skew
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from entourage.data import progress_bar
 from entourage.data.threads import count_threads, map_ahead
-from entourage.detect.options import INTERLINE
+from entourage.detect.map_options import INTERLINE
 from entourage.detect.truth import TruthPage
 
 SHARE = 0.4  # of a GPU's free memory that pages may take; the rest belongs to the network

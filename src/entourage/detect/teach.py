@@ -16,7 +16,8 @@ import torch
 from entourage.data import atomic_path
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.model import WatershedDetector
-from entourage.detect.options import DetectorOptions, preset
+from entourage.detect.options import DetectorOptions
+from entourage.detect.presets import preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, pack_sheets
 from entourage.detect.stages import STAGES, train_in_stages
