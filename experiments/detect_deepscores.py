@@ -12,11 +12,10 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.detector import Detector, shipped_detectors
+from entourage.detect.detector import Detector, find_detector
 from entourage.detect.evaluate import DetectsPages, Judged, Seen, detect_pages, evaluate, judge
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import pack_sheets
@@ -93,7 +92,7 @@ def handwriting(book: Ledger, options: argparse.Namespace) -> None:
     """Fine-tunes the detector for MUSCIMA++ and measures its own classes on the test pages."""
     own(options)  # what it begins with, if it is trained here, has to be ready
     trained_here = options.runs / DWD / "detect.safetensors" if options.train and not options.model else None
-    begin = trained_here or (Path(options.model) if options.model else shipped_detectors()["default"])
+    begin = trained_here or find_detector(options.model)
     recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
     detector, _ = trained("detect_deepscores-muscima", job, options)

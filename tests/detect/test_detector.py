@@ -10,7 +10,7 @@ from PIL import Image
 from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
 
 from entourage.detect import detector as module
-from entourage.detect.detector import Detector, shipped_detectors, snapped
+from entourage.detect.detector import Detector, find_detector, shipped_detectors, snapped
 from entourage.detect.model import WatershedDetector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
@@ -181,5 +181,10 @@ def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, mo
     assert Detector.load(device="cpu").classes == ("a",)
     assert Detector.load("muscima", "cpu").classes == ("b", "c")
     assert Detector.load(tmp_path / "detect.safetensors", "cpu").classes == ("a",)
+    assert find_detector(Path("muscima")) == find_detector("muscima") == tmp_path / "detect-muscima.safetensors"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("muscima").touch()
+    assert find_detector(Path("muscima")) == Path("muscima")  # a file of that name, given as a file
     with pytest.raises(ValueError, match="no such file"):
         Detector.load(tmp_path / "absent.safetensors", "cpu")

@@ -9,8 +9,9 @@ import torch
 from tests.detect.engraved import some_pages
 from tests.detect.small import OPTIONS, RECIPE, small_detector
 
+from entourage.detect import detector as detector_module
 from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.teach import TrainJob, as_classes, continued, train_detector
+from entourage.detect.teach import TrainJob, as_classes, continued, kept_plan, train_detector
 from entourage.detect.truth import read_truth
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
@@ -43,6 +44,26 @@ def test_a_time_limit_sets_the_steps(tmp_path: Path) -> None:
     summary = train_detector(job(tmp_path, minutes=0.02, recipe=replace(RECIPE, steps=10**6, validation=0)))
     plan = json.loads((tmp_path / "run" / "steps.json").read_text())
     assert summary["steps"] == plan["steps"] < 10**4
+
+
+def test_a_run_keeps_to_its_plan_and_says_so_when_it_is_given_another_time(tmp_path: Path) -> None:
+    said: list[str] = []
+    short = replace(RECIPE, validation=0)
+    first = train_detector(job(tmp_path, minutes=0.02, recipe=short, say=said.append))
+    assert train_detector(job(tmp_path, minutes=0.02, recipe=short, say=said.append)) == first
+    assert said == []
+    assert train_detector(job(tmp_path, minutes=5.0, recipe=short, say=said.append)) == first
+    (line,) = said
+    assert f"{tmp_path / 'run'} was begun for 0.0" in line
+    assert line.endswith(f"{first['steps']} steps, and keeps to them; expected another folder for 5 minutes")
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(("minutes", "kept"), [(1.0, True), (1.004, True), (0.98, False), (1.02, False)])
+def test_a_plan_agrees_with_the_time_that_it_was_made_for(tmp_path: Path, minutes: float, kept: bool) -> None:
+    assert kept_plan(tmp_path, minutes) == ""
+    (tmp_path / "steps.json").write_text(json.dumps({"steps": 119, "seconds a step": 0.503}))  # 60 s / 0.503 s
+    assert (kept_plan(tmp_path, minutes) == "") == kept
 
 
 def test_stages_can_be_asked_for(tmp_path: Path) -> None:
@@ -80,6 +101,18 @@ def test_a_run_may_begin_with_another_detector(tmp_path: Path) -> None:
     assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
     stem = DETECTOR_CLASSES.index("stem")
     assert torch.allclose(found.network.head.classes.weight[stem], start.network.head.classes.weight[0], atol=1e-5)
+
+
+def test_a_run_may_begin_with_a_detector_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detector_module, "WEIGHTS", tmp_path)
+    start = small_detector(("stem", "coda"), seed=5)
+    save_detector(start, tmp_path / "detect.safetensors")
+    still = replace(RECIPE, steps=1, learning_rate=1e-12, average=0.0)
+    for name in ("default", Path("default")):  # the command line makes paths of what it is given
+        train_detector(job(tmp_path, start=name, recipe=still, out=tmp_path / type(name).__name__))
+        found = load_detector(tmp_path / type(name).__name__ / "detect.safetensors")
+        assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
+        assert found.notes["preset"] == "as in default"
 
 
 def test_bad_jobs_are_said_in_a_line(tmp_path: Path) -> None:

@@ -76,13 +76,7 @@ class Detector:
         Raises:
             ValueError: there is no such detector, or its file is damaged.
         """
-        shipped = shipped_detectors()
-        if path is None:
-            if "default" not in shipped:
-                raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
-            path = "default"
-        file = shipped[path] if isinstance(path, str) and path in shipped else Path(path)
-        return cls(load_detector(file), options, device)
+        return cls(load_detector(find_detector(path)), options, device)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -176,6 +170,24 @@ def shipped_detectors() -> dict[str, Path]:
         whole = file.stem.split("-0")[0]  # detect-muscima-00001-of-00002 is a piece of detect-muscima
         names[whole.removeprefix("detect").removeprefix("-") or "default"] = WEIGHTS / f"{whole}.safetensors"
     return names
+
+
+def find_detector(path: str | Path | None = None) -> Path:
+    """The file of a detector.
+
+    Args:
+        path: a file; or the name of a detector that comes with the package, also as a `Path` where no file is called
+            so; None for the default.
+
+    Raises:
+        ValueError: the default is asked for, and none comes with this installation.
+    """
+    shipped = shipped_detectors()
+    if path is None and "default" not in shipped:
+        raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
+    name = "default" if path is None else str(path)
+    a_file = isinstance(path, Path) and path.is_file()
+    return shipped[name] if name in shipped and not a_file else Path(name)
 
 
 def snapped(boxes: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 
 from entourage.data import atomic_path
 from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.detector import find_detector
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions
 from entourage.detect.presets import preset
@@ -26,7 +27,7 @@ from entourage.detect.truth import TruthPage, class_names, read_truth
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
 from entourage.training import TrainingResult, train
-from entourage.training.pace import TRIAL_STEPS, steps_within
+from entourage.training.pace import PLAN, TRIAL_STEPS, steps_within
 
 ClassList = Literal["detector", "v1", "muscima"]
 MODEL = "detect.safetensors"
@@ -40,7 +41,8 @@ class TrainJob:
         folders: data sets, as `read_truth` reads them.
         out: the folder for the detector, its checkpoints and a summary.
         classes: the network's own list, V1's, or the classes that MUSCIMA++'s pages hold.
-        start: a detector to begin with; None begins with random weights.
+        start: a detector to begin with, a file or the name of one that comes with the package; None begins with random
+            weights.
         preset: maps, network and losses, where no detector is given to begin with.
         options: the same in full, in place of the preset.
         recipe: how.
@@ -54,7 +56,7 @@ class TrainJob:
     folders: Sequence[str | Path]
     out: Path
     classes: ClassList = "detector"
-    start: Path | None = None
+    start: str | Path | None = None
     preset: str = "default"
     options: DetectorOptions | None = None
     recipe: Recipe = field(default_factory=Recipe)
@@ -86,14 +88,14 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     detector = (
         WatershedDetector(sheets.classes, job.options or preset(job.preset))
         if job.start is None
-        else continued(load_detector(job.start), sheets.classes)
+        else continued(load_detector(find_detector(job.start)), sheets.classes)
     )
     validation = _validation(job)
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
     with _fastest():
         trained, result = learn(task, job)
     trained.notes = {
-        "preset": job.preset if job.start is None else f"as in {job.start.name}",
+        "preset": job.preset if job.start is None else f"as in {Path(job.start).name}",
         "classes": job.classes,
         "pages": str(len(sheets)),
         "symbols": str(len(sheets.labels)),
@@ -126,6 +128,9 @@ def training_sheets(job: TrainJob) -> Sheets:
 def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
     """Trains to the end or for a time, at once or in stages; the detector is in evaluation mode afterwards."""
     if job.minutes is not None:
+        note = kept_plan(job.out, job.minutes)
+        if note and job.say is not None:
+            job.say(note)
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
         steps = steps_within(task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed)
@@ -135,6 +140,23 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
     options = task.recipe.training_options()
     result = train(task, options, job.out, device=job.device, progress=job.progress, title="Learning to detect")
     return task.trained(), result
+
+
+def kept_plan(run: Path, minutes: float) -> str:
+    """What is to be said if a run that was begun for another time is repeated; nothing where the times agree.
+
+    The steps that were planned shape the schedule of the learning rate, so that a run keeps to them to its end.
+    """
+    plan = run / PLAN
+    if not plan.is_file():
+        return ""
+    known = json.loads(plan.read_text(encoding="utf-8"))
+    before = known["steps"] * known["seconds a step"] / 60
+    # The plan is cut to whole steps, of which no run has fewer than two.
+    if known["steps"] <= 2 or abs(minutes - before) <= known["seconds a step"] / 60:
+        return ""
+    told = f"{run} was begun for {before:.3g} minutes, {known['steps']} steps, and keeps to them"
+    return f"{told}; expected another folder for {minutes:g} minutes"
 
 
 def as_classes(pages: Sequence[TruthPage], classes: ClassList) -> list[TruthPage]:
