@@ -2,29 +2,32 @@
 
 python -m experiments.detect_ablation --train pages --composed composed --test clean=pages scan=scans --minutes 4
 
-Each row trains anew for the same time and changes one thing of the default.
+Each row trains anew for the same time and changes one thing of the default; two read the default's maps another way.
+The presets of the thesis and of its code are measured as those systems were, with boxes as their maps say.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector
 from entourage.detect.evaluate import DetectsPages, evaluate
+from entourage.detect.ready import DetectOptions
 from entourage.detect.recipe import Recipe
+from entourage.detect.sheets import Sheets
+from entourage.detect.sides import typical_sides
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
 from experiments.claims import in_turn
-from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
+from experiments.detect_rows import arguments, ledger, packed, percent, recipe_of, scores, sets_of, trained
 from experiments.ledger import Ledger
 from experiments.tables import table
 
@@ -41,7 +44,9 @@ class Variant:
         composed: whether composed pages are learned from as well.
         staged: the thesis' stages.
         recipe: changes of the recipe.
-        cached: whether boxes get the mean size of their class.
+        drawn: whether boxes are drawn to the ink and to whole pixels, or are left as the maps say.
+        cached: whether boxes have the size of their class.
+        learns: False: this is another way to read the default's maps, not another training.
     """
 
     text: str
@@ -49,13 +54,18 @@ class Variant:
     composed: bool = True
     staged: bool = False
     recipe: tuple[tuple[str, Any], ...] = ()
+    drawn: bool = True
     cached: bool = False
+    learns: bool = True
 
 
+_LARGE = (("batch", 2), ("learning_rate", 3e-4))  # of the presets with ResNet-101 and a map cell a pixel
 VARIANTS = {
     "default": Variant("default"),
-    "thesis": Variant("preset thesis", preset="thesis", recipe=(("batch", 2), ("learning_rate", 3e-4))),
-    "original": Variant("preset original", preset="original", recipe=(("batch", 2), ("learning_rate", 3e-4))),
+    "undrawn": Variant("default, boxes not drawn to the ink", drawn=False, learns=False),
+    "cached": Variant("default, cached boxes, not drawn to the ink", drawn=False, cached=True, learns=False),
+    "thesis": Variant("preset thesis", preset="thesis", recipe=_LARGE, drawn=False),
+    "original": Variant("preset original", preset="original", recipe=_LARGE, drawn=False),
     "margin": Variant("with 12 margin crops", recipe=(("margin", 12),)),
     "no-composed": Variant("without composed pages", composed=False),
     "no-composed-margin": Variant("margin crops in place of composed pages", composed=False, recipe=(("margin", 12),)),
@@ -63,15 +73,17 @@ VARIANTS = {
     "neither": Variant("windows anywhere, no composed pages", composed=False, recipe=(("rare", 0.0),)),
     "plain": Variant("without disguises", recipe=(("view", None),)),
     "staged": Variant("the thesis' stages", staged=True),
-    "cached": Variant("cached boxes", cached=True),
 }
+UNDRAWN = DetectOptions(trace=False, snap=False)
 
 
 def main() -> None:
     """Trains, measures, and writes the table."""
     parser = arguments("What each part of the detector is worth", minutes=4)
     parser.add_argument("--composed", nargs="*", default=[], help="folders of composed pages, learned from as well")
-    parser.add_argument("--variants", default="default,margin,no-composed,neither,plain", help=",".join(VARIANTS))
+    parser.add_argument(
+        "--variants", default="default,undrawn,margin,no-composed,neither,plain", help=",".join(VARIANTS)
+    )
     options = parser.parse_args()
     book = ledger("detect_ablation", options)
     counts = corpus_counts([page for folder in options.train for page in read_truth(folder, "train")])
@@ -100,7 +112,7 @@ def measure(
                 book.row(keys[test], lambda p=pages: {**judged(detector, p, counts), **known})  # type: ignore[misc]
 
 
-def detector_of(name: str, options: argparse.Namespace) -> tuple[DetectsPages, dict[str, Any]]:
+def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
     """A variant's detector, and how it was trained."""
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
@@ -110,10 +122,24 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[DetectsPages, d
     recipe = recipe_of(options, replace(recipe, **changes))
     folders = [*options.train, *(options.composed if variant.composed else ())]
     job = TrainJob(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
-    # Cached boxes are another way to read the default's maps, not another training.
-    detector, summary = trained(f"detect_ablation-{'default' if variant.cached else name}", job, options)
+    own = name if variant.learns else "default"
+    detector, summary = trained(f"detect_ablation-{own}", job, options, DetectOptions() if variant.drawn else UNDRAWN)
     known = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
-    return CachedBoxes(detector, mean_sizes(folders)) if variant.cached else detector, known
+    return with_cached_boxes(detector, packed(job)) if variant.cached else detector, known
+
+
+def with_cached_boxes(detector: Detector, sheets: Sheets) -> Detector:
+    """The detector with cached boxes, as the thesis has them: around every centre the typical box of its class.
+
+    Args:
+        detector: is left as it is.
+        sheets: the pages that it learned from.
+    """
+    model = deepcopy(detector.model)
+    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
+    model.remember(typical_sides(boxes, labels, len(sheets.classes)))
+    model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
+    return Detector(model, detector.options, detector.device)
 
 
 def judged(detector: DetectsPages, pages: Sequence[TruthPage], counts: dict[str, int]) -> dict[str, Any]:
@@ -127,38 +153,6 @@ def corpus_counts(pages: Sequence[TruthPage]) -> dict[str, int]:
     """How many symbols of each class of V1 there are."""
     names, counts = np.unique([name for page in pages for name in page.v1 if name], return_counts=True)
     return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
-
-
-def mean_sizes(folders: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The mean width and height of each class in interlines, as the thesis caches them."""
-    sums: dict[str, NDArray[np.float64]] = {}
-    for page in (page for folder in folders for page in read_truth(folder, "train")):
-        for label, box in zip(page.labels, page.boxes, strict=True):
-            if label is not None:
-                size = np.array([*(box[2:] - box[:2]) / page.interline, 1.0])
-                sums[label] = sums.get(label, np.zeros(3)) + size
-    return {label: (float(total[0] / total[2]), float(total[1] / total[2])) for label, total in sums.items()}
-
-
-class CachedBoxes:
-    """A detector whose boxes get the mean size of their class, around the centre that was found.
-
-    Args:
-        detector: is asked.
-        sizes: width and height of each class, in interlines.
-    """
-
-    def __init__(self, detector: Detector, sizes: dict[str, tuple[float, float]]) -> None:
-        self.detector = detector
-        self.classes = detector.classes
-        self.sizes = torch.tensor([(0.0, 0.0), *(sizes.get(name, (1.0, 1.0)) for name in detector.classes)])
-
-    def detect(self, image: NDArray[np.uint8]) -> Detections:
-        """What is on a page."""
-        sight = self.detector.look(image)
-        centre = (sight.found.boxes[:, :2] + sight.found.boxes[:, 2:]) / 2
-        half = self.sizes[sight.found.labels] * (sight.interline or 1.0) / 2  # (n, 2)
-        return replace(sight.found, boxes=torch.cat([centre - half, centre + half], 1))
 
 
 def _text(book: Ledger) -> str:

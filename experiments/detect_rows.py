@@ -15,6 +15,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.evaluate import Evaluation
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.presets import preset
+from entourage.detect.ready import DetectOptions
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
@@ -67,8 +68,16 @@ def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Reci
     return replace(recipe, steps=3, batch=1, epoch=3, validation=1, warmup=1, window=window)
 
 
-def trained(name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
+def trained(
+    name: str, job: TrainJob, options: argparse.Namespace, looks: DetectOptions | None = None
+) -> tuple[Detector, dict[str, Any]]:
     """A detector trained for the time, or found in its folder, and how its training went.
+
+    Args:
+        name: of its folder.
+        job: what it learns, and how.
+        options: of the command.
+        looks: how it looks at pages afterwards; None for the usual.
 
     Raises:
         BusyError: another process is training it.
@@ -84,13 +93,17 @@ def trained(name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Dete
             summary = json.loads(done.read_text(encoding="utf-8"))
         else:
             job = replace(job, device=options.device)
-            summary = train_detector(job, _sheets(tuple(map(str, job.folders)), job.classes))
-    return Detector.load(job.out / "detect.safetensors", options.device), summary
+            summary = train_detector(job, packed(job))
+    return Detector.load(job.out / "detect.safetensors", options.device, looks), summary
+
+
+def packed(job: TrainJob) -> Sheets:
+    """The pages that a job learns from, read once for all jobs on the same pages."""
+    return _sheets(tuple(map(str, job.folders)), job.classes)
 
 
 @cache
 def _sheets(folders: tuple[str, ...], classes: ClassList) -> Sheets:
-    """The pages of some folders, read once for all detectors that learn from them."""
     return training_sheets(TrainJob(folders, Path(), classes=classes))
 
 

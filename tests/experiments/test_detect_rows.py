@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from experiments.detect_ablation import CachedBoxes, corpus_counts, mean_sizes
+from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
 from experiments.detect_rivals import RivalDetector, RivalLearner, make_rival
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
@@ -19,6 +20,7 @@ from tests.detect.small import small_data, small_detector
 
 from entourage.detect.detector import Detector
 from entourage.detect.learner import Draw, make_batch
+from entourage.detect.ready import DetectOptions
 from entourage.detect.truth import make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
@@ -42,7 +44,7 @@ def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkey
     assert "| DWD | clean, v1 |" in (tmp_path / "results" / "detect_deepscores.md").read_text()
 
 
-def test_variants_are_trained_apart_and_cached_boxes_share_the_default(
+def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = str(some_pages(tmp_path / "data"))
@@ -55,7 +57,7 @@ def test_variants_are_trained_apart_and_cached_boxes_share_the_default(
         "--pages",
         "1",
         "--variants",
-        "default,cached,plain",
+        "default,undrawn,cached,plain",
     ]
     words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     run(detect_ablation, monkeypatch, *words)
@@ -69,25 +71,43 @@ def test_variants_are_trained_apart_and_cached_boxes_share_the_default(
         run(detect_ablation, monkeypatch, *[*words[:-5], "x", *words[-4:]])
 
 
-def test_sizes_are_cached_in_interlines(tmp_path: Path) -> None:
-    data = some_pages(tmp_path / "data")
-    sizes = mean_sizes([str(data)])
-    assert sizes["noteheadBlackOnLine"] == pytest.approx((1.2, 1.0))
-    pages = read_truth(data, "train")
-    assert corpus_counts(pages)["dynamicPP"] == 4
+def test_symbols_of_the_corpus_are_counted(tmp_path: Path) -> None:
+    assert corpus_counts(read_truth(some_pages(tmp_path / "data"), "train"))["dynamicPP"] == 4
 
-    class Still:
-        classes = ("noteheadBlackOnLine", "stem")
 
-        def look(self, image: object) -> object:
-            from entourage.detect.detections import Detections
-            from entourage.detect.detector import Sight
+def test_cached_boxes_are_the_typical_ones_of_their_classes_and_leave_the_detector_as_it_is(tmp_path: Path) -> None:
+    _, sheets = small_data(tmp_path / "data")
+    model = small_detector(sheets.classes)
+    torch.nn.init.normal_(model.network.energy.weight, std=1.0)
+    plain = Detector(model, replace(UNDRAWN, threshold=0.0, interline=20.0), "cpu")
+    cached = with_cached_boxes(plain, sheets)
+    page = np.random.default_rng(0).integers(0, 256, (200, 200), dtype=np.uint8)
+    found, as_it_was = cached.detect(page), plain.detect(page)
+    inside = (found.boxes[:, :2] > 0).all(1) & (found.boxes[:, 2:] < 200).all(1)
+    sides = (found.boxes[:, 2:] - found.boxes[:, :2])[inside]
+    heads = torch.tensor([name == "noteheadBlackOnLine" for name in found.names])[inside]
+    assert heads.any()
+    # Noteheads are 24 x 20 pixels at the interline 20, which is that of the page too.
+    torch.testing.assert_close(sides[heads], torch.tensor([24.0, 20.0]).expand(int(heads.sum()), 2))
+    assert len((as_it_was.boxes[:, 2:] - as_it_was.boxes[:, :2]).unique(dim=0)) > 20  # no two alike
 
-            boxes = torch.tensor([[10.0, 20.0, 14.0, 24.0]])
-            return Sight(Detections(boxes, torch.tensor([1]), torch.ones(1), self.classes), 20.0, 0.0, 0.1)
 
-    cached = CachedBoxes(Still(), sizes).detect(np.zeros((1, 1), np.uint8))  # type: ignore[arg-type]
-    assert torch.allclose(cached.boxes, torch.tensor([[0.0, 12.0, 24.0, 32.0]]))
+def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: dict[str, DetectOptions] = {}
+    folders: dict[str, str] = {}
+
+    def trained(folder: str, job: object, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
+        looks[name], folders[name] = how, folder
+        return "detector", {"steps": 1, "seconds": 60.0}
+
+    monkeypatch.setattr(detect_ablation, "trained", trained)
+    options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False)
+    for name in ("default", "undrawn", "thesis", "original"):
+        detect_ablation.detector_of(name, options)
+    assert looks["default"] == DetectOptions()
+    assert folders["undrawn"] == folders["default"]
+    for name in ("undrawn", "thesis", "original"):
+        assert (looks[name].trace, looks[name].snap) == (False, False)
 
 
 def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
