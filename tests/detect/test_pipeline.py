@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import cv2
@@ -14,12 +15,14 @@ from tests.detect.engraved import some_pages
 from tests.detect.test_read import huge_png
 
 from entourage.detect import pipeline
-from entourage.detect.detector import Detector
+from entourage.detect.detector import Detector, Sight
+from entourage.detect.journal import STATE
 from entourage.detect.model import WatershedDetector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
-from entourage.detect.ready import DetectOptions
+from entourage.detect.read import read_page
+from entourage.detect.ready import DetectOptions, Ready
 from entourage.detect.weights import save_detector
 from entourage.engrave.symbols import EXTENDED_IDS
 
@@ -69,6 +72,81 @@ def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
     report = (out / "report.html").read_text()
     assert "broken.png" in report
     assert json.loads((out / "summary.json").read_text()) == summary
+
+
+def test_every_page_of_a_file_has_a_name_of_its_own_that_leads_back(squares: None, mixed: Path, tmp_path: Path) -> None:
+    run_pages(RunJob((mixed,), tmp_path / "out"))
+    names = [image["file_name"] for image in json.loads((tmp_path / "out" / "coco.json").read_text())["images"]]
+    assert names == [f"{mixed / 'a.png'}", f"{mixed / 'b.tif'}#1", f"{mixed / 'b.tif'}#2", f"{mixed / 'sub' / 'a.png'}"]
+    assert [row["file"] for row in csv.DictReader((tmp_path / "out" / "pages.csv").open())] == names
+    np.testing.assert_array_equal(read_page(names[1]), PAGE)
+
+
+def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path) -> None:
+    pages = [Image.fromarray(PAGE)] * 3
+    path = tmp_path / "scan.tif"
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+    path.write_bytes(path.read_bytes()[: int(0.8 * path.stat().st_size)])
+    summary = run_pages(RunJob((path,), tmp_path / "out"))
+    assert (summary["pages"], summary["symbols"]) == (2, 4)
+    (skipped,) = summary["skipped"]
+    assert f"{path}#3" in skipped["reason"]
+    assert "\n" not in skipped["reason"]
+
+
+class Killed(BaseException):
+    """What nobody catches, as a kill is caught by nobody."""
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, Killed])
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    squares: None, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
+) -> None:
+    out = tmp_path / "stopped"
+    whole = run_pages(RunJob((mixed,), tmp_path / "whole"))
+    see = Detector.see
+    calls: list[int] = []
+
+    def stopped(self: Detector, ready: Ready) -> Sight:
+        calls.append(1)
+        if len(calls) == 3:
+            raise how
+        return see(self, ready)
+
+    monkeypatch.setattr(Detector, "see", stopped)
+    told = (
+        pytest.warns(UserWarning, match="holds the 2 pages that are done")
+        if how is KeyboardInterrupt
+        else nullcontext()
+    )
+    with told, pytest.raises(how):
+        run_pages(RunJob((mixed,), out))
+    drawn = sorted(path.stem for path in (out / "drawn").iterdir())
+    assert drawn == sorted(path.stem for path in (out / "xml").iterdir()) == ["a", "b-1"]
+    if how is KeyboardInterrupt:
+        assert [row["page"] for row in csv.DictReader((out / "pages.csv").open())] == ["a", "b-1"]
+        assert len(json.loads((out / "coco.json").read_text())["annotations"]) == 4
+        assert json.loads((out / "summary.json").read_text())["complete"] is False
+    assert run_pages(RunJob((mixed,), out)) == whole
+    assert len(calls) == 5  # the third and the fourth page alone
+    for name in ("coco.json", "detections.csv"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
+    run_pages(RunJob((mixed,), out))  # what is complete is done anew
+    assert len(calls) == 9
+
+
+def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(
+    squares: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(self: Detector, ready: Ready) -> Sight:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Detector, "see", stopped)
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    with pytest.raises(KeyboardInterrupt):
+        run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
 
 
 def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zlib
+from collections.abc import Container
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 from PIL import Image
 from tests.detect.drawn import staff_page
 
+from entourage.data import UnreadableImageError
 from entourage.detect import read
-from entourage.detect.read import as_grey, dark_on_light, list_pages, read_page, read_sheets
+from entourage.detect.read import Sheet, list_pages, page_source, read_page, read_sheets
 
 
 def save(path: Path, image: Image.Image, **options: object) -> Path:
@@ -19,12 +22,21 @@ def save(path: Path, image: Image.Image, **options: object) -> Path:
     return path
 
 
+def whole_pages(path: Path, done: Container[int] = ()) -> list[Sheet]:
+    """The pages of a file of which none is broken."""
+    sheets = []
+    for sheet in read_sheets(path, done):
+        assert isinstance(sheet, Sheet)
+        sheets.append(sheet)
+    return sheets
+
+
 @pytest.mark.parametrize("suffix", ["png", "tif", "bmp", "pdf"])
 def test_a_page_is_the_same_in_every_format(tmp_path: Path, suffix: str) -> None:
     page = staff_page()
     path = save(tmp_path / f"a.{suffix}", Image.fromarray(page), **({"resolution": 300} if suffix == "pdf" else {}))
-    (sheet,) = read_sheets(path)
-    assert sheet.name == "a"
+    (sheet,) = whole_pages(path)
+    assert (sheet.name, sheet.number) == ("a", None)
     assert sheet.image.dtype == np.uint8
     difference = np.abs(sheet.image.astype(int) - page)
     assert difference.mean() < (3 if suffix == "pdf" else 1e-9)  # PDF holds JPEG
@@ -54,16 +66,63 @@ def test_tiff_and_pdf_of_several_pages(tmp_path: Path) -> None:
     pages = [Image.fromarray(staff_page(interline=10 + n, height=300)) for n in range(3)]
     for suffix in ("tif", "pdf"):
         path = save(tmp_path / f"score.{suffix}", pages[0], save_all=True, append_images=pages[1:])
-        assert [sheet.name for sheet in read_sheets(path)] == ["score-1", "score-2", "score-3"]
+        sheets = whole_pages(path)
+        assert [sheet.name for sheet in sheets] == ["score-1", "score-2", "score-3"]
+        assert [sheet.number for sheet in sheets] == [1, 2, 3]
+        assert [sheet.number for sheet in whole_pages(path, {1, 3})] == [2]  # the others are done
 
 
-def test_light_ink_on_dark_ground_is_inverted_and_a_dim_photo_is_not() -> None:
-    page = staff_page()
-    np.testing.assert_array_equal(dark_on_light(255 - page), page)
-    dim = (page * 0.35).astype(np.uint8)
-    np.testing.assert_array_equal(dark_on_light(dim), dim)
-    black = np.zeros((50, 50), dtype=np.uint8)
-    np.testing.assert_array_equal(dark_on_light(black), black)
+@pytest.mark.parametrize("suffix", ["tif", "pdf"])
+def test_the_name_of_a_page_leads_back_to_it(tmp_path: Path, suffix: str) -> None:
+    pages = [Image.fromarray(staff_page(interline=10 + n, height=300)) for n in range(3)]
+    path = save(tmp_path / f"score.{suffix}", pages[0], save_all=True, append_images=pages[1:])
+    for sheet in whole_pages(path):
+        np.testing.assert_array_equal(read_page(page_source(path, sheet.number)), sheet.image)
+    assert page_source("a.png", None) == "a.png"
+    np.testing.assert_array_equal(read_page(path), read_page(f"{path}#1"))
+    with pytest.raises(UnreadableImageError, match="#4: no such page"):
+        read_page(f"{path}#4")
+    with pytest.raises(UnreadableImageError, match="no such file"):
+        read_page(f"{path}#0")
+    odd = save(tmp_path / "odd.png#2", pages[1], format="PNG")  # a file that is called so is that file
+    np.testing.assert_array_equal(read_page(odd), np.asarray(pages[1]))
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+@pytest.mark.parametrize(("kept", "readable"), [(0.95, 3), (0.6, 2), (0.3, 1)])
+def test_what_can_be_read_of_a_cut_off_tiff_is_read(
+    tmp_path: Path, compression: str | None, kept: float, readable: int
+) -> None:
+    rng = np.random.default_rng(0)
+    pages = [Image.fromarray(rng.integers(0, 256, (200, 300), dtype=np.uint8)) for _ in range(4)]
+    path = save(tmp_path / "scan.tif", pages[0], save_all=True, append_images=pages[1:], compression=compression)
+    path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = list(read_sheets(path))
+    assert [sheet.name for sheet in found if isinstance(sheet, Sheet)] == [f"scan-{n + 1}" for n in range(readable)]
+    np.testing.assert_array_equal(read_page(f"{path}#{readable}"), np.asarray(pages[readable - 1]))
+    error = found[readable]
+    assert isinstance(error, UnreadableImageError)
+    assert len(found) == readable + 1  # one line, though further pages may be missing
+    assert str(error).startswith(f"cannot read image {path}#{readable + 1}: ")
+    assert "\n" not in str(error)
+
+
+def test_a_damaged_page_does_not_hide_the_next(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pages = [Image.fromarray(rng.integers(0, 256, (200, 300), dtype=np.uint8)) for _ in range(3)]
+    path = save(tmp_path / "scan.tif", pages[0], save_all=True, append_images=pages[1:], compression="tiff_lzw")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 200] = b"\xff" * 200
+    path.write_bytes(data)
+    first, second, third = read_sheets(path)
+    assert isinstance(second, UnreadableImageError)
+    assert isinstance(first, Sheet)
+    assert isinstance(third, Sheet)
+    np.testing.assert_array_equal(third.image, np.asarray(pages[2]))
+    with pytest.raises(UnreadableImageError, match="#2"):
+        read_page(f"{path}#2")
 
 
 def huge_png(path: Path, width: int, height: int) -> Path:
@@ -91,7 +150,7 @@ def test_a_huge_page_is_refused_by_its_header(
 def test_a_huge_pdf_page_is_drawn_coarsely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.pdf", Image.fromarray(staff_page()), resolution=300)
     monkeypatch.setattr(read, "MOST_PIXELS", 100_000)
-    (sheet,) = read_sheets(path)
+    (sheet,) = whole_pages(path)
     assert sheet.image.size <= 100_000
     assert sheet.note.startswith("drawn at ")
 
@@ -133,23 +192,3 @@ def test_pages_are_listed_in_order_once_and_without_hidden_ones(tmp_path: Path) 
     (tmp_path / "void").mkdir()
     with pytest.raises(ValueError, match="holds no page"):
         list_pages([tmp_path / "void"])
-
-
-def test_arrays_are_taken_as_grey_or_colour() -> None:
-    page = staff_page(height=200, staves=1)
-    np.testing.assert_array_equal(as_grey(page), page)
-    np.testing.assert_array_equal(as_grey(page[:, :, None]), page)
-    np.testing.assert_array_equal(as_grey(np.repeat(page[:, :, None], 3, axis=2)), page)
-    np.testing.assert_array_equal(as_grey(Image.fromarray(page)), page)
-    for wrong in (page.astype(float), np.zeros((2, 2, 2), np.uint8), np.zeros((0, 3), np.uint8), "text"):
-        with pytest.raises(ValueError, match="expected"):
-            as_grey(wrong)  # type: ignore[arg-type]
-
-
-def test_an_image_in_memory_is_turned_as_its_camera_says() -> None:
-    picture = Image.fromarray(np.full((40, 60), 255, dtype=np.uint8))
-    exif = picture.getexif()
-    exif[0x0112] = 6  # turn by 90 degrees
-    packed = io.BytesIO()
-    picture.save(packed, "JPEG", exif=exif)
-    assert as_grey(Image.open(packed)).shape == (60, 40)

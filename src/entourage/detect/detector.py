@@ -14,8 +14,8 @@ import entourage
 from entourage.data import resolve_device
 from entourage.data.threads import count_threads, map_ahead
 from entourage.detect.detections import Detections
+from entourage.detect.grey import Grey
 from entourage.detect.model import WatershedDetector
-from entourage.detect.read import Grey
 from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
 from entourage.detect.trace import trace

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
-import shutil
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cv2
-import torch
+import numpy as np
 
 from entourage import __version__
 from entourage.data import atomic_path, progress_bar
-from entourage.data.threads import count_threads, map_ahead
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
-from entourage.detect.read import Sheet, list_pages, read_sheets
-from entourage.detect.ready import DetectOptions, Ready
+from entourage.detect.journal import Journal, fingerprint
+from entourage.detect.look import look_at_all
+from entourage.detect.read import Sheet, list_pages
+from entourage.detect.ready import DetectOptions
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.detect.truth import read_truth, spread_over
 from entourage.detect.words import as_list
-from entourage.detect.write import PageResult, ResultFiles, open_results
+from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
 from entourage.report import write_page
 
-_PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError)
-_MOST_AHEAD = 4  # threads; each holds up to three pages in memory
 HEADER = ("page", "symbols", "interline", "seconds", "note")
 
 
@@ -85,26 +84,12 @@ class EvalJob:
     progress: bool | None = None
 
 
-@dataclass
-class _Course:
-    """What the report needs of a run, as it goes on."""
-
-    rows: list[tuple[str, ...]] = field(default_factory=lambda: [HEADER])
-    counts: Counter[str] = field(default_factory=Counter)
-    pictures: list[tuple[str, str]] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    names: set[str] = field(default_factory=set)
-
-    def skip(self, name: str, error: Exception) -> None:
-        """Notes that something could not be read, on one line."""
-        self.skipped.append((name, " ".join(str(error).split()) or type(error).__name__))
-
-
 def run_pages(job: RunJob) -> dict[str, Any]:
     """Detects on all pages and writes what was found, into the out folder.
 
     That is `coco.json`, `detections.csv`, `xml/`, `drawn/`, `pages.csv`, `report.html` and `summary.json`. A page that
-    cannot be read is skipped and listed; the others go on.
+    cannot be read is skipped and listed; the others go on. A run that is stopped goes on where it was when it is
+    repeated; one that is interrupted from the keyboard leaves these files for the pages that are done.
 
     Returns:
         The summary, as in `summary.json`.
@@ -118,24 +103,28 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     files = [file for file in list_pages(job.sources) if within not in file.resolve().parents]  # not an earlier run's
     if not files:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
-    options = DetectOptions(threshold=job.threshold, interline=job.interline)
-    detector = Detector.load(job.model, job.device, options)
-    _clear(job.out)
-    course = _Course()
-    with (
-        open_results(job.out, class_numbers(job.classes, detector.classes)) as results,
-        progress_bar("Detecting", len(files), job.progress) as advance,
-    ):
-        for file, sheet, sight in _looked(detector, files, course, advance):
-            _keep(job, file, sheet, sight, results, course)
-    return _finish(job, course)
+    detector = Detector.load(job.model, job.device, DetectOptions(threshold=job.threshold, interline=job.interline))
+    classes = class_numbers(job.classes, detector.classes)
+    journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
+    skipped: list[tuple[str, str]] = []
 
+    def skip(name: str, error: Exception) -> None:
+        skipped.append((name, " ".join(str(error).split()) or type(error).__name__))
 
-def _clear(out: Path) -> None:
-    """Takes away what an earlier run of this command left in the folder, lest pages of both lie side by side."""
-    if (out / "summary.json").is_file():
-        for name in ("xml", "drawn"):
-            shutil.rmtree(out / name, ignore_errors=True)
+    try:
+        with progress_bar("Detecting", len(files), job.progress) as advance:
+            names = journal.names
+            for file, sheet, sight in look_at_all(detector, journal, skip, advance):
+                _keep(job, _result(job, file, sheet, sight, _unused(sheet.name, names)), sheet, journal)
+    except KeyboardInterrupt:
+        if len(journal):
+            _finish(job, journal, classes, skipped, complete=False)
+            told = f"{job.out} holds the {len(journal)} pages that are done; the same command goes on with the others"
+            warnings.warn(told, stacklevel=2)
+        raise
+    summary = _finish(job, journal, classes, skipped, complete=True)
+    journal.close()
+    return summary
 
 
 def evaluate_data(job: EvalJob) -> Evaluation:
@@ -159,68 +148,61 @@ def class_numbers(classes: Judged, own: tuple[str, ...]) -> dict[str, int]:
     return {name: n for n, name in enumerate(own, start=1)} if classes == "own" else class_ids(classes)
 
 
-def _looked(
-    detector: Detector, files: Sequence[Path], course: _Course, advance: Callable[[int], None]
-) -> Iterator[tuple[Path, Sheet, Sight]]:
-    """The pages of files and what is on them; what goes wrong is noted. Threads measure and scale ahead of a GPU."""
-
-    def prepare(page: tuple[Path, Sheet]) -> tuple[Path, Sheet, Ready | Exception]:
-        try:
-            return *page, detector.prepare(page[1].image)
-        except _PAGE_ERRORS as error:
-            return *page, error
-
-    workers = 1 if detector.device.type == "cpu" else min(_MOST_AHEAD, count_threads(None))
-    for file, sheet, ready in map_ahead(prepare, _sheets(files, course, advance), workers):
-        try:
-            if isinstance(ready, Exception):
-                raise ready
-            yield file, sheet, detector.see(ready)
-        except _PAGE_ERRORS as error:
-            course.skip(f"{file} ({sheet.name})", error)
+def _settings(job: RunJob, detector: Detector) -> dict[str, Any]:
+    """What the results of a page depend on."""
+    plain = {"threshold": job.threshold, "interline": job.interline, "draw": job.draw}
+    return {"entourage": __version__, "model": fingerprint(detector.model), "list": job.classes, **plain}
 
 
-def _sheets(files: Sequence[Path], course: _Course, advance: Callable[[int], None]) -> Iterator[tuple[Path, Sheet]]:
-    """The pages of files; one that cannot be read ends its file."""
-    for file in files:
-        try:
-            for sheet in read_sheets(file):
-                yield file, sheet
-        except _PAGE_ERRORS as error:
-            course.skip(str(file), error)
-        advance(1)
-
-
-def _keep(job: RunJob, file: Path, sheet: Sheet, sight: Sight, results: ResultFiles, course: _Course) -> None:
-    name = _unused(sheet.name, course.names)
+def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> PageResult:
     found = sight.found if job.classes == "own" else as_list(sight.found, job.classes)
     height, width = sheet.image.shape
     note = "; ".join(part for part in (sheet.note, sight.note) if part)
-    page = PageResult(name, str(file), width, height, found, sight.interline, sight.seconds, note)
-    results.add(page)
-    course.counts.update(found.names)
-    interline = "" if page.interline is None else f"{page.interline:.1f}"
-    course.rows.append((name, str(len(found)), interline, f"{page.seconds:.2f}", note))
+    return PageResult(name, str(file), width, height, found, sight.interline, sight.seconds, note, sheet.number)
+
+
+def _keep(job: RunJob, page: PageResult, sheet: Sheet, journal: Journal) -> None:
+    """Writes all of a page's own files; the journal comes last, so that what it holds is whole."""
     if job.draw:
-        drawn = draw_detections(sheet.image, found)
-        with atomic_path(job.out / "drawn" / f"{name}.png") as temporary:
+        drawn = draw_detections(sheet.image, page.found)
+        with atomic_path(job.out / "drawn" / f"{page.name}.png") as temporary:
             temporary.write_bytes(cv2.imencode(".png", drawn)[1].tobytes())
-        if len(course.pictures) < MOST_PICTURES:
-            course.pictures.append((name, picture(drawn)))
+    write_xml(job.out, page)
+    journal.add(page)
 
 
-def _finish(job: RunJob, course: _Course) -> dict[str, Any]:
+def _finish(
+    job: RunJob, journal: Journal, classes: dict[str, int], skipped: Sequence[tuple[str, str]], *, complete: bool
+) -> dict[str, Any]:
+    """Writes the files that pages have in common, of all pages that are done."""
+    rows: list[tuple[str, ...]] = [HEADER]
+    counts: Counter[str] = Counter()
+    pictures: list[tuple[str, str]] = []
+    with open_results(job.out, classes) as results:
+        for page in journal.pages():
+            results.add(page)
+            counts.update(page.found.names)
+            interline = "" if page.interline is None else f"{page.interline:.1f}"
+            rows.append((page.name, str(len(page.found)), interline, f"{page.seconds:.2f}", page.note))
+            if job.draw and len(pictures) < MOST_PICTURES:
+                drawn = np.asarray(cv2.imread(str(job.out / "drawn" / f"{page.name}.png")), dtype=np.uint8)
+                pictures.append((page.name, picture(drawn)))
     summary = {
         "entourage": __version__,
         "model": job.model or "default",
         "list": job.classes,
-        "pages": len(course.rows) - 1,
-        "symbols": sum(course.counts.values()),
-        "classes": dict(course.counts.most_common()),
-        "skipped": [{"item": name, "reason": reason} for name, reason in course.skipped],
+        "complete": complete,
+        "pages": len(rows) - 1,
+        "symbols": sum(counts.values()),
+        "classes": dict(counts.most_common()),
+        "skipped": [{"item": name, "reason": reason} for name, reason in skipped],
     }
-    sections = run_sections(course.rows, course.counts, course.pictures, course.skipped)
-    write_page(job.out / "report.html", "Symbols on pages", f"entourage {__version__}", sections)
+    write_page(
+        job.out / "report.html",
+        "Symbols on pages",
+        f"entourage {__version__}",
+        run_sections(rows, counts, pictures, skipped),
+    )
     with atomic_path(job.out / "summary.json") as temporary:
         temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary

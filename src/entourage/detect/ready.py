@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from entourage.detect.grey import Grey, as_grey
 from entourage.detect.interline import estimate_interline, staff_ink
 from entourage.detect.map_options import INTERLINE
-from entourage.detect.read import Grey, as_grey, read_page
+from entourage.detect.read import read_page
 from entourage.detect.straighten import Turn, estimate_skew
 
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
+from entourage.detect.grey import Grey
 from entourage.detect.interline import staff_ink
-from entourage.detect.read import Grey
 
 Mask = NDArray[np.bool_]
 Boxes = NDArray[np.float32]

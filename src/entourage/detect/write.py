@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from entourage.data import atomic_path
 from entourage.detect.detections import Detections
+from entourage.detect.read import page_source
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class PageResult:
     Attributes:
         name: of the page, unlike that of any other.
         file: where it came from.
+        number: of the page, from 1, where its file has several; else None.
         width, height: in pixels.
         found: in these pixels.
         interline: pixels between staff lines, or None.
@@ -37,14 +39,19 @@ class PageResult:
     interline: float | None
     seconds: float
     note: str = ""
+    number: int | None = None
+
+    @property
+    def source(self) -> str:
+        """File and number, which lead back to the page, unlike those of any other: "scan.tif#2"."""
+        return page_source(self.file, self.number)
 
 
 class ResultFiles:
-    """`coco.json`, `detections.csv`, `pages.csv` and `xml/`, written page by page; see `open_results`."""
+    """`coco.json`, `detections.csv` and `pages.csv`, written page by page; see `open_results`."""
 
-    def __init__(self, folder: Path, ids: Mapping[str, int], coco: TextIO, table: TextIO, pages: TextIO) -> None:
-        self._folder, self._ids = folder, ids
-        self._coco = coco
+    def __init__(self, ids: Mapping[str, int], coco: TextIO, table: TextIO, pages: TextIO) -> None:
+        self._ids, self._coco = ids, coco
         self._table, self._pages = (csv.writer(stream, lineterminator="\n") for stream in (table, pages))
         self._images: list[dict[str, Any]] = []
         self._count = 0
@@ -58,7 +65,7 @@ class ResultFiles:
         """Writes a page into all of them."""
         number = len(self._images) + 1
         size = {"width": page.width, "height": page.height}
-        self._images.append({"id": number, "file_name": page.file, "name": page.name, **size})
+        self._images.append({"id": number, "file_name": page.source, "name": page.name, **size})
         rows = zip(page.found.names, page.found.scores.tolist(), page.found.boxes.tolist(), strict=True)
         for name, score, box in rows:
             x0, y0, x1, y1 = (round(value, 2) for value in box)
@@ -70,9 +77,7 @@ class ResultFiles:
             self._table.writerow([page.name, name, f"{score:.4f}", *(f"{value:g}" for value in (x0, y0, x1, y1))])
         interline = "" if page.interline is None else f"{page.interline:.2f}"
         cells = [page.width, page.height, len(page.found), interline, f"{page.seconds:.3f}", page.note]
-        self._pages.writerow([page.name, page.file, *cells])
-        with atomic_path(self._folder / "xml" / f"{page.name}.xml") as temporary:
-            temporary.write_text(page_xml(page), encoding="utf-8")
+        self._pages.writerow([page.name, page.source, *cells])
 
     def finish(self) -> None:
         """Closes what is open in the JSON."""
@@ -95,16 +100,22 @@ def open_results(folder: Path, ids: Mapping[str, int]) -> Iterator[ResultFiles]:
         table.open("w", newline="", encoding="utf-8") as table_stream,
         pages.open("w", newline="", encoding="utf-8") as pages_stream,
     ):
-        files = ResultFiles(folder, ids, coco_stream, table_stream, pages_stream)
+        files = ResultFiles(ids, coco_stream, table_stream, pages_stream)
         yield files
         files.finish()
+
+
+def write_xml(folder: Path, page: PageResult) -> None:
+    """Writes `xml/NAME.xml` for a page."""
+    with atomic_path(folder / "xml" / f"{page.name}.xml") as temporary:
+        temporary.write_text(page_xml(page), encoding="utf-8")
 
 
 def page_xml(page: PageResult) -> str:
     """The annotation of a page as in DeepScores: corners as shares of its size; scores are an addition."""
     lines = [
         "<annotation>",
-        f"  <filename>{escape(Path(page.file).name)}</filename>",
+        f"  <filename>{escape(Path(page.source).name)}</filename>",
         f"  <size><width>{page.width}</width><height>{page.height}</height><depth>1</depth></size>",
     ]
     rows = zip(page.found.names, page.found.scores.tolist(), page.found.boxes.tolist(), strict=True)
