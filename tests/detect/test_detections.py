@@ -48,3 +48,10 @@ def test_what_does_not_fit_is_refused() -> None:
         Detections(make().boxes, torch.tensor([1, 2]), make().scores, CLASSES)
     with pytest.raises(ValueError, match="labels are 0 to 2; expected 1 to 2"):
         Detections(make().boxes, torch.tensor([0, 1, 2]), make().scores, CLASSES)
+
+
+def test_a_page_turned_twice_is_as_it_was() -> None:
+    found = Detections(torch.tensor([[10.0, 20.0, 30.0, 25.0]]), torch.tensor([1]), torch.ones(1), ("a",))
+    turned = found.turned(100, 50)
+    assert turned.boxes.tolist() == [[70, 25, 90, 30]]
+    assert turned.turned(100, 50).boxes.tolist() == found.boxes.tolist()

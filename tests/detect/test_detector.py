@@ -8,9 +8,11 @@ import pytest
 import torch
 from PIL import Image
 from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
+from torch import Tensor
 
 from entourage.detect import detector as module
-from entourage.detect.detector import Detector, find_detector, shipped_detectors, snapped
+from entourage.detect.decode_options import DecodeOptions
+from entourage.detect.detector import UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
 from entourage.detect.model import WatershedDetector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
@@ -121,6 +123,35 @@ def test_a_page_on_its_side_is_told_so(page: Grey) -> None:
     sight = finder().look(np.ascontiguousarray(np.rot90(page)))
     assert len(sight.found) == 0
     assert sight.note == ON_SIDE
+
+
+class Reader(SquareFinder):
+    """Sees the squares of `SquareFinder` as clefs, and a staff wherever the page has one."""
+
+    classes = ("gClef", "staff")
+
+    def objects(self, batch: Tensor, options: DecodeOptions) -> list[dict[str, Tensor]]:
+        (found,) = super().objects(batch, options)
+        height, width = batch.shape[-2:]
+        tops = [(number + 0.5) * height / 4 - 20 for number in range(4)]  # as `staff_page` draws them
+        staves = torch.tensor([[15.0, top, width - 15.0, top + 41] for top in tops])
+        labels = torch.cat([found["labels"], torch.full((4,), 2)])
+        scores = torch.full((len(labels),), 0.9)
+        return [{"boxes": torch.cat([found["boxes"], staves]), "labels": labels, "scores": scores}]
+
+
+def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_as_given() -> None:
+    page = with_squares(staff_page(20.0, 800, 600), [(50, y, 30) for y in (90, 290, 490, 690)])
+    reader = Detector(Reader(), device="cpu")  # type: ignore[arg-type]
+    upright, turned = reader.look(page), reader.look(np.ascontiguousarray(page[::-1, ::-1]))
+    assert (upright.upside_down, upright.note) == (False, "")
+    assert (turned.upside_down, turned.note) == (True, UPSIDE_DOWN)
+    torch.testing.assert_close(turned.found.boxes, upright.found.turned(600, 800).boxes, rtol=0, atol=1)
+    assert len(reader.model.shapes) == 3  # type: ignore[attr-defined]  # what is upright is looked at once
+    never = Detector(Reader(), DetectOptions(upright=False), "cpu")  # type: ignore[arg-type]
+    assert not never.look(np.ascontiguousarray(page[::-1, ::-1])).upside_down
+    clefless = reader.look(staff_page(20.0, 800, 600))
+    assert not clefless.upside_down
 
 
 def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:

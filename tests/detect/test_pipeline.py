@@ -15,6 +15,7 @@ from tests.detect.engraved import some_pages
 from tests.detect.test_read import huge_png
 
 from entourage.detect import pipeline
+from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.journal import STATE
 from entourage.detect.model import WatershedDetector
@@ -147,6 +148,25 @@ def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(
     with pytest.raises(KeyboardInterrupt):
         run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out"))
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
+
+
+def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = ("dynamicM", "dynamicF")
+    boxes = torch.tensor([[100.0, 50.0, 130.0, 70.0], [131.0, 40.0, 151.0, 75.0]])  # mf
+    found = Detections(boxes, torch.tensor([1, 2]), torch.tensor([0.9, 0.8]), letters)
+
+    class Fixed(SquareFinder):
+        classes = letters
+
+    monkeypatch.setattr(pipeline.Detector, "load", lambda *given: Detector(Fixed(), given[2], "cpu"))  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        Detector, "see", lambda self, ready: Sight(found.turned(600, 800), 20.0, 0.0, 0.1, "", upside_down=True)
+    )
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out", classes="v1"))
+    (row,) = csv.DictReader((tmp_path / "out" / "detections.csv").open())
+    assert row["class"] == "dynamicMF"
+    assert [float(row[side]) for side in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
 
 
 def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:

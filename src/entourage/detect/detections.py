@@ -64,6 +64,11 @@ class Detections:
         """As on a page that holds this one with its corner at (dx, dy)."""
         return replace(self, boxes=self.boxes + self.boxes.new_tensor([dx, dy, dx, dy]))
 
+    def turned(self, width: float, height: float) -> Detections:
+        """As on a page of that size that is turned by 180 degrees."""
+        corners = self.boxes.new_tensor([width, height, width, height]) - self.boxes
+        return replace(self, boxes=corners[:, [2, 3, 0, 1]])
+
     def to_dict(self) -> dict[str, Tensor]:
         """As torchvision's detectors return an image's."""
         return {"boxes": self.boxes, "labels": self.labels, "scores": self.scores}

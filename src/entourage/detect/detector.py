@@ -19,8 +19,10 @@ from entourage.detect.model import WatershedDetector
 from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
 from entourage.detect.trace import trace
+from entourage.detect.upright import is_upright, may_be_upside_down
 from entourage.detect.weights import load_detector
 
+UPSIDE_DOWN = "upside down: read turned by 180 degrees"
 WEIGHTS = Path(entourage.__file__).parent / "weights"
 
 
@@ -34,6 +36,7 @@ class Sight:
         angle: degrees by which it was turned to lie straight; 0 if it was not.
         seconds: it took.
         note: what is to be said of it, or nothing.
+        upside_down: whether it was; what is on it was found on the page turned by 180 degrees.
     """
 
     found: Detections
@@ -41,6 +44,7 @@ class Sight:
     angle: float
     seconds: float
     note: str = ""
+    upside_down: bool = False
 
 
 class Detector:
@@ -87,8 +91,8 @@ class Detector:
         """The objects on a page, best first, in pixels of the page.
 
         Args:
-            image: the path of an image or PDF file (its first page), a PIL image, or an array of uint8, (h, w) grey or
-                (h, w, 3) RGB.
+            image: the path of an image or PDF file (its first page, or as in "scan.tif#2" another), a PIL image, or an
+                array of uint8, (h, w) grey or (h, w, 3) RGB.
 
         Raises:
             ValueError: it is none of these, cannot be read or is too large.
@@ -113,9 +117,20 @@ class Detector:
         start = time.perf_counter()
         if ready.image is None:
             return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
-        found = on_page(Detections.from_dict(self._find_all(ready.image), self.classes), ready, self.options)
+        found, upside_down = self._find_either_way(ready.image)
+        found = on_page(found, ready, self.options)
         angle = 0.0 if ready.turn is None else ready.turn.angle
-        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, ready.note)
+        note = "; ".join(part for part in (ready.note, UPSIDE_DOWN if upside_down else "") if part)
+        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, note, upside_down)
+
+    def _find_either_way(self, page: Grey) -> tuple[Detections, bool]:
+        """What is on a page, and whether it had to be turned by 180 degrees to be read."""
+        found = Detections.from_dict(self._find_all(page), self.classes)
+        if self.options.upright and may_be_upside_down(found):
+            turned = Detections.from_dict(self._find_all(page[::-1, ::-1]), self.classes)
+            if is_upright(turned):
+                return turned.turned(page.shape[1], page.shape[0]), True
+        return found, False
 
     def _find_all(self, page: Grey) -> Found:
         if page.size <= self.options.whole:

@@ -155,8 +155,12 @@ def _settings(job: RunJob, detector: Detector) -> dict[str, Any]:
 
 
 def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> PageResult:
-    found = sight.found if job.classes == "own" else as_list(sight.found, job.classes)
     height, width = sheet.image.shape
+    found = sight.found
+    if job.classes != "own":  # words are read from left to right, as the page was read
+        read = found.turned(width, height) if sight.upside_down else found
+        listed = as_list(read, job.classes)
+        found = listed.turned(width, height) if sight.upside_down else listed
     note = "; ".join(part for part in (sheet.note, sight.note) if part)
     return PageResult(name, str(file), width, height, found, sight.interline, sight.seconds, note, sheet.number)
 

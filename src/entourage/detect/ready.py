@@ -33,6 +33,7 @@ class DetectOptions:
         threshold: least score of what is returned; None: as the network's own options say.
         interline: pixels between staff lines, if known; None: estimated, and pages without staves have nothing.
         straighten: pages turned by more degrees are turned upright first; None: never.
+        upright: where hardly a staff begins with a clef, the page is also looked at upside down.
         trace: where the page is crisp, edges are moved to where the ink of an object ends.
         snap: corners at whole pixels of the page, as people annotate them.
         whole: pages of at most so many pixels at the network's scale are seen in one pass.
@@ -44,6 +45,7 @@ class DetectOptions:
     threshold: float | None = None
     interline: float | None = None
     straighten: float | None = 5.0
+    upright: bool = True
     trace: bool = True
     snap: bool = True
     whole: int = 6_000_000
