@@ -96,7 +96,7 @@ def house_times(model: WatershedDetector, page: Page, device: str, repeats: int)
 def rival_times(page: Page, repeats: int) -> None:
     """The same page at the same scale, through torchvision's detectors."""
     try:
-        from experiments.detect_rivals import RIVALS, make_rival
+        from experiments.detect_rival_models import RIVALS, make_rival
 
         models = {name: make_rival(name, 142) for name in RIVALS}
     except ValueError as error:

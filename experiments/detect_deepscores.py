@@ -22,7 +22,8 @@ from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth, spread_over
 from experiments.claims import alone, in_turn
-from experiments.detect_rivals import RIVALS, train_rival
+from experiments.detect_rival_models import RIVALS
+from experiments.detect_rivals import train_rival
 from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
 from experiments.ledger import Ledger
 from experiments.tables import table

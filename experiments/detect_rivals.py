@@ -1,12 +1,14 @@
-"""torchvision's detectors, trained on the same windows for the same time, without their resizing and their caps.
+"""torchvision's detectors, trained on the same windows for the same time as the detector of the house.
 
-Used by `experiments.detect_deepscores`; needs torchvision, which nothing else here does.
+Used by `experiments.detect_deepscores`; `experiments.detect_rival_models` makes them. Sixteen windows a step, which is
+what the detector learns from, take a GPU with some tens of gigabytes.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,47 +28,12 @@ from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer
 from entourage.training import Losses, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
+from experiments.detect_rival_models import make_rival
 
-RIVALS = ("faster-rcnn", "retinanet", "fcos")
-MOST = 3000  # detections on a page; the fullest has fewer symbols
-_SIZES = (8, 16, 32, 64, 128)  # anchors: a quarter of the usual, as symbols are small
-
-
-def make_rival(name: str, classes: int) -> nn.Module:
-    """A detector of torchvision with random weights.
-
-    Args:
-        name: one of `RIVALS`.
-        classes: how many there are, the background not counted.
-
-    Raises:
-        ValueError: there is no such rival, or no torchvision.
-    """
-    try:
-        from torchvision.models import detection
-        from torchvision.models.detection.anchor_utils import AnchorGenerator
-    except ImportError as error:
-        raise ValueError("the rivals are torchvision's; expected it to be installed") from error
-    common: dict[str, Any] = {
-        "weights": None,
-        "weights_backbone": None,
-        "num_classes": classes + 1,
-        "image_mean": [0.1] * 3,  # of ink
-        "image_std": [0.25] * 3,
-        "_skip_resize": True,
-    }
-    ratios = ((0.25, 0.5, 1.0, 2.0, 4.0),) * len(_SIZES)
-    if name == "faster-rcnn":
-        anchors = AnchorGenerator(tuple((size,) for size in _SIZES), ratios)
-        caps = dict.fromkeys(("rpn_pre_nms_top_n_test", "rpn_post_nms_top_n_test", "box_detections_per_img"), MOST)
-        return detection.fasterrcnn_resnet50_fpn_v2(rpn_anchor_generator=anchors, **caps, **common)
-    caps = {"detections_per_img": MOST, "topk_candidates": MOST}
-    if name == "retinanet":
-        sizes = tuple((size, int(size * 2 ** (1 / 3)), int(size * 2 ** (2 / 3))) for size in _SIZES)
-        return detection.retinanet_resnet50_fpn_v2(anchor_generator=AnchorGenerator(sizes, ratios), **caps, **common)
-    if name == "fcos":
-        return detection.fcos_resnet50_fpn(**caps, **common)
-    raise ValueError(f"rival {name!r} is unknown; expected one of {', '.join(RIVALS)}")
+# What torchvision's second versions were trained with: AdamW at this rate and decay, 16 images a step. The rest is the
+# detector's own: as many windows a step, warm-up, cosine, average of the weights.
+RATE = 1e-4
+DECAY = 0.05
 
 
 class RivalLearner(nn.Module):
@@ -123,7 +90,8 @@ class RivalTask(PageTask[Draw]):
 
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""
-        return {"rival": type(_inner(self.model)).__name__, "pages": len(self.sheets)}
+        recipe = json.loads(json.dumps(asdict(self.recipe)))
+        return {"rival": type(_inner(self.model)).__name__, "recipe": recipe, "pages": len(self.sheets)}
 
 
 class RivalDetector:
@@ -149,7 +117,9 @@ class RivalDetector:
             return Detections.empty(self.classes)
         ink = 1 - torch.from_numpy(ready.image).to(self.device).float() / 255
         found = {name: value.cpu() for name, value in self.model([ink.expand(3, -1, -1)])[0].items()}
-        return on_page(Detections(found["boxes"], found["labels"], found["scores"], self.classes), ready, options)
+        named = found["labels"] > 0  # 0 is the background, which some rivals have a score for
+        found = {name: value[named] for name, value in found.items()}
+        return on_page(Detections.from_dict(found, self.classes), ready, options)
 
 
 def train_rival(
@@ -157,7 +127,7 @@ def train_rival(
 ) -> tuple[RivalDetector, dict[str, Any]]:
     """Trains a rival for a time, and says how that went."""
     torch.manual_seed(recipe.seed)
-    recipe = replace(recipe, learning_rate=3e-4, clip_norm=5.0, batch=max(1, recipe.batch // 2))
+    recipe = rival_recipe(recipe)
     task = RivalTask(make_rival(name, len(sheets.classes)), sheets, recipe)
     trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe)
     steps = steps_within(trial, range(TRIAL_STEPS), run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
@@ -165,6 +135,11 @@ def train_rival(
     result = train(task, task.recipe.training_options(), run, device=device, title=name)
     rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
+
+
+def rival_recipe(recipe: Recipe) -> Recipe:
+    """The recipe of the detector with the optimiser's settings that are usual for the rivals."""
+    return replace(recipe, optimizer="adamw", learning_rate=RATE, weight_decay=DECAY)
 
 
 def _inner(learner: nn.Module) -> nn.Module:

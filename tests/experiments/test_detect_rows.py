@@ -11,20 +11,21 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rivals import RivalDetector, RivalLearner, make_rival
+from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
 from tests.detect.engraved import some_pages
-from tests.detect.small import small_data, small_detector
+from tests.detect.small import RECIPE, small_data, small_detector
 
 from entourage.detect.detector import Detector
 from entourage.detect.learner import Draw, make_batch
 from entourage.detect.ready import DetectOptions
+from entourage.detect.recipe import Recipe
 from entourage.detect.truth import make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
-from experiments import detect_ablation, detect_context, detect_deepscores
+from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals
 
 
 def run(module: object, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -174,9 +175,38 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
         assert (boxes[:, 2] <= 128.2).all()
 
 
-def test_rivals_need_torchvision_and_a_name() -> None:
-    with pytest.raises(ValueError, match=r"torchvision|is unknown"):
-        make_rival("yolo", 3)
+def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:
+    own, other = Recipe(), rival_recipe(Recipe())
+    assert (other.batch, other.warmup, other.schedule, other.average) == (own.batch, own.warmup, "cosine", own.average)
+    assert (other.learning_rate, other.weight_decay, other.optimizer) == (RATE, DECAY, "adamw")
+    options = replace(other, steps=2000).training_options()
+    assert (options.schedule, options.warmup_steps, options.learning_rate) == ("cosine", 300, RATE)
+
+
+def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sheets = small_data(tmp_path / "data")
+
+    class Tiny(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, images: list[torch.Tensor], targets: object = None) -> object:
+            if self.training:
+                assert len(images) == 2
+                return {"a": (self.weight - 1).square(), "b": self.weight * 0}
+            boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [30.0, 10.0, 40.0, 20.0]])
+            return [{"boxes": boxes, "labels": torch.tensor([0, 1]), "scores": torch.tensor([0.9, 0.8])}]
+
+    monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: Tiny())
+    recipe = replace(RECIPE, validation=0)
+    rival, known = detect_rivals.train_rival("tiny", sheets, recipe, 0.005, tmp_path / "run", "cpu")
+    assert known["steps"] >= 2
+    assert rival.model.weight > 0  # type: ignore[operator]
+    found = rival.detect(staff_page())
+    assert found.names == [sheets.classes[0]]  # what is background is left out
 
 
 def test_sets_are_named_and_spread(tmp_path: Path) -> None:

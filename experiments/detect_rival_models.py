@@ -1,0 +1,147 @@
+"""torchvision's detectors as they can see pages of music: not resized, not capped, with anchors as symbols are.
+
+Needs torchvision, which nothing but the comparisons does. Its builders resize pages when they are evaluated, keep a
+hundred objects and place anchors for things as large as people; what replaces that is here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+RIVALS = ("faster-rcnn", "retinanet", "fcos")
+MOST = 3000  # detections on a page; the fullest has 1,200 symbols
+PROPOSALS = 5000  # of the first stage of Faster R-CNN, on a page
+CANDIDATES = 10_000  # on each map, before those that overlap are put together
+SAMPLED = 1024  # anchors and proposals of a window that Faster R-CNN learns from; a window holds up to 500 symbols
+LEAST = 0.05  # score of what is returned, as of the detector of the house
+# Lengths of anchors on each of five maps, and heights for a width: in the mean of any class the best overlaps a symbol
+# by 0.56 or more (IoU). torchvision rounds half a side to whole pixels: 5 is the least length with no empty anchor.
+SIZES = ((5, 8), (12, 20), (32, 48), (72, 112), (160, 240))
+RATIOS = (1 / 16, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 16.0)
+
+
+class Precise(nn.Module):
+    """A part of a rival whose outcome is float32 even where the loop computes in bfloat16.
+
+    Anchors are made in the format of the maps and boxes in that of the offsets, and bfloat16 has no number between 512
+    and 516: a dot is 4 pixels wide.
+
+    Args:
+        part: is asked.
+    """
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, *given: Any) -> Any:
+        """What the part says."""
+        return _floats(self.part(*given))
+
+    def compute_loss(self, *given: Any) -> Any:
+        """The losses of a part that has some."""
+        return self.part.compute_loss(*given)
+
+
+def make_rival(name: str, classes: int) -> nn.Module:
+    """A detector of torchvision with random weights; nothing is fetched.
+
+    Args:
+        name: one of `RIVALS`.
+        classes: how many there are, the background not counted; their labels begin with 1.
+
+    Returns:
+        A module that takes images (3, h, w), ink 1 and paper 0 in each channel, and sees them in their own size.
+
+    Raises:
+        ValueError: there is no such rival, or no torchvision.
+    """
+    makers = {"faster-rcnn": _faster_rcnn, "retinanet": _retinanet, "fcos": _fcos}
+    if name not in makers:
+        raise ValueError(f"rival {name!r} is unknown; expected one of {', '.join(RIVALS)}")
+    common = {"weights": None, "weights_backbone": None, "num_classes": classes + 1}
+    try:
+        model = makers[name](common)
+        model.transform = _in_their_own_size()
+    except ImportError as error:
+        raise ValueError("the rivals are torchvision's; expected it to be installed") from error
+    model.backbone = Precise(model.backbone)
+    rival: nn.Module = model
+    return rival
+
+
+def _faster_rcnn(common: dict[str, Any]) -> Any:
+    from torchvision.models.detection import fasterrcnn_resnet50_fpn_v2
+    from torchvision.models.detection.rpn import RPNHead
+
+    model: Any = fasterrcnn_resnet50_fpn_v2(
+        **common,
+        rpn_pre_nms_top_n_test=CANDIDATES,
+        rpn_post_nms_top_n_test=PROPOSALS,
+        rpn_batch_size_per_image=SAMPLED,
+        box_batch_size_per_image=SAMPLED,
+        box_detections_per_img=MOST,
+        box_score_thresh=LEAST,
+    )
+    # The builder gives anchors and a head of its own and takes no others; this is the same head for other anchors.
+    anchors = _anchors()
+    head = RPNHead(model.backbone.out_channels, anchors.num_anchors_per_location()[0], conv_depth=2)
+    model.rpn.anchor_generator, model.rpn.head = anchors, Precise(head)
+    model.roi_heads.box_predictor = Precise(model.roi_heads.box_predictor)
+    return model
+
+
+def _retinanet(common: dict[str, Any]) -> Any:
+    from torchvision.models.detection import retinanet_resnet50_fpn_v2
+    from torchvision.models.detection.retinanet import RetinaNetHead
+
+    model: Any = retinanet_resnet50_fpn_v2(
+        **common, topk_candidates=CANDIDATES, detections_per_img=MOST, score_thresh=LEAST
+    )
+    anchors = _anchors()  # for which the builder takes no others either
+    places = anchors.num_anchors_per_location()[0]
+    norm = partial(nn.GroupNorm, 32)
+    head = RetinaNetHead(model.backbone.out_channels, places, common["num_classes"], norm_layer=norm)
+    head.regression_head._loss_type = "giou"  # as the builder has it
+    model.anchor_generator, model.head = anchors, Precise(head)
+    return model
+
+
+def _fcos(common: dict[str, Any]) -> Any:
+    """Has a point in place of anchors; it learns of objects that hold one, every 8 pixels, so hardly of stems."""
+    from torchvision.models.detection import fcos_resnet50_fpn
+
+    model: Any = fcos_resnet50_fpn(**common, topk_candidates=CANDIDATES, detections_per_img=MOST, score_thresh=LEAST)
+    model.head = Precise(model.head)
+    return model
+
+
+def _anchors() -> Any:
+    from torchvision.models.detection.anchor_utils import AnchorGenerator
+
+    return AnchorGenerator(SIZES, (RATIOS,) * len(SIZES))
+
+
+def _in_their_own_size() -> nn.Module:
+    """What is done to images first: they are scaled to usual numbers and padded with paper, and no more."""
+    from torchvision.models.detection.transform import GeneralizedRCNNTransform
+
+    class OwnSize(GeneralizedRCNNTransform):  # type: ignore[misc]
+        def resize(
+            self, image: Tensor, target: dict[str, Tensor] | None = None
+        ) -> tuple[Tensor, dict[str, Tensor] | None]:
+            return image, target
+
+    # Paper is 0, and so is what fills up the last rows and columns. The sizes are not used.
+    return OwnSize(800, 1333, [0.0] * 3, [0.25] * 3)
+
+
+def _floats(found: Any) -> Any:
+    if isinstance(found, Tensor):
+        return found.float()
+    if isinstance(found, dict):
+        return type(found)((name, _floats(value)) for name, value in found.items())
+    return type(found)(_floats(value) for value in found)
