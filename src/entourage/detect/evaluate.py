@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.data import atomic_path, progress_bar
+from entourage.data import progress_bar, write_json
 from entourage.detect.confusion import Confusion, confusions
 from entourage.detect.detections import Detections
 from entourage.detect.precision import Scores, score_pages, without_twins
@@ -168,8 +167,7 @@ def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) ->
 
 def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
     """Writes `evaluation.json` and `report.html` into a folder."""
-    with atomic_path(out / "evaluation.json") as temporary:
-        temporary.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
+    write_json(out / "evaluation.json", evaluation.as_json(), indent=1)
     means = evaluation.scores.means()
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from entourage.data import atomic_path
+from entourage.data import write_json
 from entourage.detect.detections import Detections
 from entourage.detect.write import PageResult
 
-STATE = ".state"  # folder inside the output while a run is not complete
+STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
 _OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
@@ -42,12 +42,11 @@ class Journal:
         self._folders = tuple(name for name in _OWN if name != "drawn" or settings.get("draw"))
         self._records: dict[str, dict[int | None, Path]] = {str(file): {} for file in files}
         begun = out / STATE / "settings.json"
-        if begun.is_file() and begun.read_text(encoding="utf-8") == _text(settings):
+        if begun.is_file() and json.loads(begun.read_text(encoding="utf-8")) == settings:
             self._go_on()
             return
         _clear(out)
-        with atomic_path(begun) as temporary:
-            temporary.write_text(_text(settings), encoding="utf-8")
+        write_json(begun, settings)
 
     def __len__(self) -> int:
         """How many pages are done."""
@@ -67,8 +66,7 @@ class Journal:
         kept = {name: getattr(page, name) for name in _PLAIN}
         kept |= {name: value.tolist() for name, value in page.found.to_dict().items()}
         path = self.out / STATE / "pages" / f"{page.name}.json"
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps({**kept, "stamp": _stamp(Path(page.file))}), encoding="utf-8")
+        write_json(path, {**kept, "stamp": _stamp(Path(page.file))}, indent=None)
         self._records[page.file][page.number] = path
 
     def pages(self) -> Iterator[PageResult]:
@@ -125,7 +123,7 @@ def _clear(out: Path) -> None:
 def _is_complete(out: Path) -> bool:
     """Whether a run of this command has written the summary there, and no other command."""
     try:
-        return "skipped" in json.loads((out / "summary.json").read_text(encoding="utf-8"))
+        return {"list", "symbols", "skipped"} <= set(json.loads((out / "summary.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -134,7 +132,3 @@ def _stamp(file: Path) -> list[int]:
     """What changes with a file."""
     known = file.stat()
     return [known.st_size, known.st_mtime_ns]
-
-
-def _text(settings: Mapping[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True, indent=1) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import cv2
 import numpy as np
 
 from entourage import __version__
-from entourage.data import atomic_path, progress_bar
+from entourage.data import atomic_path, check_outputs, progress_bar, reason_of, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
@@ -97,8 +96,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: there is no page, no detector, or no place to write to.
     """
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    check_outputs(job.out)
     within = job.out.resolve()
     files = [file for file in list_pages(job.sources) if within not in file.resolve().parents]  # not an earlier run's
     if not files:
@@ -109,7 +107,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     skipped: list[tuple[str, str]] = []
 
     def skip(name: str, error: Exception) -> None:
-        skipped.append((name, " ".join(str(error).split()) or type(error).__name__))
+        skipped.append((name, reason_of(error)))
 
     try:
         with progress_bar("Detecting", len(files), job.progress) as advance:
@@ -207,8 +205,7 @@ def _finish(
         f"entourage {__version__}",
         run_sections(rows, counts, pictures, skipped),
     )
-    with atomic_path(job.out / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "summary.json", summary)
     return summary
 
 

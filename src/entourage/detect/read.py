@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from entourage.data import IMAGE_SUFFIXES, UnreadableImageError
+from entourage.data import IMAGE_SUFFIXES, UnreadableImageError, reason_of
 from entourage.detect.grey import MOST_PIXELS, Grey, dark_on_light, grey_picture, millions
 
 PDF_DPI = 300.0
@@ -172,7 +172,7 @@ def _one_kind_of_error(name: str | Path) -> Iterator[None]:
         raise UnreadableImageError(name, f"too large; expected at most {millions(MOST_PIXELS)} megapixels") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
-        raise UnreadableImageError(name, " ".join(str(error).split()) or type(error).__name__) from error
+        raise UnreadableImageError(name, reason_of(error)) from error
 
 
 def _read_pdf(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from entourage.data import atomic_path
+from entourage.data import check_outputs, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import find_detector
 from entourage.detect.model import WatershedDetector
@@ -81,8 +81,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    if job.out.exists() and not job.out.is_dir():
-        raise ValueError(f"{job.out}: is a file; expected a folder to write to")
+    check_outputs(job.out)
     sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
     detector = (
@@ -113,8 +112,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         **{name: round(value, 5) for name, value in result.metrics.items()},
         "model": str(files[0]),
     }
-    with atomic_path(job.out / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(job.out / "summary.json", summary)
     return summary
 
 

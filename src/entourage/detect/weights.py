@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from entourage import __version__
-from entourage.data import atomic_path
+from entourage.data import atomic_path, reason_of
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions
 
@@ -98,8 +98,7 @@ def load_detector(path: str | Path) -> WatershedDetector:
         if head.get("sides") is not None:
             model.remember(torch.tensor(head["sides"]))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: was written by another version of entourage: {reason[:200]}") from error
+        raise ValueError(f"{path}: was written by another version of entourage: {reason_of(error)[:200]}") from error
     return model.eval()
 
 
@@ -117,7 +116,7 @@ def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 head = json.loads((file.metadata() or {}).get(_KEY, "null"))
                 state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
         except (SafetensorError, OSError, ValueError) as error:
-            raise ValueError(f"{file_path}: cannot be read: {' '.join(str(error).split())}") from error
+            raise ValueError(f"{file_path}: cannot be read: {reason_of(error)}") from error
         if not isinstance(head, dict):
             raise ValueError(f"{file_path}: holds no detector; expected one that `entourage detect train` wrote")
     assert head is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 from xml.sax.saxutils import escape
 
-from entourage.data import atomic_path
+from entourage.data import atomic_path, write_text
 from entourage.detect.detections import Detections
 from entourage.detect.read import page_source
 
@@ -107,8 +107,7 @@ def open_results(folder: Path, ids: Mapping[str, int]) -> Iterator[ResultFiles]:
 
 def write_xml(folder: Path, page: PageResult) -> None:
     """Writes `xml/NAME.xml` for a page."""
-    with atomic_path(folder / "xml" / f"{page.name}.xml") as temporary:
-        temporary.write_text(page_xml(page), encoding="utf-8")
+    write_text(folder / "xml" / f"{page.name}.xml", page_xml(page))
 
 
 def page_xml(page: PageResult) -> str:
