@@ -14,11 +14,8 @@ from entourage.detect.map_options import INTERLINE
 FEW = 0.4  # share of the staves below which it is worth another look, the page turned
 ENOUGH = 0.5  # share that shows that the page is right as it is turned
 _SURE = 0.3  # least score of the staves and clefs that count
-_LEFT, _RIGHT, _BESIDE = (
-    2.0,
-    6.0,
-    1.5,
-)  # interlines from a staff's left end, and from its lines, to the middle of a clef
+_LEFT, _RIGHT = 2.0, 6.0  # interlines from a staff's left end to the middle of a clef
+_BESIDE = 1.5  # and from its lines
 
 
 def begun_with_clefs(found: Detections) -> float | None:
