@@ -82,7 +82,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     """All rows of one network."""
     key = f"{name}, seed {seed}"
     attention = preset(NETWORKS[name].preset).model.network == "attention"
-    many = PointSampler(LARGE_K if attention else K)
+    many = PointSampler(LARGE_K, noisier=True) if attention else PointSampler(K)
     recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
@@ -91,7 +91,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     if NETWORKS[name].metric != "none":  # the appendix: N = 50 for metric learning with 2D points
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))
     few = PointSampler(K)
-    network = trained(name, Data(many, many, few), recipe, run, options)
+    network = trained(name, Data(many, few, few), recipe, run, options)
     ledger.row(key, lambda: network_row(network, few, N, options))
     if not attention:
         return

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from entourage.cluster.points import PointSampler
-from entourage.cluster.shapes import GAUSSIANS, KINDS
+from entourage.cluster import points
+from entourage.cluster.points import MOST_NOISE, USUAL_CROWD, PointSampler
+from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
 
 
 def enumerated_share(sampler: PointSampler, n: int) -> float:
@@ -125,3 +128,23 @@ def test_the_same_seed_draws_the_same_sets() -> None:
 def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_the_more_points_a_cluster_the_more_noise_there_may_be(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def heard(*given: Any) -> Tensor:
+        asked.append(given[-1])
+        return draw_shapes(*given)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(20, noisier=True).draw(200, 72, generator)
+    expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
+    torch.testing.assert_close(asked[0], expected)
+    assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
+    assert (PointSampler(1, noisier=True).draw(2, 1000, generator).k == 1).all()
+    assert (asked[1] == MOST_NOISE).all()
+    PointSampler(20).draw(2, 72, generator)
+    assert asked[2] is None

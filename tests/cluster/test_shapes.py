@@ -26,6 +26,18 @@ def test_points_of_a_ring_lie_at_one_distance_from_its_middle(generator: torch.G
     assert (torch.histc(angle[0], 8) > N / 16).all()  # all the way round
 
 
+def test_noise_widens_a_ring_and_changes_nothing_else() -> None:
+    kinds, group = torch.zeros(40, 1, dtype=torch.long), torch.zeros(40, N, dtype=torch.long)
+    drawn = [
+        draw_shapes(kinds, group, group, torch.Generator().manual_seed(3), noise)
+        for noise in (None, torch.ones(40), torch.full((40,), 2.0))
+    ]
+    assert torch.equal(drawn[0], drawn[1])
+    width = [(points - 0.5).norm(dim=-1).std(1) for points in drawn]
+    # The frame is as wide as the widest points, so that a noisier ring is drawn a little smaller.
+    torch.testing.assert_close(width[2] / width[0], torch.full((40,), 2.0), atol=0.3, rtol=0)
+
+
 def test_concentric_rings_share_their_middle_and_keep_apart(generator: torch.Generator) -> None:
     points, role = draw(1, generator)
     radius = (points - 0.5).norm(dim=-1)

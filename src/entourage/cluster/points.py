@@ -14,6 +14,9 @@ from entourage.cluster.episodes import Episode, shuffled
 from entourage.cluster.layout import draw_boxes
 from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
 
+USUAL_CROWD = 14  # points a cluster in the appendix' fullest sets
+MOST_NOISE = 3.0  # in units of the appendix'
+
 
 class PointSampler:
     """Draws sets of 2D points: k uniform, clusters of about equal size, groups of random kinds on a random grid.
@@ -23,11 +26,20 @@ class PointSampler:
         k_min: the fewest.
         kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
             since it alone fits wherever one cluster is left and points are few.
+        noisier: whether curves have the more noise the more points there are to see them by, up to three times the
+            appendix'. Sets to learn from have: users' moons are wider than the appendix'.
     """
 
     shape: tuple[int, ...] = (2,)
 
-    def __init__(self, k_max: int = 5, *, k_min: int = 1, kinds: tuple[int, ...] = tuple(range(len(KINDS)))) -> None:
+    def __init__(
+        self,
+        k_max: int = 5,
+        *,
+        k_min: int = 1,
+        kinds: tuple[int, ...] = tuple(range(len(KINDS))),
+        noisier: bool = False,
+    ) -> None:
         if not 1 <= k_min <= k_max:
             raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
         if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
@@ -35,6 +47,7 @@ class PointSampler:
         self.k_max = k_max
         self.k_min = k_min
         self.kinds = tuple(kinds)
+        self.noisier = noisier
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n points each on the device of the generator.
@@ -55,7 +68,8 @@ class PointSampler:
         k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
         kind = self._draw_kinds(k, n, most, generator)  # (b, g)
         group, role, label = _members(kind, k, n, generator)
-        local = draw_shapes(kind, group, role, generator)  # (b, n, 2)
+        noise = (n / k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.noisier else None  # (b,)
+        local = draw_shapes(kind, group, role, generator, noise)  # (b, n, 2)
         corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
         place = group.unsqueeze(-1).expand(-1, -1, 2)
         points = corner.gather(1, place) + local * size.gather(1, place)

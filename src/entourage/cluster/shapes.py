@@ -45,7 +45,9 @@ MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares l
 TRIES = 24  # draws of centres, of which the first that keeps them apart is taken
 
 
-def draw_shapes(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator) -> Tensor:
+def draw_shapes(
+    kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, noise: Tensor | None = None
+) -> Tensor:
     """Draws every point within the square of its group.
 
     Args:
@@ -53,12 +55,13 @@ def draw_shapes(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Gene
         group: the group of each point, shape (b, n).
         role: which cluster of its group a point belongs to, shape (b, n).
         generator: the source of randomness, on the device of the tensors.
+        noise: around the curves of each set, shape (b,), in units of the usual; None for the usual.
 
     Returns:
         Coordinates, shape (b, n, 2), in the unit square but for the tails of Gaussians. Costs O(b (n + g)).
     """
     of_point = kind.gather(1, group)  # (b, n)
-    curves = _on_curves(kind, group, role, of_point, generator)
+    curves = _on_curves(kind, group, role, of_point, generator, noise)
     centres = _draw_centres(kind, generator)  # (b, g, m, 2)
     place = (group * MOST_CLUSTERS + role).unsqueeze(-1).expand(-1, -1, 2)  # (b, n, 2)
     noise = SIGMA * torch.randn(curves.shape, generator=generator, device=kind.device)
@@ -66,7 +69,9 @@ def draw_shapes(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Gene
     return torch.where((of_point >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
 
 
-def _on_curves(kind: Tensor, group: Tensor, role: Tensor, of_point: Tensor, generator: torch.Generator) -> Tensor:
+def _on_curves(
+    kind: Tensor, group: Tensor, role: Tensor, of_point: Tensor, generator: torch.Generator, more: Tensor | None
+) -> Tensor:
     """Points on rings and moons, turned by the angle of their group and fitted into the frame, shape (b, n, 2)."""
 
     def uniform(shape: torch.Size, low: float, high: float) -> Tensor:
@@ -76,6 +81,7 @@ def _on_curves(kind: Tensor, group: Tensor, role: Tensor, of_point: Tensor, gene
     angle = uniform(kind.shape, 0, 2 * math.pi).gather(1, group)
     is_moon = (of_point == MOONS[0]) | (of_point == MOONS[1])
     noise = uniform(kind.shape, 0, 1).gather(1, group) * torch.where(is_moon, MOON_NOISE, RING_NOISE)
+    noise = noise if more is None else noise * more.unsqueeze(-1)  # (b, n)
     t = uniform(group.shape, 0, 2 * math.pi)
     radius = torch.where(role == 1, inner, 1.0)
     ring = torch.stack([radius * t.cos(), radius * t.sin()], dim=-1)  # (b, n, 2)

@@ -105,7 +105,8 @@ def _samplers(job: TrainJob) -> tuple[EpisodeSampler, EpisodeSampler, Kind, list
     """Episodes to learn from and to validate with, what the items are, and what was skipped."""
     if job.source == "points":
         most = job.k_max or preset(job.preset).model.k_max
-        return PointSampler(most), PointSampler(most), "points", []
+        noisier = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
+        return PointSampler(most, noisier=noisier), PointSampler(most), "points", []
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
     if kind == "sounds":

@@ -1,0 +1,19 @@
+"""The network for points that comes with the package, on what its documentation shows."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.datasets import make_blobs, make_circles, make_moons
+
+from entourage.cluster import LearnedClustering
+from entourage.cluster.measures import score
+
+
+def test_the_example_of_the_documentation_comes_out_right() -> None:
+    points = LearnedClustering.load("points", device="cpu")
+    for x, truth in (
+        make_moons(100, noise=0.04, random_state=0),
+        make_circles(100, noise=0.02, factor=0.4, random_state=0),
+        make_blobs(90, centers=np.array([[0, 0], [6, 1], [2, 7]]), random_state=0),
+    ):
+        assert score(truth, points.predict(x)).mr == 0
