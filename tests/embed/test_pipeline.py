@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from entourage.data import decode_pixels
+from entourage.embed import pipeline
 from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.network import build_network
@@ -61,6 +62,23 @@ def test_a_finished_run_answers_again_and_another_recipe_is_refused(
     assert train_run(job)["metrics"] == summary["metrics"]
     with pytest.raises(ValueError, match="holds a run with"):
         train_run(replace(job, recipe=replace(recipe, weight_decay=0.5)))
+
+
+def test_other_images_and_another_backbone_are_refused(
+    trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    shutil.copytree(image_folder, tmp_path / "toys")
+    job = TrainJob(str(image_folder), run, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
+    same_pixels = replace(job, data=str(tmp_path / "toys"))
+    assert train_run(same_pixels)["images"] == {"training": 48, "validation": 16}  # wherever they lie
+    (tmp_path / "toys" / "class 7" / "63.png").write_bytes((image_folder / "class 7" / "62.png").read_bytes())
+    with pytest.raises(ValueError, match=r"holds a run with task.pixels '[0-9a-f]+', now '[0-9a-f]+'; continue it as"):
+        train_run(same_pixels)
+    load = pipeline.load_backbone
+    monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
+    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy', now 'other'; continue it as"):
+        train_run(replace(job, backbone="other"))
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import RIVALS, GroupLoss, GroupLossOptions, retrieval_metrics
+from entourage.embed import RIVALS, GroupLoss, GroupLossOptions, retrieval_metrics, training
 from entourage.embed.network import build_network
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
@@ -144,6 +144,23 @@ def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:
 def test_another_recipe_is_another_run(toys: ModuleType, change: dict[str, object]) -> None:
     assert task_of(toys, replace(RECIPE, **change)).describe() != task_of(toys).describe()  # type: ignore[arg-type]
     assert task_of(toys).describe() == task_of(toys).describe()
+
+
+def test_other_pixels_and_another_backbone_are_another_run(toys: ModuleType) -> None:
+    task, before = task_of(toys), task_of(toys).describe()
+    values = task.data.bank.values.copy()
+    values[-1, -1, -1, -1] ^= 1
+    task.data = replace(task.data, bank=PixelBank(values))
+    task.backbone = "other"
+    assert {name for name, value in task.describe().items() if value != before[name]} == {"pixels", "backbone"}
+
+
+def test_pixels_are_digested_as_a_whole_however_they_are_taken(
+    toys: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = data_of(toys).pixels
+    monkeypatch.setattr(training, "DIGESTED", 7)
+    assert data_of(toys).pixels == whole
 
 
 def test_fewer_classes_than_a_batch_wants_are_all_taken(toys: ModuleType) -> None:

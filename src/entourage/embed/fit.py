@@ -97,7 +97,7 @@ def train_embedding(
         if stage.from_best and best is not None:
             learner.load_state_dict(best[1])
         before = sum(earlier.epochs for earlier in recipe.stages[:number])
-        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before)
+        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before, backbone.name)
         options = _options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
         title = f"Training, stage {number + 1} of {len(recipe.stages)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ from entourage.training.bank import PixelBank
 from entourage.training.views import random_view
 
 MONITORED = "recall@1"
+DIGESTED = 256  # images at a time
 _MEMORY = "memory."
 
 
@@ -59,6 +61,14 @@ class EmbeddingData:
     def codes(self) -> Rows:
         """Classes of the training rows, numbered from 0 without gaps, shape (training,)."""
         return np.unique(self.labels[self.training], return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def pixels(self) -> str:
+        """A short text that is another one if any pixel is. Costs about a second per gigabyte, once."""
+        digest = hashlib.blake2b(digest_size=12)
+        for start in range(0, len(self.bank), DIGESTED):  # in parts: they may lie in a file larger than memory
+            digest.update(np.ascontiguousarray(self.bank.values[start : start + DIGESTED]).data)
+        return digest.hexdigest()
 
 
 class Batch(NamedTuple):
@@ -110,6 +120,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
         recipe: how.
         stage: which part of it.
         epochs_before: of earlier stages, so that each epoch of a run has an order of its own.
+        backbone: what the network was built on, so that a run is not continued with another one.
     """
 
     model: Learner
@@ -124,6 +135,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
         recipe: Recipe,
         stage: Stage,
         epochs_before: int = 0,
+        backbone: str = "",
     ) -> None:
         super().__init__(learner, recipe.average)
         self.preprocessing = preprocessing
@@ -131,6 +143,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
         self.recipe = recipe
         self.stage = stage
         self.epochs_before = epochs_before
+        self.backbone = backbone
         self.codes = data.codes
         self.sampler = BalancedBatchSampler(
             self.codes,
@@ -197,12 +210,14 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
             self.model.loss.memory.load_state({name.removeprefix(_MEMORY): value for name, value in memory.items()})
 
     def describe(self) -> dict[str, Any]:
-        """The recipe, the stage and the data."""
+        """The backbone, the recipe, the stage and the data."""
         rows = hashlib.blake2b(self.data.training.tobytes() + self.data.labels.tobytes(), digest_size=12).hexdigest()
         return {
+            "backbone": self.backbone,
             "recipe": asdict(self.recipe),
             "stage": asdict(self.stage),
             "epochs_before": self.epochs_before,
             "images": list(self.data.bank.values.shape),
             "rows": rows,
+            "pixels": self.data.pixels,
         }
