@@ -14,13 +14,30 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
-def test_npy_counts_its_items(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        ("float64", "float64"),
+        ("float32", "float32"),
+        ("float16", "float32"),
+        ("int64", "float64"),
+        ("int32", "float64"),  # more digits than float32 can hold
+        ("int16", "float32"),
+        ("uint8", "float32"),
+        ("bool", "float32"),
+    ],
+)
+def test_npy_counts_its_items_and_loses_no_digits(tmp_path: Path, dtype: str, kept: str) -> None:
     np.save(tmp_path / "x.npy", VALUES.astype(dtype))
     table = read_features(tmp_path / "x.npy")
     assert table.items == ["0", "1", "2"]
-    assert table.values.dtype == np.float32
-    np.testing.assert_array_equal(table.values, VALUES.astype(dtype).astype(np.float32))
+    assert table.values.dtype == kept
+    np.testing.assert_array_equal(table.values, VALUES.astype(dtype))
+
+
+def test_points_far_from_the_origin_keep_their_digits(tmp_path: Path) -> None:
+    table = read_features(write(tmp_path / "x.csv", "x,y\n5000000.125,1\n5000000.25,1\n"))
+    assert table.values[:, 0].tolist() == [5000000.125, 5000000.25]
 
 
 @pytest.mark.parametrize("key", ["features", "X", "anything"])
@@ -49,6 +66,8 @@ def test_npz_names_may_be_bytes_or_numbers_or_absent(tmp_path: Path) -> None:
         (",x,y\n0,1,2\n1,3,4\n2,5,6.5\n", ["0", "1", "2"]),
         ("x,y\n1,2\n3,4\n5,6.5\n", ["0", "1", "2"]),
         ("0,1\n1,2\n3,4\n5,6.5\n", ["0", "1", "2"]),
+        (",400,401\na,1,2\nb,3,4\nc,5,6.5\n", ["a", "b", "c"]),
+        ("sample,400,401\na,1,2\nb,3,4\nc,5,6.5\n", ["a", "b", "c"]),
         ("\ufeffname,x,y\né.jpg,1,2\nb c,3,4\n'd',5,6.5\n", ["é.jpg", "b c", "'d'"]),
     ],
 )
@@ -89,7 +108,16 @@ def test_parquet_finds_its_items(tmp_path: Path) -> None:
         ("x.csv", "item,x\na,1e300\n", r"column 'x' is 1e\+300; expected finite numbers that fit into 32 bits"),
         ("x.csv", "item,x\na,1\nb,2\na,3\n", r"item 'a' is in row 1 and in row 3"),
         ("x.csv", "item,x\na,1\n,2\n", r"row 2 has no item name"),
-        ("x.csv", "0.5,0.1\n1,2\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "0.5,0.1\n1,2\n", r"numbers; expected a header .*: put a line such as x1,x2 above them"),
+        ("x.csv", "5,3\n1,2\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "1,0\n1,2\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "1e30,-2e30\n1,2\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "0.5,0.5,0.5\n1,2,3\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "5,,3\n1,2,3\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "NA,5,3\n1,2,3\n", r"the first line holds numbers; expected a header"),
+        ("x.csv", "item;x;y\na;1;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
+        ("x.csv", "item;x;y\na;1,5;2\nb;3;4\n", r"seem to be separated by ';'; expected commas"),
+        ("x.csv", "x\ty\n1\t2\n", r"seem to be separated by tabs; expected commas"),
         ("x.csv", "item,x\na,1,5\nb,2,5\n", r"more cells than the header"),
         ("x.csv", "item,x\na,1\nb,2,3,4\n", r"cannot be read"),
     ],

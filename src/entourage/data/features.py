@@ -24,11 +24,12 @@ class FeatureTable:
 
     Attributes:
         items: unique names, n of them.
-        values: finite features, shape (n, d).
+        values: finite features that fit into float32, shape (n, d); float64 where the file has more digits than
+            float32 can hold, as every text has, so that points far from the origin can still be told apart.
     """
 
     items: list[str]
-    values: NDArray[np.float32]
+    values: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def read_features(path: str | Path) -> FeatureTable:
 
     - `.npy`: one array (n, d); the items are "0" to "n-1".
     - `.npz`: the array `features` or `X`, or the only 2-D array; names, if any, in `items`, `ids` or `filenames`.
-    - `.csv`, `.parquet`: names in a column `item`, `id` or `name`, or else in the first column if it is no number or
-      has no header; all other columns are features.
+    - `.csv`, `.parquet`: a header with the names of the columns; names of items in a column `item`, `id` or `name`, or
+      else in the first column if it is no number or has no header; all other columns are features.
 
     Args:
         path: the file; its suffix tells the format. Nothing pickled is ever loaded.
@@ -101,8 +102,8 @@ def _read_npz(path: Path) -> _Raw:
 
 def _read_csv(path: Path) -> _Raw:
     try:
+        _check_first_line(path)
         header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns]
-        _check_header(header)
         column = _named_item_column(header)
         if column is None:
             # One cheap pass over the first column alone, because "007" is lost once it has been read as a number.
@@ -161,14 +162,32 @@ def _named_item_column(header: list[str]) -> str | None:
     return next((by_lower_case[name] for name in _ITEM_COLUMNS if name in by_lower_case), None)
 
 
-def _check_header(header: list[str]) -> None:
-    """A headerless file of numbers would silently lose its first row, so a header such as 0.3,0.1 is refused."""
+def _check_first_line(path: Path) -> None:
+    """A first line without commas is no table; one of numbers is no header, and would silently be lost as data.
+
+    Numbers that count the columns from 0 are the exception: data frames without names are written so.
+    """
+    line = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    cells = [cell.strip() for cell in line.iloc[0]]
+    for mark, name in ((";", "';'"), ("\t", "tabs")):
+        if len(cells) == 1 and mark in cells[0]:
+            raise ValueError(f"its cells seem to be separated by {name}; expected commas")
+    counted = [str(place) for place in range(len(cells))]
+    # The column of row names often has no name; whatever follows is a header then.
+    numbers = cells[0] != "" and any(map(_is_number, cells)) and all(_is_number(c) or c in _MISSING for c in cells)
+    if numbers and cells != counted:
+        raise ValueError(
+            "the first line holds numbers; expected a header with the names of the columns:"
+            f" put a line such as {','.join(f'x{place}' for place in range(1, min(len(cells), 3) + 1))} above them"
+        )
+
+
+def _is_number(cell: str) -> bool:
     try:
-        numbers = [float(name) for name in header]
+        float(cell)
     except ValueError:
-        return
-    if not all(number.is_integer() for number in numbers):
-        raise ValueError("the first line holds numbers; expected a header line with the names of the columns")
+        return False
+    return True
 
 
 def _check_items(path: Path, items: list[str], n: int) -> None:
@@ -182,18 +201,18 @@ def _check_items(path: Path, items: list[str], n: int) -> None:
             raise ValueError(f"{path}: item {item!r} is in row {first[item]} and in row {row}; expected unique items")
 
 
-def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[np.float32]:
+def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[Any]:
     if raw.values.dtype.kind not in "fiub":
         raise ValueError(f"{path}: the features are of type {raw.values.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # what overflows becomes infinite and is reported below
-        values = raw.values.astype(np.float32)
-    bad = ~np.isfinite(values)
+        bad = ~np.isfinite(raw.values.astype(np.float32))
     if bad.any():
         row, column = (int(index) for index in np.argwhere(bad)[0])
         name = repr(raw.columns[column]) if raw.columns is not None else str(column + 1)
         where = f"row {row + 1} (item {items[row]!r}), column {name}"
         raise ValueError(f"{path}: {where} is {raw.values[row, column]}; expected finite numbers that fit into 32 bits")
-    return values
+    exact = raw.values.dtype.itemsize <= 2 or raw.values.dtype == np.float32
+    return raw.values.astype(np.float32 if exact else np.float64, copy=False)
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
