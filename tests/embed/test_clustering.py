@@ -25,7 +25,7 @@ def inertia(points: Tensor, home: Tensor) -> float:
 def test_it_finds_clusters_as_tight_as_scikit_learns(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "DRAWS", draws)
     points, _ = blobs(600, 8, 12, 0.7)
-    ours = np.mean([inertia(points, k_means(points, 12, seed=seed)) for seed in range(5)])
+    ours = np.mean([inertia(points, k_means(points, 12, seed=seed, starts=1)) for seed in range(5)])
     theirs = np.mean([KMeans(12, n_init=1, random_state=seed).fit(points.numpy()).inertia_ for seed in range(5)])
     assert ours < 1.03 * theirs  # over seeds, both spread by about one percent
 
@@ -33,8 +33,27 @@ def test_it_finds_clusters_as_tight_as_scikit_learns(draws: int, monkeypatch: py
 def test_seeds_are_chosen_well_where_all_points_are_about_as_far_from_each_other() -> None:
     # In 200 dimensions chance alone would seed many of 30 groups twice; scikit-learn's seeds find 28 or more.
     points, label = blobs(900, 200, 30, 0.6)
-    seeds = clustering._seeds(points, 30, seed=0)
+    seeds = clustering._seeds(points, 30, torch.Generator().manual_seed(0))
     assert len(label[torch.cdist(seeds, points).argmin(dim=1)].unique()) >= 28
+
+
+def test_several_starts_find_what_a_single_one_may_miss() -> None:
+    points, _ = blobs(300, 2, 20, 0.05)
+    theirs = min(KMeans(20, n_init=10, random_state=seed).fit(points.numpy()).inertia_ for seed in range(3))
+    single = [inertia(points, k_means(points, 20, seed=seed, starts=1)) for seed in range(6)]
+    several = [inertia(points, k_means(points, 20, seed=seed)) for seed in range(6)]
+    assert max(single) > 1.3 * theirs  # two groups in one cluster, one group in two
+    assert max(several) < 1.01 * theirs
+
+
+def test_starts_grow_fewer_where_they_cost_much() -> None:
+    assert clustering.default_starts(300, 10, 64) == 10
+    assert clustering.default_starts(6_000, 100, 512) == 10
+    assert clustering.default_starts(60_000, 14, 512) == 3
+    assert clustering.default_starts(8_000, 450, 512) == 2
+    assert clustering.default_starts(60_000, 12_000, 512) == 1
+    with pytest.raises(ValueError, match="starts is 0; expected 1 or more"):
+        k_means(torch.zeros(8, 2), 2, starts=0)
 
 
 def test_as_many_clusters_as_points() -> None:
