@@ -54,6 +54,18 @@ def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
     assert all(t.grad is not None and t.grad.isfinite().all() for t in (e, z))
 
 
+@pytest.mark.parametrize("similarity", ["pearson", "cosine", "gaussian"])
+def test_embeddings_that_have_collapsed_can_still_be_learnt_from(similarity: str) -> None:
+    e, z = batch(dtype=torch.float32)
+    e = e.detach()[:1].expand(len(e), -1).clone().requires_grad_()
+    loss = GroupLoss(similarity=similarity, class_players=1.0, memory=1)
+    for _ in range(2):  # the second time with players of the first batch
+        value = loss(e, z, LABELS, torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0)))
+        value.backward()
+        assert value.isfinite()
+        assert all(t.grad is not None and t.grad.isfinite().all() for t in (e, z))
+
+
 @pytest.mark.parametrize("objective", ["labels", "agreement"])
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_batch_of_one_class_or_of_one_sample(name: str, objective: str) -> None:

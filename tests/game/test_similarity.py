@@ -1,5 +1,6 @@
 """Similarities against numpy and scipy, and what they must not notice."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -196,9 +197,21 @@ def test_a_bandwidth_must_be_positive(embeddings: Tensor, bandwidth: float) -> N
         gaussian(embeddings, bandwidth)
 
 
-def test_equal_points_have_no_default_bandwidth() -> None:
-    with pytest.raises(ValueError, match="are all points the same"):
-        gaussian(torch.ones(4, 2))
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_points_that_are_all_the_same_are_similar_without_slope(n: int) -> None:
+    x = torch.full((n, 2), 3.0, requires_grad=True)
+    w = gaussian(x)
+    assert torch.equal(w, torch.ones(n, n))
+    w.sum().backward()
+    assert x.grad is not None
+    assert (x.grad == 0).all()
+
+
+def test_groups_of_equal_points_are_told_apart() -> None:
+    # Eight of each: the seventh neighbour is at no distance, and half of all pairs at 5.
+    w = gaussian(torch.tensor([[0.0, 0.0], [3.0, 4.0]]).repeat(8, 1))
+    expected = torch.tensor([[1.0, math.exp(-1)], [math.exp(-1), 1.0]]).repeat(8, 8)
+    torch.testing.assert_close(w, expected)
 
 
 def test_clamp_silences_and_shift_lifts_the_negative() -> None:

@@ -6,6 +6,8 @@ data sets. `neighbours.py` and `graph.py` do the same for large n without ever h
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -64,7 +66,9 @@ def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = 
     Args:
         x: features, shape (n, d).
         bandwidth: the distance at which similarity falls to exp(-1/2); by default the root mean square distance to the
-            seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average.
+            seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average. Where
+            that is 0, it is the root mean square distance of all pairs, and 1 where all rows are the same: features
+            that have collapsed are similar, and no error.
         others: what to compare the rows of x with, shape (q, d); each other when None.
 
     Returns:
@@ -74,9 +78,17 @@ def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = 
         ValueError: if the bandwidth is not positive.
     """
     if bandwidth is None:
-        bandwidth = float(_local_scale(squared_distances(x.detach())).pow(2).mean().sqrt())
+        bandwidth = _default_bandwidth(x)
     squared = squared_distances(x, others)
     return torch.exp(-squared / (2 * checked_bandwidth(bandwidth) ** 2))
+
+
+def _default_bandwidth(x: Tensor) -> float:
+    squared = squared_distances(x.detach())  # (n, n)
+    for spread in (_local_scale(squared).square().mean(), squared.mean()):
+        if float(spread) > torch.finfo(x.dtype).tiny:  # below, a GPU may take it for 0
+            return math.sqrt(float(spread))
+    return 1.0
 
 
 def checked_bandwidth(bandwidth: float) -> float:
