@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from entourage.embed import evaluate
 from entourage.embed.evaluate import EvalJob, choose_part, evaluate_run
 from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
@@ -48,3 +49,15 @@ def test_one_class_cannot_be_measured(trained: Path, image_folder: Path, tmp_pat
     with pytest.raises(ValueError, match="8 images of 1 classes cannot be measured; expected two"):
         evaluate_run(EvalJob(trained, str(tmp_path / "data"), tmp_path / "out", device="cpu"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way_is_refused_before_anything_is_embedded(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("images were embedded")
+
+    monkeypatch.setattr(evaluate, "embed_images", never)
+    (tmp_path / "out").touch()
+    with pytest.raises(ValueError, match="out: is a file; expected a folder to write to"):
+        evaluate_run(EvalJob(trained, str(image_folder), tmp_path / "out", device="cpu"))

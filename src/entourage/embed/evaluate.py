@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from entourage import __version__
-from entourage.data import ImageSet, status, write_json
+from entourage.data import ImageSet, check_outputs, status, write_json
 from entourage.data.image_set import TEST, TRAIN
 from entourage.embed.ensemble import embed_images
 from entourage.embed.read import read_images
@@ -52,8 +52,9 @@ def evaluate_run(job: EvalJob) -> dict[str, Any]:
         The metrics and what they are of, as in `metrics.json`.
 
     Raises:
-        ValueError: there is no run or no such data, or nothing can be measured on it.
+        ValueError: there is no run or no such data, nothing can be measured on it, or a file is in the way.
     """
+    check_outputs(job.out)
     config = read_config(job.run)
     images = choose_part(read_images(job.data), job.part)
     check_measurable(images)
