@@ -64,6 +64,14 @@ def test_options_reach_the_run(run: Path) -> None:
     assert "nmi" not in json.loads((run / "summary.json").read_text())["metrics"]["training"]
 
 
+def test_trials_choose_the_recipe(images: Path, tmp_path: Path) -> None:
+    options = ["--backbone", "efficientnet-lite0", "--size", 32, "--epochs", 1, "--device", "cpu", "--no-nmi"]
+    result = call("train", images, "--out", tmp_path / "run", *options, "--trials", 1)
+    assert result.exit_code == 0, result.output
+    assert "The best of 1 trials finds" in result.output
+    assert "Trained on 16 images" in result.output  # none is held out in the end
+
+
 def test_a_run_is_measured(run: Path, images: Path) -> None:
     result = call("eval", run, images, "--device", "cpu", "--no-nmi")
     assert result.exit_code == 0, result.output

@@ -1,8 +1,9 @@
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,13 @@ from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.network import build_network
 from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.random_search import Trial
 from entourage.embed.read import read_images, split_parts
 from entourage.embed.recipe import Recipe
-from entourage.embed.represent import embed_rows
+from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.run_folder import read_config
+from entourage.embed.training import EmbeddingData
+from entourage.embed.trials import search_recipes
 from entourage.training.bank import PixelBank
 from entourage.training.weights import read_weights
 
@@ -79,6 +84,45 @@ def test_other_images_and_another_backbone_are_refused(
     monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
     with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy', now 'other'; continue it as"):
         train_run(replace(job, backbone="other"))
+
+
+def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
+    image_folder: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [f"class {number}" for number in range(8)]:
+        shutil.copytree(image_folder / name, tmp_path / "data" / ("test" if name > "class 5" else "train") / name)
+    seen: list[set[int]] = []
+
+    def spy(load: Any, data: EmbeddingData, held_out: Rows, *rest: Any, **options: Any) -> list[Trial]:
+        seen.extend(set(data.labels[rows].tolist()) for rows in (data.training, held_out))
+        return search_recipes(load, data, held_out, *rest, **options)
+
+    monkeypatch.setattr(pipeline, "search_recipes", spy)
+    job = TrainJob(
+        str(tmp_path / "data"), tmp_path / "run", recipe, "toy", trials=2, hold_out=0.4, device="cpu", progress=False
+    )
+    summary = train_run(job)
+    assert [len(classes) for classes in seen] == [4, 2]
+    assert seen[0] | seen[1] == set(range(6))  # no class for testing is among them
+    first, second = summary["trials"]
+    assert first["recall@1"] >= second["recall@1"]
+    assert summary["recipe"] == first["recipe"] != asdict(recipe)
+    assert asdict(read_config(tmp_path / "run").recipe) == first["recipe"]
+    assert summary["classes"] == {"training": 6, "test": 2}
+    assert train_run(job)["metrics"] == summary["metrics"]
+    with pytest.raises(ValueError, match="holds a run with"):
+        train_run(replace(job, trials=0))
+
+
+def test_trials_are_refused_before_the_search(
+    trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    job = TrainJob(str(image_folder), trained, recipe, "toy", trials=2, hold_out=0.25, device="cpu", progress=False)
+    with pytest.raises(ValueError, match="holds a run without trials; continue it as it was started"):
+        train_run(job)
+    with pytest.raises(ValueError, match="none of 8 training classes can judge the trials; expected four classes"):
+        train_run(replace(job, hold_out=0.0, out=tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:

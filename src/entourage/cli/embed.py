@@ -35,6 +35,9 @@ def train(
     size: Annotated[int | None, typer.Option(min=32, help="Side of the images the network sees.")] = None,
     members: Annotated[int, typer.Option(min=1, help="Networks whose embeddings stand side by side.")] = 1,
     hold_out: Annotated[float, typer.Option(min=0, max=0.9, help="Share of classes that choose the weights.")] = 0.1,
+    trials: Annotated[
+        int, typer.Option(min=0, help="Recipes to draw and try; the best on held-out classes is then trained on all.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     nmi: Nmi = True,
     device: Device = "auto",
@@ -62,11 +65,15 @@ def train(
             backbone=backbone,
             members=members,
             hold_out=hold_out,
+            trials=trials,
             nmi=nmi,
             device=device,
         )
     )
     typer.echo(aligned(metrics_table(summary["metrics"])))
+    if trials:
+        best = summary["trials"][0]["recall@1"]
+        typer.echo(f"The best of {trials} trials finds {100 * best:.1f} % of the held-out images at once")
     typer.echo(f"Trained on {summary['images']['training']} images: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 

@@ -73,6 +73,7 @@ def train_embedding(
     run: str | Path | None = None,
     device: str | torch.device = "auto",
     progress: bool | None = None,
+    title: str = "Training",
 ) -> TrainedEmbedding:
     """Train an embedding on top of a backbone, whose weights are changed.
 
@@ -84,6 +85,7 @@ def train_embedding(
         run: a folder for checkpoints; a stopped training continues from it.
         device: where.
         progress: show a line; None: only on a terminal.
+        title: what the line calls it.
 
     Returns:
         The network and how it came about.
@@ -100,8 +102,8 @@ def train_embedding(
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before, backbone.name)
         options = _options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
-        title = f"Training, stage {number + 1} of {len(recipe.stages)}"
-        results.append(train(task, options, folder, device=device, progress=progress, title=title))
+        line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
+        results.append(train(task, options, folder, device=device, progress=progress, title=line))
         learner.load_state_dict(task.outcome().state_dict())
         reached = results[-1].best
         if reached is not None and (best is None or reached > best[0]):

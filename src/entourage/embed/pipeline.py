@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ from entourage.embed.ensemble import EmbeddedImages, embed_ensemble, train_ensem
 from entourage.embed.fit import TrainedEmbedding, network_preprocessing
 from entourage.embed.index import write_index
 from entourage.embed.network import build_network
+from entourage.embed.random_search import Trial
 from entourage.embed.read import Parts, read_images, split_parts, whole_classes
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import Rows
 from entourage.embed.run_folder import save_run
 from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
 from entourage.embed.training import EmbeddingData
+from entourage.embed.trials import RECORD, search_recipes, told
 from entourage.report import write_page
 from entourage.training.bank import PixelBank
 
@@ -40,7 +42,9 @@ class TrainJob:
         recipe: how to train.
         backbone: the network to start from.
         members: how many networks stand side by side.
-        hold_out: share of the training classes by which the best weights are chosen.
+        hold_out: share of the training classes by which the best weights are chosen, or the best of several trials.
+        trials: how many recipes to try, drawn around the one that is given; the best of them is then trained on all
+            training classes. 0 for none: the recipe is taken as it is.
         nmi: whether to measure clusters, too.
         device: where to compute.
         progress: show bars; None: only on a terminal.
@@ -52,6 +56,7 @@ class TrainJob:
     backbone: str = "efficientnet-lite1"
     members: int = 1
     hold_out: float = 0.1
+    trials: int = 0
     nmi: bool = True
     device: str = "auto"
     progress: bool | None = None
@@ -72,11 +77,15 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     resolve_device(job.device)
     check_outputs(job.out)
     every = read_images(job.data)
-    split_parts(every, job.hold_out, job.recipe.seed)  # a set that cannot be trained on is refused before it is decoded
+    _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     pixels = _decode(job, every)
     images = every.subset(pixels.kept)
-    parts = split_parts(images, job.hold_out, job.recipe.seed)
-    data = _data(images, pixels, parts)
+    parts = _check_parts(job, images)
+    bank = PixelBank(pixels.values)
+    tried = _search(job, EmbeddingData(bank, images.labels, parts.training), parts.validation) if job.trials else []
+    if tried:
+        job, parts = replace(job, recipe=tried[0].recipe), split_parts(images, 0.0)
+    data = _data(images, bank, parts)
     shown, rows = _shown(images, parts)
     measured = {f"{shown}, before the training": _before(job, images, data, rows)}
     members = train_ensemble(
@@ -97,9 +106,39 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         curves = read_course(job.out / "training" / "member-1")
         sections = embedding_sections(embedded.part(rows), measured, curves, pixels.failures, seed=job.recipe.seed)
     summary = _summary(job, images, parts, measured, pixels, time.perf_counter() - began)
+    summary |= {"trials": [told(trial) for trial in tried]} if tried else {}
     write_page(job.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
     write_json(job.out / "summary.json", summary)
     return summary
+
+
+def _check_parts(job: TrainJob, images: ImageSet) -> Parts:
+    """Which images are for what; trials need some to be judged by."""
+    parts = split_parts(images, job.hold_out, job.recipe.seed)
+    if job.trials and not measurable(images.labels[parts.validation]):
+        classes = len(np.unique(images.labels[parts.training]))
+        expected = "expected four classes or more, some of several images, and a share above 0 to hold out"
+        raise ValueError(f"{images.name}: none of {classes} training classes can judge the trials; {expected}")
+    return parts
+
+
+def _search(job: TrainJob, data: EmbeddingData, held_out: Rows) -> list[Trial]:
+    """The trials of a job, best first."""
+    folder = job.out / "training" / "trials"
+    if (job.out / "training" / "member-1").exists() and not (folder / RECORD).exists():  # now, not after the search
+        raise ValueError(
+            f"{job.out} holds a run without trials; continue it as it was started, or choose another folder"
+        )
+    return search_recipes(
+        lambda: load_backbone(job.backbone, job.device, frozen=False),
+        data,
+        held_out,
+        job.recipe,
+        job.trials,
+        run=folder,
+        device=job.device,
+        progress=job.progress,
+    )
 
 
 def _decode(job: TrainJob, images: ImageSet) -> Pixels:
@@ -110,14 +149,14 @@ def _decode(job: TrainJob, images: ImageSet) -> Pixels:
     return decode_pixels(images, (side, side), progress=job.progress, cache_file=file)
 
 
-def _data(images: ImageSet, pixels: Pixels, parts: Parts) -> EmbeddingData:
+def _data(images: ImageSet, bank: PixelBank, parts: Parts) -> EmbeddingData:
     judged = {name: rows for name, rows in parts.named().items() if name != "training"}
     judged = {name: rows for name, rows in judged.items() if measurable(images.labels[rows])}
     limit = min([CURVE, *(len(rows) for rows in judged.values())])
     sample = whole_classes(images.labels, parts.training, limit)
     if measurable(images.labels[sample]):
         judged["training"] = sample
-    return EmbeddingData(PixelBank(pixels.values), images.labels, parts.training, judged)
+    return EmbeddingData(bank, images.labels, parts.training, judged)
 
 
 def _before(job: TrainJob, images: ImageSet, data: EmbeddingData, rows: Rows) -> dict[str, float]:

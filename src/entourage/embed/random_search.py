@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from entourage.embed.recipe import Recipe
+from entourage.embed.recipe import Recipe, with_learning_rate
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Trial:
 def draw_recipes(recipe: Recipe, ranges: Ranges | None = None, *, seed: int = 0) -> Iterator[Recipe]:
     """Recipes without end, each with its own draw from the ranges; all else is as in the one that is given.
 
-    The learning rates of all stages are scaled alike, so that the first one is the one that was drawn.
+    The learning rate that is drawn is that of the first stage of the loss; the others are scaled alike.
 
     Args:
         recipe: where to begin.
@@ -57,12 +57,10 @@ def draw_recipes(recipe: Recipe, ranges: Ranges | None = None, *, seed: int = 0)
     rng = np.random.default_rng(seed)
     while True:
         rate = _log_uniform(rng, ranges.learning_rate)
-        factor = rate / recipe.stages[0].learning_rate
         samples = int(rng.integers(ranges.samples_per_class[0], ranges.samples_per_class[1] + 1))
         fewest, most = math.ceil(ranges.batch[0] / samples), ranges.batch[1] // samples
         yield replace(
-            recipe,
-            stages=tuple(replace(stage, learning_rate=stage.learning_rate * factor) for stage in recipe.stages),
+            with_learning_rate(recipe, rate),
             weight_decay=_log_uniform(rng, ranges.weight_decay),
             samples_per_class=samples,
             classes_per_batch=int(rng.integers(fewest, max(fewest, most) + 1)),

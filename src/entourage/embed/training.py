@@ -70,6 +70,11 @@ class EmbeddingData:
             digest.update(np.ascontiguousarray(self.bank.values[start : start + DIGESTED]).data)
         return digest.hexdigest()
 
+    def describe(self) -> dict[str, Any]:
+        """What makes a training on these images this one: shape, rows, classes and pixels; not who is judged."""
+        rows = hashlib.blake2b(self.training.tobytes() + self.labels.tobytes(), digest_size=12).hexdigest()
+        return {"images": list(self.bank.values.shape), "rows": rows, "pixels": self.pixels}
+
 
 class Batch(NamedTuple):
     """Images, uint8, shape (b, 3, h, w), and their classes, shape (b,)."""
@@ -211,13 +216,10 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
 
     def describe(self) -> dict[str, Any]:
         """The backbone, the recipe, the stage and the data."""
-        rows = hashlib.blake2b(self.data.training.tobytes() + self.data.labels.tobytes(), digest_size=12).hexdigest()
         return {
             "backbone": self.backbone,
             "recipe": asdict(self.recipe),
             "stage": asdict(self.stage),
             "epochs_before": self.epochs_before,
-            "images": list(self.data.bank.values.shape),
-            "rows": rows,
-            "pixels": self.data.pixels,
+            **self.data.describe(),
         }
