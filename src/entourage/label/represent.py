@@ -23,13 +23,13 @@ class Items:
 
     Attributes:
         names: what each item is called, n of them: its path within the folder, or its name in the feature file.
-        features: shape (n, d), float32.
+        features: shape (n, d), float32, or float64 where a feature file has it.
         images: where each item's picture is, or None for feature files.
         skipped: name and reason of each image that could not be read; these are not among the n.
     """
 
     names: list[str]
-    features: NDArray[np.float32]
+    features: NDArray[np.float32] | NDArray[np.float64]
     images: list[Path] | None
     skipped: list[tuple[str, str]]
 
