@@ -158,11 +158,11 @@ def cut(voices: Voices, people: NDArray[np.str_], length: int, step: int) -> tup
     return torch.from_numpy(np.stack(stretches)), np.array(whose)
 
 
+@dataclass(frozen=True)
 class _Bytes:
     """A view of spectrograms that are kept as bytes."""
 
-    def __init__(self, view: View) -> None:
-        self.view = view
+    view: View
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
         return self.view(items.float() * STEP + LOWEST, generator)

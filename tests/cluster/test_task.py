@@ -10,8 +10,10 @@ from tests.cluster.small import GAUSSIANS, RECIPE, SIZES, SMALL, make
 
 from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.curriculum import Curriculum, Draw
+from entourage.cluster.labelled import LabelledSampler
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
+from entourage.cluster.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 
 # What a run's record says of its recipe: with other names or values, a run that was begun could not go on.
@@ -83,3 +85,35 @@ def test_every_validation_is_told() -> None:
     task.after_step(3)
     found = task.validate(task.model)
     assert said == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]
+
+
+def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
+    items, codes = torch.randn(12, 2), np.repeat([0, 1, 2], 4)
+
+    def described(learn: object, validate: object = GAUSSIANS, **about: str) -> str:
+        network = ClusterNetwork((2,), SMALL)
+        task = ClusterTask(network, learn, validate, LossOptions(), RECIPE, about=about)  # type: ignore[arg-type]
+        return json.dumps(task.describe())
+
+    other = items.clone()
+    other[3, 1] += 1e-3
+    links = [(0, 1)], [(0, 2)]
+    ways = [
+        described(GAUSSIANS),
+        described(PointSampler(3)),
+        described(PointSampler(3, noisier=True)),
+        described(PointSampler(3, k_min=2)),
+        described(GAUSSIANS, PointSampler(3)),
+        described(GAUSSIANS, backbone="some"),
+        described(LabelledSampler(items, codes, 3)),
+        described(LabelledSampler(items, codes, 3, least=1)),
+        described(LabelledSampler(items, codes, 3, view=lambda items, generator: items)),
+        described(LabelledSampler(other, codes, 3)),
+        described(LabelledSampler(items, codes[::-1], 2)),
+        described(LabelledSampler(items, np.roll(codes, 1), 3)),
+        described(ConstraintSampler(items, *links, 3)),
+        described(ConstraintSampler(other, *links, 3)),
+        described(ConstraintSampler(items, *links[::-1], 3)),
+    ]
+    assert len(set(ways)) == len(ways)
+    assert described(LabelledSampler(items.clone(), codes, 3)) == described(LabelledSampler(items, codes, 3))

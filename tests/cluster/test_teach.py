@@ -116,3 +116,29 @@ def test_the_file_for_the_network_may_not_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "n.safetensors").mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         train("points", tmp_path)
+
+
+def test_another_source_does_not_pass_for_the_one_a_run_was_begun_with(tmp_path: Path) -> None:
+    def write(shift: float, other: int) -> None:
+        rows = "\n".join(f"i{n},{n % 4 + shift},{n}" for n in range(16))
+        (tmp_path / "t.csv").write_text(f"item,x,y\n{rows}\n")
+        (tmp_path / "l.csv").write_text("item,label\n" + "\n".join(f"i{n},{n % other}" for n in range(16)) + "\n")
+
+    write(0, 4)
+    train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
+    train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")  # the same goes on
+    write(0.5, 4)
+    with pytest.raises(ValueError, match=r"n.run holds a run with task.sampler.items '\w+', now '\w+'; continue"):
+        train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
+    write(0, 5)
+    with pytest.raises(ValueError, match="holds a run with task.sampler"):
+        train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
+
+
+def test_another_backbone_does_not_pass_for_the_one_a_run_was_begun_with(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
+    train(images, tmp_path)
+    with pytest.raises(ValueError, match="holds a run with task.backbone '', now 'efficientnet-lite0'"):
+        train(images, tmp_path, backbone="efficientnet-lite0")

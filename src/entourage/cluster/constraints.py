@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from entourage.cluster.digest import digest, name_of
 from entourage.cluster.episodes import Episode, shuffled
 from entourage.cluster.labelled import View, unchanged
 
@@ -43,6 +44,7 @@ class ConstraintSampler:
             raise ValueError("there is neither a must-link nor a cannot-link; expected some")
         if k_max < 1:
             raise ValueError(f"k_max is {k_max}; expected 1 or more")
+        self._must, self._cannot = must, cannot
         graph = sparse.coo_matrix((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(len(items),) * 2)
         _, part = connected_components(graph, directed=False)
         torn = part[cannot[:, 0]] == part[cannot[:, 1]]
@@ -84,6 +86,15 @@ class ConstraintSampler:
                 together += int((same & known).sum()) - n
             self._shares[key] = together / max(total, 1)
         return self._shares[key]
+
+    def describe(self) -> dict[str, Any]:
+        """Digests of the items and of the pairs, and all settings."""
+        return {
+            "items": digest(self._items),
+            "pairs": digest(torch.from_numpy(self._must), torch.from_numpy(self._cannot)),
+            "k": [1, self.k_max],
+            "view": name_of(self.view),
+        }
 
     def _draw_one(self, n: int, most: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
         """Items (n,), who is the same and of whom it is known (n, n), and the number of clusters, 0 if unknown."""

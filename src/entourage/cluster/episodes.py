@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -57,6 +57,9 @@ class EpisodeSampler(Protocol):
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two items of a set drawn with the same arguments belong together."""
+
+    def describe(self) -> dict[str, Any]:
+        """What it draws from, in terms of JSON: a run goes on only with a sampler that says the same."""
 
 
 def shuffled(episode: Episode, generator: torch.Generator) -> Episode:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from entourage.cluster.digest import digest, name_of
 from entourage.cluster.episodes import Episode, shuffled
 
 View = Callable[[Tensor, torch.Generator], Tensor]
@@ -93,6 +95,17 @@ class LabelledSampler:
         """phi, exactly: the sizes of clusters are `least` and a binomial share of the others."""
         counts = range(self.k_min, self._most(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.least) for k in counts) / len(counts) / (n * (n - 1))
+
+    def describe(self) -> dict[str, Any]:
+        """Digests of the items and of who is in which class, and all settings."""
+        return {
+            "items": digest(self._items),
+            "classes": digest(self._members, self._sizes),
+            "k": [self.k_min, self.k_max],
+            "least": self.least,
+            "view": name_of(self.view),
+            "disguise": name_of(self.disguise),
+        }
 
     def _most(self, n: int, k_max: int | None) -> int:
         most = self.k_max if k_max is None else k_max

@@ -6,6 +6,7 @@ Everything is drawn for the whole batch at once and on any device, so a GPU is f
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -79,6 +80,10 @@ class PointSampler:
         """phi: the probability that two points of a set of n belong together, exactly, over all k."""
         pairs = [_expected_pairs(k, n, self.kinds) for k in range(self.k_min, self._most(k_max) + 1)]
         return sum(pairs) / len(pairs) / (n * (n - 1))
+
+    def describe(self) -> dict[str, Any]:
+        """All settings: the sets follow from them and the seed."""
+        return {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "noisier": self.noisier}
 
     def _most(self, k_max: int | None) -> int:
         if k_max is not None and not self.k_min <= k_max <= self.k_max:

@@ -50,6 +50,7 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         validation: of the episodes to validate with; classes it draws from should not be the sampler's.
         loss: weights of the terms.
         recipe: sizes and number of sets.
+        about: what the items are, for the record of the run, e.g. what looked at them first.
         say: is told of every validation in a line, e.g. print; None says nothing.
     """
 
@@ -61,6 +62,7 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         loss: LossOptions,
         recipe: Recipe,
         *,
+        about: Mapping[str, str] | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         if sampler.shape != network.shape:
@@ -73,6 +75,7 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         self.validation = validation
         self.loss_options = loss
         self.recipe = recipe
+        self.about = dict(about or {})
         self.say = say
         self.step = 0
         self.device = torch.device("cpu")
@@ -122,8 +125,12 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
     def describe(self) -> dict[str, Any]:
-        """What makes this run this run."""
+        """What makes this run this run: what is learned from first, as that explains whatever else differs."""
+        samplers = {"sampler": self.sampler, "validation": self.validation}
+        data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.describe().items()}
         return {
+            **self.about,
+            **data,
             "shape": list(self.network.shape),
             "network": asdict(self.network.options),
             "loss": asdict(self.loss_options),

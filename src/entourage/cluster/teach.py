@@ -87,12 +87,13 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     fixed_size = curriculum.home if chosen.model.network == "lstm" and job.metric != "none" else None
     options = replace(chosen.model, k_max=k_max, metric=job.metric, set_size=fixed_size)
     torch.manual_seed(job.seed)
-    task = ClusterTask(ClusterNetwork(sampler.shape, options), sampler, validation, chosen.loss, recipe)
+    network = ClusterNetwork(sampler.shape, options)
+    about = {"items": kind, "backbone": job.backbone}
+    task = ClusterTask(network, sampler, validation, chosen.loss, recipe, about=about)
     run = job.run or job.out.with_name(f"{job.out.stem}.run")
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
     network.notes = {
-        "items": kind,
-        "backbone": job.backbone,
+        **about,
         "preset": job.preset,
         "steps": str(result.steps),
         "set_size": str(curriculum.most),
@@ -140,7 +141,7 @@ class _PairsOnly:
     def __init__(self, pairs: ConstraintSampler) -> None:
         self.pairs = pairs
         self.k_max, self.shape = pairs.k_max, pairs.shape
-        self.same_share = pairs.same_share
+        self.same_share, self.describe = pairs.same_share, pairs.describe
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """As the sampler of pairs, with the parts as labels: an unknown pair counts as apart."""
