@@ -41,6 +41,7 @@ def test_the_loop_is_told_the_same_and_what_to_keep() -> None:
     assert (options.epochs, options.max_steps, options.learning_rate, options.seed) == (3, 1100, 2e-3, 7)
     assert (options.warmup_steps, options.weight_decay, options.clip_norm) == (200, 0.01, 1.0)
     assert (options.monitor, options.mode, options.workers) == ("mr", "min", 0)
+    assert options.checkpoint_every == options.log_every == 50  # an epoch takes too long to be lost
 
 
 def test_a_plan_is_a_function_of_the_epoch() -> None:

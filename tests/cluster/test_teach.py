@@ -128,10 +128,10 @@ def test_another_source_does_not_pass_for_the_one_a_run_was_begun_with(tmp_path:
     train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
     train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")  # the same goes on
     write(0.5, 4)
-    with pytest.raises(ValueError, match=r"n.run holds a run with task.sampler.items '\w+', now '\w+'; continue"):
+    with pytest.raises(ValueError, match=r"n.run holds a run with task\.sampler\.items '\w+', now '\w+'; continue"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
     write(0, 5)
-    with pytest.raises(ValueError, match="holds a run with task.sampler"):
+    with pytest.raises(ValueError, match=r"holds a run with task\.sampler"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
 
 
@@ -140,5 +140,5 @@ def test_another_backbone_does_not_pass_for_the_one_a_run_was_begun_with(
 ) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     train(images, tmp_path)
-    with pytest.raises(ValueError, match="holds a run with task.backbone '', now 'efficientnet-lite0'"):
+    with pytest.raises(ValueError, match=r"holds a run with task\.backbone '', now 'efficientnet-lite0'"):
         train(images, tmp_path, backbone="efficientnet-lite0")

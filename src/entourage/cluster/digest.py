@@ -15,7 +15,7 @@ def digest(*values: Tensor) -> str:
     found = hashlib.blake2b(digest_size=8)
     for value in values:
         found.update(f"{value.dtype} {tuple(value.shape)}".encode())
-        found.update(value.detach().cpu().flatten().view(torch.uint8).numpy())  # NumPy does not know every type
+        found.update(value.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy does not know every type
     return found.hexdigest()
 
 

@@ -25,8 +25,8 @@ def learn(
     Args:
         task: what is trained.
         run: the folder for checkpoints; None keeps none.
-        minutes: how long it may take in all, in place of the recipe's steps: the first steps tell how many there will
-            be, and the folder remembers it.
+        minutes: how long it may take, in place of the recipe's steps: a trial, of a tenth of that time or two steps,
+            tells how many there will be, two at least, and the folder remembers it.
         device: where to train.
         progress: show a line; None: only on a terminal.
         title: what the line calls it.
@@ -35,7 +35,7 @@ def learn(
         The trained network, in evaluation mode, and how the run went.
     """
     if minutes is not None:
-        steps = steps_within(task, run, minutes, device)
+        steps = steps_within(task, run, minutes, device, progress=progress)
         task.recipe = replace(task.recipe, steps=steps)
     result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
     network = task.outcome()

@@ -12,7 +12,9 @@ from entourage.cluster.task import ClusterTask
 from entourage.training import pace
 
 
-def steps_within(task: ClusterTask, run: Path | None, minutes: float, device: str) -> int:
+def steps_within(
+    task: ClusterTask, run: Path | None, minutes: float, device: str, *, progress: bool | None = None
+) -> int:
     """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
     recipe = task.recipe
     trial = ClusterTask(
@@ -20,4 +22,6 @@ def steps_within(task: ClusterTask, run: Path | None, minutes: float, device: st
     )
     rng = np.random.default_rng(recipe.seed)
     draws = [recipe.curriculum.draw(0.5, task.sampler.k_max, rng) for _ in range(pace.TRIAL_STEPS)]
-    return pace.steps_within(trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
+    return pace.steps_within(
+        trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed, progress=progress
+    )

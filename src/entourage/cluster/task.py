@@ -20,6 +20,8 @@ from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
 from entourage.training import AveragedTask, StepRecipe, TrainingOptions
 
+CHECKPOINT_STEPS = 50  # as often as the losses are written down: an epoch may take hours on a CPU
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StepRecipe):
@@ -38,7 +40,14 @@ class Recipe(StepRecipe):
     def training_options(self) -> TrainingOptions:
         """The same for the training loop."""
         # Nothing is loaded ahead: a batch is drawn where it is needed, from a seed.
-        return replace(super().training_options(), clip_norm=1.0, monitor="mr", mode="min", workers=0)
+        return replace(
+            super().training_options(),
+            clip_norm=1.0,
+            monitor="mr",
+            mode="min",
+            workers=0,
+            checkpoint_every=CHECKPOINT_STEPS,
+        )
 
 
 class ClusterTask(AveragedTask[Draw, Draw]):

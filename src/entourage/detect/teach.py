@@ -131,7 +131,9 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
             job.say(note)
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
-        steps = steps_within(task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed)
+        steps = steps_within(
+            task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed, progress=job.progress
+        )
         task.recipe = replace(task.recipe, steps=steps)
     if job.staged:
         return train_in_stages(task, STAGES, job.out, device=job.device, progress=job.progress)
