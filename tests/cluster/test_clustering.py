@@ -29,7 +29,7 @@ def trained() -> LearnedClustering:
     network = ClusterNetwork((2,), SMALL).eval()
     decide = network.clustering.decide
     network.embedding = torch.nn.Identity()  # type: ignore[assignment]
-    network.clustering.forward = lambda z, k_max=None: decide(2 * z, k_max or 4)  # type: ignore[method-assign, assignment]
+    network.clustering.forward = lambda z, k_max=None: decide(3 * z, k_max or 4)  # type: ignore[method-assign, assignment]
     first, _, second, _, last = network.clustering.hazard  # type: ignore[union-attr, misc]
     with torch.no_grad():
         for layer in (first, second, last):
@@ -138,7 +138,9 @@ def test_images_are_learned_and_clustered_too() -> None:
         ([[0.0, 1.0]], "expected two or more"),
         (np.empty((0, 2)), "expected two or more"),
         ([[0.0, 1.0], [np.nan, 1.0]], "row 1 that is not finite"),
-        ([[0.0, 1e300], [0.0, 1.0]], "row 0 that is not finite"),
+        ([[0.0, 1e301], [0.0, 1.0]], r"row 0 that is not finite; expected numbers up to 1e\+300"),
+        ([[0.0, 1j], [0.0, 1.0]], "complex"),
+        (torch.zeros(3, 2, dtype=torch.complex64), "complex"),
         ([[0.0, 1.0, 2.0]] * 3, "the network was trained for"),
         ([0.0, 1.0], "expected .items, 2."),
     ],

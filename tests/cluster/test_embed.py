@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.cluster.embed import ConvolutionalEmbedding, PointEmbedding, make_embedding
+from entourage.cluster.embed import ConvolutionalEmbedding, PointEmbedding, make_embedding, standardised
 from entourage.cluster.options import ModelOptions
 
 
@@ -48,3 +48,16 @@ def test_pooling_keeps_places_of_images_and_frequencies_of_sounds() -> None:
     image, sound = (ConvolutionalEmbedding(shape, 0.3, pooled=True) for shape in ((3, 128, 128), (1, 128, 128)))
     assert image.head[0].in_features == 128 * 4 * 4
     assert sound.head[0].in_features == 128 * 16
+
+
+def test_neither_the_size_of_numbers_nor_a_far_origin_matters() -> None:
+    x = torch.randn(2, 12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    usual = standardised(x)
+    for scale in (1e-30, 1e30, 1e-200, 1e200):
+        torch.testing.assert_close(standardised(scale * x), usual, rtol=1e-9, atol=0)
+    torch.testing.assert_close(standardised(x + 5e6), usual, rtol=0, atol=1e-8)  # 5e6 takes seven of sixteen digits
+    single = PointEmbedding(2, standardise=True)
+    for scale in (1e-30, 1e30):  # squares of these are beyond single precision
+        torch.testing.assert_close(single((scale * x).float()), usual.float(), rtol=1e-5, atol=1e-6)
+    assert single(x).dtype == PointEmbedding(2, standardise=False)(x).dtype == torch.float32
+    torch.testing.assert_close(single(x + 5e6), usual.float(), rtol=0, atol=1e-6)

@@ -98,3 +98,12 @@ def test_classes_can_be_disguised_as_a_whole(generator: torch.Generator) -> None
     episode = LabelledSampler(ITEMS, LABELS, 3, disguise=disguise).draw(20, 9, generator)
     assert episode.labels is not None
     assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)
+
+
+def test_doubles_keep_their_digits() -> None:
+    items = torch.arange(8, dtype=torch.float64).unsqueeze(-1) / 8 + 5e8  # apart by less than single precision knows
+    episode = LabelledSampler(items, [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
+    assert episode.x.dtype == torch.float64
+    assert set(episode.x.flatten().tolist()) == set(items.flatten().tolist())
+    single = LabelledSampler(items.half(), [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
+    assert single.x.dtype == torch.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from sklearn.datasets import make_blobs, make_circles, make_moons
 
 from entourage.cluster import LearnedClustering
@@ -17,3 +18,10 @@ def test_the_example_of_the_documentation_comes_out_right() -> None:
         make_blobs(90, centers=np.array([[0, 0], [6, 1], [2, 7]]), random_state=0),
     ):
         assert score(truth, points.predict(x)).mr == 0
+
+
+@pytest.mark.parametrize(("scale", "origin"), [(1.0, 5e6), (1e30, 0.0), (1e-30, 0.0), (1e-3, -40.0)])
+def test_units_and_origin_do_not_matter(scale: float, origin: float) -> None:
+    x, truth = make_moons(100, noise=0.04, random_state=0)
+    points = LearnedClustering.load("points", device="cpu")
+    assert score(truth, points.predict(scale * x + origin)).mr == 0

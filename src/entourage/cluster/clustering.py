@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from entourage.cluster.coherent import Floats, cluster_coherently
+from entourage.cluster.embed import standardised
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, load_network, save_network
@@ -24,6 +25,7 @@ from entourage.data import resolve_device
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 PREFIX = "cluster-"
+LARGEST = 1e300  # of points in double precision: their sum is to be finite too
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
 
@@ -126,7 +128,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             ValueError: on items of another shape, fewer than two, or values that are not finite.
         """
         network = self._network()
-        items = _checked(X, network.shape)
+        standard = len(network.shape) == 1 and network.options.standardise
+        items = _checked(X, network.shape, torch.float64 if standard else torch.float32)
         device = resolve_device(self.device)
         network.to(device).eval()
         k_max = network.options.k_max if self.k_max is None else self.k_max
@@ -134,7 +137,10 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
         @torch.inference_mode()
         def look(rows: NDArray[np.int64]) -> SetPrediction:
-            prediction: SetPrediction = network.ask(items[torch.from_numpy(rows)].unsqueeze(0).to(device), k_max)
+            one = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
+            # Here, as not every device knows double precision, which far origins need.
+            seen = standardised(one).float() if standard else one
+            prediction: SetPrediction = network.ask(seen.to(device), k_max)
             return prediction
 
         rng = np.random.default_rng(self.random_state)
@@ -182,9 +188,13 @@ def shipped_networks() -> list[str]:
     return sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
 
 
-def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Items as a tensor of finite float32 numbers, shape (n, *shape)."""
-    items = torch.as_tensor(X if isinstance(X, Tensor) else np.asarray(X, dtype=np.float32)).float()
+def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Items as a tensor of finite numbers of that type on the CPU, shape (n, *shape)."""
+    given = X.detach().cpu() if isinstance(X, Tensor) else np.asarray(X)
+    if torch.is_complex(given) if isinstance(given, Tensor) else np.iscomplexobj(given):
+        raise ValueError("X holds complex numbers; expected real ones")
+    wide = given if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float64))
+    items = wide.to(dtype)
     if items.ndim != 1 + len(shape):
         raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
     if tuple(items.shape[1:]) != shape:
@@ -192,9 +202,11 @@ def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...]) -> Tensor:
         raise ValueError(f"X has {tuple(items.shape[1:])} {unit}; the network was trained for {shape}")
     if len(items) < 2:
         raise ValueError(f"X has {len(items)} item; expected two or more to cluster")
-    if not bool(items.isfinite().all()):
-        row = int((~items.isfinite()).flatten(1).any(1).nonzero()[0])
-        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers that fit into 32 bits")
+    most = LARGEST if dtype == torch.float64 else torch.finfo(dtype).max
+    fits = items.abs() <= most  # neither does NaN
+    if not bool(fits.all()):
+        row = int((~fits).flatten(1).any(1).nonzero()[0])
+        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {most:.2g}")
     return items
 
 

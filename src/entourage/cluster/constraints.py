@@ -13,7 +13,7 @@ from torch import Tensor
 
 from entourage.cluster.digest import digest, name_of
 from entourage.cluster.episodes import Episode, shuffled
-from entourage.cluster.labelled import View, unchanged
+from entourage.cluster.labelled import View, moved, unchanged
 
 SHARE_DRAWS = 400
 
@@ -70,7 +70,7 @@ class ConstraintSampler:
             torch.from_numpy(np.stack([one[i] for one in drawn])).to(generator.device) for i in range(4)
         )
         if self._items.device != generator.device:
-            self._items = self._items.to(generator.device)
+            self._items = moved(self._items, generator.device)
         seen = self.view(self._items[chosen.flatten()], generator)
         return shuffled(Episode(seen.reshape(sets, n, *self.shape), same, known, k), generator)
 

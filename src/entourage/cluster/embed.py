@@ -28,12 +28,20 @@ class PointEmbedding(nn.Module):
         self.standardise = standardise
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, n, d) to (b, n, d); with `standardise` of mean 0 and mean square 1 over each set."""
-        if not self.standardise:
-            return x
-        centred = x - x.mean(-2, keepdim=True)
-        size = centred.square().mean((-2, -1), keepdim=True).sqrt()  # (b, 1, 1)
-        return centred / size.clamp_min(torch.finfo(x.dtype).tiny)
+        """(b, n, d) to (b, n, d) in single precision; with `standardise` of mean 0 and mean square 1 over each set."""
+        return (standardised(x) if self.standardise else x).float()
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Sets of points, shape (..., n, d), with mean 0 and mean square 1, or all 0 where all points are the same.
+
+    In the precision of x, whose digits should be enough for the origin: single precision has seven.
+    """
+    least = torch.finfo(x.dtype).tiny
+    centred = x - x.mean(-2, keepdim=True)
+    centred = centred / centred.abs().amax((-2, -1), keepdim=True).clamp_min(least)  # squares stay within range
+    size = centred.square().mean((-2, -1), keepdim=True).sqrt()  # (..., 1, 1)
+    return centred / size.clamp_min(least)
 
 
 class ConvolutionalEmbedding(nn.Module):

@@ -25,8 +25,13 @@ Networks that cluster need many classes more than many items; a class in disguis
 
 
 def unchanged(items: Tensor, generator: torch.Generator) -> Tensor:
-    """The view that shows items as they are."""
-    return items.float()
+    """The view that shows items as they are; doubles keep their digits until the network has centred them."""
+    return items if items.dtype == torch.float64 else items.float()
+
+
+def moved(items: Tensor, device: torch.device) -> Tensor:
+    """Items on a device, in single precision if it knows no double."""
+    return items.to(device, torch.float32 if device.type == "mps" and items.dtype == torch.float64 else items.dtype)
 
 
 class LabelledSampler:
@@ -130,9 +135,8 @@ class LabelledSampler:
 
     def _move(self, device: torch.device) -> None:
         if self._items.device != device:
-            self._items, self._members, self._sizes = (
-                part.to(device) for part in (self._items, self._members, self._sizes)
-            )
+            self._items = moved(self._items, device)
+            self._members, self._sizes = self._members.to(device), self._sizes.to(device)
 
 
 def draw_labels(k: Tensor, n: int, least: int, generator: torch.Generator) -> Tensor:
