@@ -21,12 +21,13 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
+    ledger_of,
     measure_episodes,
     measure_networks,
     rival_rows,
     shown,
 )
-from experiments.ledger import RESULTS, Ledger
+from experiments.ledger import Ledger
 
 N, K, SIDE = EPISODE_N, EPISODE_K, 128
 TRAIN_OBJECTS, OTHER_OBJECTS = 80, 10
@@ -42,7 +43,7 @@ PUBLISHED = {
 def main() -> None:
     """Trains, measures, and writes the table."""
     options = arguments("Clusters of COIL-100's objects", minutes=8).parse_args()
-    ledger = Ledger("cluster_images", options.results or RESULTS)
+    ledger = ledger_of("cluster_images", options)
     images = find_dataset("coil100")
     pixels = decode_pixels(images, (SIDE, SIDE))
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)

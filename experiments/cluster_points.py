@@ -38,14 +38,16 @@ from experiments.cluster_rows import (
     TEST_SEED,
     Data,
     arguments,
+    ledger_of,
     measure_networks,
     network_row,
     rival_rows,
+    run_name,
     scores_of,
     shown,
     trained,
 )
-from experiments.ledger import RESULTS, Ledger, timed
+from experiments.ledger import Ledger, timed
 from experiments.tables import table
 
 N, K = 72, 5
@@ -68,7 +70,7 @@ def main() -> None:
     parser.add_argument("--large-sets", type=int, default=100, help="of 1,000 points, to be tested on")
     parser.add_argument("--ship", type=Path, default=None, help="where to keep the default network of the best seed")
     options = parser.parse_args()
-    ledger = Ledger("cluster_points", options.results or RESULTS)
+    ledger = ledger_of("cluster_points", options)
     test = PointSampler(K)
     if options.rivals:
         rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
@@ -87,7 +89,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
         recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)
-    run = options.runs / f"cluster_points-{name}-{seed}"
+    run = options.runs / run_name(ledger.name, name, seed, options)
     if NETWORKS[name].metric != "none":  # the appendix: N = 50 for metric learning with 2D points
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))
     few = PointSampler(K)
@@ -142,7 +144,7 @@ def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
 def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     """Keeps the default network of the seed that does best on validation sets, for the package."""
     found = []
-    for file in sorted(options.runs.glob(f"cluster_points-default-*/{NETWORK}")):
+    for file in sorted(options.runs.glob(f"{run_name(ledger.name, 'default', '*', options)}/{NETWORK}")):
         network = load_network(file)
         validation = PointSampler(K)
         found.append((scores_of_validation(network, validation, options), file.parent, network))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -25,13 +26,14 @@ from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means
 from entourage.cluster.task import ClusterTask
 from entourage.data import resolve_device
 from experiments.claims import alone, in_turn
-from experiments.ledger import Ledger
+from experiments.ledger import RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 
 TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
 EPISODE_N, EPISODE_K = 20, 5  # of images and snippets: items and clusters of a set
 EPISODES = Curriculum(home=EPISODE_N, home_k=EPISODE_K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
 NETWORK = "network.safetensors"  # in the folder of its run, when it is ready
+TEST_SETS = 300
 RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
 
 Features = Callable[[Tensor], Tensor]
@@ -86,13 +88,30 @@ def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
     parser.add_argument("--networks", default="default,thesis", help=f"some of {', '.join(NETWORKS)}; or none")
     parser.add_argument("--seeds", default="0", help="e.g. 0,1,2")
     parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each network and seed")
-    parser.add_argument("--sets", type=int, default=300, help="to be tested on")
+    parser.add_argument("--sets", type=int, default=TEST_SETS, help="to be tested on")
     parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for checkpoints and networks")
     parser.add_argument("--results", type=Path, default=None, help="folder for the results, if not results/")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--small", action="store_true", help="tiny networks, to rehearse")
     return parser
+
+
+def ledger_of(name: str, options: argparse.Namespace) -> Ledger:
+    """The rows so far. Those of a rehearsal have a folder of their own, and no file holds rows of two kinds.
+
+    Settings are those that differ from the usual: a file without any holds the real rows.
+    """
+    settings = {"small": True} if options.small else {}
+    if options.sets != TEST_SETS:
+        settings["sets"] = options.sets
+    folder = Path(tempfile.gettempdir()) / "entourage-small" if options.small else RESULTS
+    return Ledger(name, options.results or folder, settings)
+
+
+def run_name(table: str, name: str, seed: int | str, options: argparse.Namespace) -> str:
+    """What the folder of a network is called; that of a rehearsal never passes for the real one."""
+    return f"{'small-' if options.small else ''}{table}-{name}-{seed}"
 
 
 def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
@@ -156,7 +175,7 @@ def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: 
     recipe = Recipe(curriculum=EPISODES if attention else EPISODE, seed=seed, validation=200)
     if options.small:
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
-    network = trained(name, data, recipe, options.runs / f"{ledger.name}-{name}-{seed}", options)
+    network = trained(name, data, recipe, options.runs / run_name(ledger.name, name, seed, options), options)
     ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, EPISODE_N, options))
 
 

@@ -33,12 +33,13 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
+    ledger_of,
     measure_episodes,
     measure_networks,
     rival_rows,
     shown,
 )
-from experiments.ledger import RESULTS, Ledger
+from experiments.ledger import Ledger
 
 N, K = EPISODE_N, EPISODE_K
 VALIDATION_SHARE = TEST_SHARE = 0.16  # the appendix: 100 of 630 speakers each
@@ -82,7 +83,7 @@ def main() -> None:
         raise SystemExit("--voices is missing; expected the file that --prepare wrote")
     with np.load(options.voices, allow_pickle=False) as file:
         voices = Voices(file["frames"], file["ends"], file["speakers"])
-    ledger = Ledger("cluster_speakers", options.results or RESULTS)
+    ledger = ledger_of("cluster_speakers", options)
     if options.rivals:
         rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from experiments.claims import BusyError, alone
-from experiments.cluster_rows import Data, measure_networks, shown, trained
-from experiments.ledger import Ledger
+from experiments.cluster_rows import TEST_SETS, Data, ledger_of, measure_networks, run_name, shown, trained
+from experiments.ledger import RESULTS, Ledger
 
 from entourage.cluster import Curriculum, PointSampler, Recipe
 
@@ -61,3 +61,28 @@ def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
     half = "0.500 ± 0.000"
     expected = ("default (attention)", "2", "0.200 ± 0.141", *(half,) * 5, "0.004", "0.993")
     assert rows == ["| " + " | ".join(expected) + " |"]
+
+
+def told(**more: object) -> Namespace:
+    return Namespace(**{"small": False, "sets": TEST_SETS, "results": None, **more})
+
+
+def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
+    real, small = told(results=tmp_path), told(results=tmp_path, small=True)
+    ledger_of("real", real).add("a", {}, 1.0)
+    ledger_of("small", small).add("a", {}, 1.0)
+    assert "a" in ledger_of("real", real)
+    assert "a" in ledger_of("small", small)
+    for name, options in (("real", small), ("small", real), ("real", told(results=tmp_path, sets=4))):
+        with pytest.raises(ValueError, match="was made with"):
+            ledger_of(name, options)
+    assert ledger_of("other", told()).path.parent == RESULTS != ledger_of("other", told(small=True)).path.parent
+    assert run_name("t", "default", 0, real) == "t-default-0"  # as ever
+    assert run_name("t", "default", 0, small) == "small-t-default-0"
+
+
+@pytest.mark.parametrize("name", ["cluster_points", "cluster_images", "cluster_speakers"])
+def test_what_was_measured_can_be_added_to(name: str) -> None:
+    assert "thesis, seed 0" in ledger_of(name, told())
+    with pytest.raises(ValueError, match="small None, now True"):
+        ledger_of(name, told(small=True, results=RESULTS))
