@@ -66,7 +66,7 @@ def test_a_network_is_trained_and_used(tmp_path: Path) -> None:
     arguments = ["cluster", "train", str(tmp_path / "t.csv"), "--labels", str(tmp_path / "l.csv"), "--out", str(out)]
     result = CliRunner().invoke(app, [*arguments, "--steps", "1", "--clusters", "2", "--device", "cpu"])
     assert result.exit_code == 0, result.output
-    assert "1 steps; on unseen sets " in result.output
+    assert "1 steps; on unseen classes " in result.output
     assert load_network(out).shape == (2,)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.cluster.examples import folder_labels, hold_out, read_pairs, table_labels
+from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.represent import Items
 
 ITEMS = Items("images", ["a/1.png", "a/2.png", "b/3.png"], torch.zeros(3, 1), None, [("b/4.png", "broken")])
@@ -58,3 +58,16 @@ def test_whole_classes_are_held_out() -> None:
     assert held.sum() == 15
     assert not np.array_equal(held, hold_out(labels, 0.15, 2, seed=1))
     assert not hold_out(["a", "b", "c"], 0.15, 2, seed=0).any()
+
+
+def test_parts_are_held_out_with_what_they_are_kept_apart_from() -> None:
+    must = np.array([[2 * i, 2 * i + 1] for i in range(20)])  # twenty parts of two; items 40 and 41 are alone
+    cannot = np.array([[2 * i, 2 * i + 2] for i in range(19)] + [[0, 40], [2, 41]])
+    held = hold_out_parts(must, cannot, 42, 0.15, 0)
+    assert held.sum() in (6, 8)  # three parts: links bring two at a time, or one
+    assert not held[40:].any()
+    assert held[cannot].all(1).any()
+    assert (held[must].all(1) | ~held[must].any(1)).all()
+    assert any((hold_out_parts(must, cannot, 42, 0.15, seed) != held).any() for seed in (1, 2))
+    for few in (must[:2], must[:3], must[:0]):  # nothing, or no cannot-link, would remain
+        assert not hold_out_parts(few, cannot[: max(len(few) - 1, 0)], 42, 0.15, 0).any()

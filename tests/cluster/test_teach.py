@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 from PIL import Image
 
 from entourage.cluster import ModelOptions, load_network
@@ -73,7 +74,8 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
 
 def test_classes_of_images_are_learned_in_disguise_and_validated_without(tmp_path: Path, images: Path) -> None:
     job = TrainJob(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
-    seen, unseen, _, _ = module._samplers(job)
+    lessons = module._lessons(job)
+    seen, unseen = lessons.learn, lessons.validate
     assert isinstance(seen.disguise, module.ImageDisguise)  # type: ignore[attr-defined]
     assert unseen.disguise is None  # type: ignore[attr-defined]
     assert seen._sizes.numel() + unseen._sizes.numel() == 5  # type: ignore[attr-defined]
@@ -142,3 +144,45 @@ def test_another_backbone_does_not_pass_for_the_one_a_run_was_begun_with(
     train(images, tmp_path)
     with pytest.raises(ValueError, match=r"holds a run with task\.backbone '', now 'efficientnet-lite0'"):
         train(images, tmp_path, backbone="efficientnet-lite0")
+
+
+def write_table(folder: Path, classes: int, n: int = 24) -> tuple[Path, Path]:
+    """A table of n items, and labels of that many classes."""
+    rows = "\n".join(f"i{i},{i % classes},{i / n}" for i in range(n))
+    (folder / "t.csv").write_text(f"item,x,y\n{rows}\n")
+    (folder / "l.csv").write_text("item,label\n" + "\n".join(f"i{i},c{i % classes}" for i in range(n)) + "\n")
+    return folder / "t.csv", folder / "l.csv"
+
+
+def test_it_is_told_what_was_validated_on(tmp_path: Path) -> None:
+    assert train("points", tmp_path, run=tmp_path / "a")["measured_on"] == "unseen sets"
+    for classes, expected in ((4, "unseen classes"), (3, "the classes learned from, too few to hold some out,")):
+        table, labels = write_table(tmp_path, classes)
+        result = train(table, tmp_path, labels=labels, run=tmp_path / f"run{classes}")
+        assert result["measured_on"] == expected
+    table, labels = write_table(tmp_path, 1)
+    with pytest.raises(ValueError, match=r"l\.csv: all items have the label 'c0'; expected two classes or more"):
+        train(table, tmp_path, labels=labels)
+
+
+def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
+    table, _ = write_table(tmp_path, 6)
+    must = [f"i{i},i{i + 6},1" for i in range(18)]  # six parts of four
+    cannot = [f"i{i},i{j},0" for i in range(6) for j in range(i)]
+    path = tmp_path / "p.csv"
+    path.write_text("\n".join(["first,second,same", *must, *cannot]))
+    job = TrainJob(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
+    lessons = module._lessons(job)
+    assert lessons.measured_on == "unseen pairs"
+    learned, validated = (
+        {tuple(x) for x in one.draw(40, 8, torch.Generator().manual_seed(0)).x.flatten(0, 1).tolist()}
+        for one in (lessons.learn, lessons.validate)
+    )
+    assert len(validated) == 8  # two parts
+    assert len(learned) == 16
+    assert not learned & validated
+    assert lessons.validate.draw(40, 8, torch.Generator().manual_seed(0)).k.max() == 2
+    assert train(table, tmp_path, pairs=path)["measured_on"] == "unseen pairs"
+    path.write_text("\n".join(["first,second,same", *must[:2], *cannot[:1]]))
+    result = train(table, tmp_path, pairs=path, run=tmp_path / "few")
+    assert result["measured_on"] == "the pairs learned from, too few to hold some out,"

@@ -72,5 +72,5 @@ def train(
     )
     result = train_source(job)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
-    typer.echo(f"{result['steps']} steps; on unseen sets {scores}: {out}")
+    typer.echo(f"{result['steps']} steps; on {result['measured_on']} {scores}: {out}")
     tell_skipped(skipped_in(result))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from entourage.cluster.represent import Items
 from entourage.data import ItemMatcher, read_labels
@@ -27,10 +29,18 @@ def folder_labels(items: Items, source: Path) -> list[str]:
 
 
 def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
-    """Positions and classes of the items that a CSV file with the columns item,label names."""
+    """Positions and classes of the items that a CSV file with the columns item,label names.
+
+    Raises:
+        ValueError: the file is not as it should be, or knows one class only.
+    """
     known = read_labels(path, sorted({*items.names, *(name for name, _ in items.skipped)}))
     rows = [row for row, name in enumerate(items.names) if name in known]
-    return rows, [known[items.names[row]] for row in rows]
+    labels = [known[items.names[row]] for row in rows]
+    if len(set(labels)) < 2:
+        only = f"all items have the label {labels[0]!r}" if labels else "no item that can be read has a label"
+        raise ValueError(f"{path}: {only}; expected two classes or more")
+    return rows, labels
 
 
 def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -79,3 +89,24 @@ def hold_out(labels: list[str], share: float, least: int, seed: int) -> NDArray[
         return np.zeros(len(labels), dtype=bool)
     held = np.random.default_rng(seed).permutation(classes)[:count]
     return np.isin(labels, held)
+
+
+def hold_out_parts(
+    must: NDArray[np.int64], cannot: NDArray[np.int64], n: int, share: float, seed: int
+) -> NDArray[np.bool_]:
+    """Which items are of parts held out for validation, shape (n,): a share of what must-links make of several items.
+
+    Parts are held out with one from which they are kept apart, two at least. None are if no must-link or no cannot-link
+    would remain to learn from.
+    """
+    graph = sparse.coo_matrix((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(n, n))
+    _, part = connected_components(graph, directed=False)
+    several = np.bincount(part) > 1
+    count = max(round(share * int(several.sum())), 2)
+    chosen: set[int] = set()
+    for first, second in np.random.default_rng(seed).permutation(part[cannot]):
+        if len(chosen) < count and several[first] and several[second]:
+            chosen |= {int(first), int(second)}
+    held = np.isin(part, sorted(chosen))
+    remain = all((~held[links].any(1)).any() for links in (must, cannot))
+    return held if remain else np.zeros(n, dtype=bool)

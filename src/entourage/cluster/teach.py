@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
 from entourage.cluster.disguise import ImageDisguise, SoundDisguise
 from entourage.cluster.episodes import Episode, EpisodeSampler
-from entourage.cluster.examples import folder_labels, hold_out, read_pairs, table_labels
+from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, save_network
@@ -24,7 +24,8 @@ from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, 
 from entourage.cluster.task import ClusterTask, Recipe
 
 SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
-VALIDATION_SHARE = 0.15  # of the classes
+VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
+USUAL_CLUSTERS = 5  # of a set of a user's own examples, at most
 POINT_STEPS, STEPS = 20_000, 4_000
 
 
@@ -69,7 +70,7 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     """Trains a network on examples and writes it; a call that was stopped goes on when it is repeated.
 
     Returns:
-        What was learned from, and how well it does on classes it has not seen.
+        What was learned from, how well it does, and on what that was measured.
 
     Raises:
         ValueError: on anything in the input that is not as it should be.
@@ -78,7 +79,8 @@ def train_source(job: TrainJob) -> dict[str, Any]:
         raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
     if job.labels and job.pairs:
         raise ValueError("both labels and pairs are given; expected one of them")
-    sampler, validation, kind, skipped = _samplers(job)
+    lessons = _lessons(job)
+    sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
     curriculum = _curriculum(job)
     steps = job.steps or (POINT_STEPS if job.source == "points" else STEPS)
@@ -99,40 +101,72 @@ def train_source(job: TrainJob) -> dict[str, Any]:
         "set_size": str(curriculum.most),
     }
     save_network(network.cpu(), job.out)
-    return {"items": kind, "steps": result.steps, "seconds": result.seconds, **result.metrics, "skipped": skipped}
+    told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
+    return {**told, **result.metrics, "skipped": lessons.skipped}
 
 
-def _samplers(job: TrainJob) -> tuple[EpisodeSampler, EpisodeSampler, Kind, list[dict[str, str]]]:
-    """Episodes to learn from and to validate with, what the items are, and what was skipped."""
+@dataclass(frozen=True)
+class _Lessons:
+    """Episodes to learn from and to validate with, what the items are, and what was skipped.
+
+    Attributes:
+        measured_on: what the validating episodes are drawn from, to end "measured on".
+    """
+
+    learn: EpisodeSampler
+    validate: EpisodeSampler
+    kind: Kind
+    measured_on: str
+    skipped: list[dict[str, str]] = field(default_factory=list)
+
+
+def _lessons(job: TrainJob) -> _Lessons:
     if job.source == "points":
         most = job.k_max or preset(job.preset).model.k_max
         noisier = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
-        return PointSampler(most, noisier=noisier), PointSampler(most), "points", []
+        return _Lessons(PointSampler(most, noisier=noisier), PointSampler(most), "points", "unseen sets")
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
     if kind == "sounds":
         items = represent_voices(source, progress=job.progress)
     else:
         items = represent(source, kind, backbone=job.backbone, device=job.device, progress=job.progress)
-    skipped = [{"item": name, "reason": reason} for name, reason in items.skipped]
-    learn_view, plain_view = _views(items)
-    most = job.k_max or 5
-    if job.pairs:
-        pairs = ConstraintSampler(items.values, *read_pairs(items, job.pairs), most, view=learn_view)
-        return pairs, _PairsOnly(pairs), kind, skipped
+    lessons = _of_pairs(items, job.pairs, job) if job.pairs else _of_classes(items, source, job)
+    return replace(lessons, skipped=[{"item": name, "reason": reason} for name, reason in items.skipped])
+
+
+def _of_classes(items: Items, source: Path, job: TrainJob) -> _Lessons:
     if job.labels:
         rows, labels = table_labels(items, job.labels)
     elif items.files is None:
         raise ValueError(f"{source}: a table needs --labels or --pairs to say what belongs together")
     else:
         rows, labels = list(range(len(items.names))), folder_labels(items, source)
+    most = job.k_max or USUAL_CLUSTERS
+    learn_view, plain_view = _views(items)
     values, names = items.values[rows], np.array(labels)
     held = hold_out(labels, VALIDATION_SHARE, 2, job.seed)
     known = min(most, len(set(names[~held])))
     seen = LabelledSampler(values[~held], names[~held], known, view=learn_view, disguise=_disguise(items))
     chosen = held if held.any() else ~held
     unseen = LabelledSampler(values[chosen], names[chosen], min(most, len(set(names[chosen]))), view=plain_view)
-    return seen, unseen, kind, skipped
+    measured_on = "unseen classes" if held.any() else "the classes learned from, too few to hold some out,"
+    return _Lessons(seen, unseen, items.kind, measured_on)
+
+
+def _of_pairs(items: Items, path: Path, job: TrainJob) -> _Lessons:
+    most = job.k_max or USUAL_CLUSTERS
+    learn_view, plain_view = _views(items)
+    must, cannot = read_pairs(items, path)
+    held = hold_out_parts(must, cannot, len(items.names), VALIDATION_SHARE, job.seed)
+    # A pair of which one item is held out says something of both: it is used for neither.
+    must_seen, cannot_seen = (links[~held[links].any(1)] for links in (must, cannot))
+    learn = ConstraintSampler(items.values, must_seen, cannot_seen, most, view=learn_view)
+    if held.any():
+        must, cannot = (links[held[links].all(1)] for links in (must, cannot))
+    validate = _PairsOnly(ConstraintSampler(items.values, must, cannot, most, view=plain_view))
+    measured_on = "unseen pairs" if held.any() else "the pairs learned from, too few to hold some out,"
+    return _Lessons(learn, validate, items.kind, measured_on)
 
 
 class _PairsOnly:
