@@ -49,3 +49,10 @@ def test_the_sampler_limits_the_number_of_clusters() -> None:
 def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Curriculum(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("sizes", "k", "n"), [(FIXED, 8, 72), (FIXED, 20, 160), (EPISODE, 6, 24), (EPISODE, 3, 20)])
+def test_sets_of_one_size_have_as_many_clusters_as_are_asked_for(sizes: Curriculum, k: int, n: int) -> None:
+    draws = [sizes.for_clusters(k).draw(progress, k, np.random.default_rng(0)) for progress in (0.0, 0.5, 1.0)]
+    assert {(draw.n, draw.k_max, draw.sets) for draw in draws} == {(n, k, sizes.sets)}
+    assert sizes.for_clusters(sizes.home_k) is sizes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import soundfile
 import torch
 from PIL import Image
 
-from entourage.cluster import ModelOptions, load_network
+from entourage.cluster import Episode, ModelOptions, load_network
 from entourage.cluster import teach as module
 from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.options import PRESETS, LossOptions, Preset
@@ -186,3 +187,25 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
     path.write_text("\n".join(["first,second,same", *must[:2], *cannot[:1]]))
     result = train(table, tmp_path, pairs=path, run=tmp_path / "few")
     assert result["measured_on"] == "the pairs learned from, too few to hold some out,"
+
+
+@pytest.mark.parametrize("source", ["points", "table"])
+def test_an_lstm_learns_as_many_clusters_as_are_asked_for(
+    tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    for sampler in (module.PointSampler, module.LabelledSampler):
+        monkeypatch.setattr(sampler, "draw", _listening(sampler.draw, drawn))  # type: ignore[arg-type]
+    table, labels = write_table(tmp_path, 10, 60)
+    more = {} if source == "points" else {"labels": labels}
+    train("points" if source == "points" else table, tmp_path, preset="thesis", k_max=6, **more)
+    assert max(drawn) == 6
+    assert load_network(tmp_path / "n.safetensors").options.k_max == 6
+
+
+def _listening(draw: Callable[..., Episode], drawn: list[int]) -> Callable[..., Episode]:
+    def listen(self: object, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
+        drawn.append(k_max or 0)
+        return draw(self, sets, n, generator, k_max)
+
+    return listen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +55,13 @@ class Curriculum:
             k = round(self.home_k * (max(k_max, self.home_k) / self.home_k) ** grown)
         k = max(1, min(k, k_max, n // self.crowd))
         return Draw(seed, self.sets_of(n), n, k)
+
+    def for_clusters(self, k_max: int) -> Curriculum:
+        """The same for sets of one size, of up to k_max clusters: larger if they would be crowded."""
+        if k_max <= self.home_k:
+            return self
+        n = max(self.home, self.crowd * k_max)
+        return replace(self, home=n, least=n, most=n, home_k=k_max)
 
     def sets_of(self, n: int) -> int:
         """How many sets of n items a batch holds: a set costs n^2, and a step should always take about as long."""

@@ -82,7 +82,7 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
-    curriculum = _curriculum(job)
+    curriculum = _curriculum(job, sampler.k_max)
     steps = job.steps or (POINT_STEPS if job.source == "points" else STEPS)
     recipe = Recipe(steps=steps, curriculum=curriculum, seed=job.seed)
     k_max = max(sampler.k_max, chosen.model.k_max) if chosen.model.network == "attention" else sampler.k_max
@@ -197,8 +197,7 @@ def _disguise(items: Items) -> Disguise | None:
     return ImageDisguise() if items.kind == "images" and items.values.ndim == 4 else None
 
 
-def _curriculum(job: TrainJob) -> Curriculum:
-    network = preset(job.preset).model.network
-    if job.source == "points":
-        return Curriculum() if network == "attention" else FIXED
-    return SETS if network == "attention" else EPISODE
+def _curriculum(job: TrainJob, k_max: int) -> Curriculum:
+    if preset(job.preset).model.network == "attention":
+        return Curriculum() if job.source == "points" else SETS
+    return (FIXED if job.source == "points" else EPISODE).for_clusters(k_max)
