@@ -159,7 +159,8 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     torch.manual_seed(recipe.seed)
     title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
     built = ClusterNetwork(data.learn.shape, model)
-    task = ClusterTask(built, data.learn, data.validate, chosen.loss, recipe, say=lambda line: say(f"{title}: {line}"))
+    loss = chosen.loss_of(points=len(data.learn.shape) == 1)
+    task = ClusterTask(built, data.learn, data.validate, loss, recipe, say=lambda line: say(f"{title}: {line}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
     ready.notes["date"] = date.today().isoformat()

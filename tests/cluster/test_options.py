@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from entourage.cluster.options import ModelOptions, preset
@@ -33,3 +35,10 @@ def test_options_that_cannot_be_built_are_refused(fields: dict[str, object], mes
 def test_unknown_presets_are_refused() -> None:
     with pytest.raises(ValueError, match="expected one of default, thesis, original"):
         preset("best")
+
+
+def test_only_points_have_the_centre_loss_of_the_original() -> None:
+    original = preset("original")
+    assert original.loss_of(points=True) == original.loss
+    assert original.loss_of(points=False) == replace(original.loss, centre=0.0) != original.loss
+    assert preset("default").loss_of(points=False) == preset("default").loss

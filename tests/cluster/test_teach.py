@@ -209,3 +209,34 @@ def _listening(draw: Callable[..., Episode], drawn: list[int]) -> Callable[..., 
         return draw(self, sets, n, generator, k_max)
 
     return listen
+
+
+def test_only_points_are_taught_with_the_centre_loss(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PRESETS, "original", replace(PRESETS["thesis"], loss=LossOptions(pairwise=0, centre=0.5)))
+    given: list[float] = []
+    task = module.ClusterTask
+    monkeypatch.setattr(
+        module, "ClusterTask", lambda *parts, **more: given.append(parts[3].centre) or task(*parts, **more)
+    )
+    train("points", tmp_path, preset="original", run=tmp_path / "a")
+    train(images, tmp_path, preset="original", run=tmp_path / "b")
+    assert given == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("out", ["t.csv/n.safetensors", "t.csv/deep/n.safetensors"])
+def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: str) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n0,1\n")
+    job = TrainJob("points", tmp_path / out, steps=2, device="cpu", progress=False)
+    with pytest.raises(ValueError, match=r"t\.csv: is a file; expected a folder to write to"):
+        train_source(job)
+
+
+def test_neither_examples_nor_files_are_overwritten(tmp_path: Path) -> None:
+    table, labels = write_table(tmp_path, 4)
+    with pytest.raises(ValueError, match=r"l\.csv: is read and would be overwritten"):
+        train_source(TrainJob(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))
+    (tmp_path / "n.run").write_text("something else")
+    with pytest.raises(ValueError, match=r"n\.run: is a file; expected a folder"):
+        train("points", tmp_path)

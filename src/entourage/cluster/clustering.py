@@ -95,7 +95,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         recipe = self.recipe or Recipe()
         torch.manual_seed(recipe.seed)
         network = ClusterNetwork(sampler.shape, options)
-        task = ClusterTask(network, sampler, validation or sampler, chosen.loss, recipe)
+        loss = chosen.loss_of(points=len(sampler.shape) == 1)
+        task = ClusterTask(network, sampler, validation or sampler, loss, recipe)
         self.network_, self.training_result_ = learn(
             task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
         )

@@ -22,6 +22,7 @@ from entourage.cluster.options import Metric, preset
 from entourage.cluster.points import PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
 from entourage.cluster.task import ClusterTask, Recipe
+from entourage.data import check_outputs
 
 SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
@@ -75,10 +76,8 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    if job.out.is_dir():
-        raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
-    if job.labels and job.pairs:
-        raise ValueError("both labels and pairs are given; expected one of them")
+    run = job.run or job.out.with_name(f"{job.out.stem}.run")
+    _check_job(job, run)
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
@@ -91,8 +90,8 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     torch.manual_seed(job.seed)
     network = ClusterNetwork(sampler.shape, options)
     about = {"items": kind, "backbone": job.backbone}
-    task = ClusterTask(network, sampler, validation, chosen.loss, recipe, about=about)
-    run = job.run or job.out.with_name(f"{job.out.stem}.run")
+    loss = chosen.loss_of(points=kind == "points")
+    task = ClusterTask(network, sampler, validation, loss, recipe, about=about)
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
     network.notes = {
         **about,
@@ -103,6 +102,17 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     save_network(network.cpu(), job.out)
     told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
     return {**told, **result.metrics, "skipped": lessons.skipped}
+
+
+def _check_job(job: TrainJob, run: Path) -> None:
+    """Notices before any work that it would be in vain."""
+    if job.out.is_dir():
+        raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
+    for folder in (run, *job.out.parents):
+        check_outputs(folder)
+    check_outputs(job.out.parent, [job.out.name], [None if job.source == "points" else Path(job.source), job.labels, job.pairs])
+    if job.labels and job.pairs:
+        raise ValueError("both labels and pairs are given; expected one of them")
 
 
 @dataclass(frozen=True)
