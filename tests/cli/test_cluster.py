@@ -30,6 +30,8 @@ def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
     assert result.output.startswith("20 items, ")
     assert "clusters (P(k) " in result.output
     assert (tmp_path / "out" / "clusters.csv").read_text().startswith("item,cluster,probability,p0")
+    in_parts = CliRunner().invoke(app, [*arguments, "--set-size", "8"])
+    assert ", the mean of 4 parts): " in in_parts.output
     known = CliRunner().invoke(app, [*arguments, "--clusters", "2", "--set-size", "8"])
     assert "P(k)" not in known.output
 

@@ -174,3 +174,45 @@ def test_ties_leave_no_cluster_empty() -> None:
     labels, kept = module._by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
     assert labels.tolist() == [0, 0]
     assert kept.tolist() == [[1], [1]]
+
+
+def test_fewer_clusters_than_asked_for_are_told_of() -> None:
+    X = np.array([[0.0, 0.0]] * 5 + [[3.0, 0.0]] * 5)
+    clusterer = trained().set_params(n_clusters=3)
+    with pytest.warns(UserWarning, match="3 clusters were asked for, 2 have members"):
+        clusterer.predict(X)
+    assert clusterer.n_clusters_ == 2
+
+
+def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
+    torch.manual_seed(0)
+    options = ModelOptions(network="lstm", metric="full", set_size=20, k_max=3, units=8, layers=1, recurrent_units=4)
+    clusterer = LearnedClustering(device="cpu")
+    clusterer.network_ = ClusterNetwork((2,), options).eval()
+    X, _ = blobs(96)
+    assert clusterer.predict(X).shape == (96,)
+    assert clusterer.parts_ == 9
+    assert clusterer.predict(X[:20]).shape == (20,)
+    assert clusterer.parts_ == 1
+    with pytest.raises(ValueError, match="X has 19 items; this network reads sets of 20, expected as many or more"):
+        clusterer.predict(X[:19])
+    with pytest.raises(ValueError, match="set_size is 30; this network reads sets of 20"):
+        clusterer.set_params(set_size=30).predict(X)
+
+
+@pytest.mark.parametrize("k_max", [0, -1])
+def test_options_out_of_range_are_refused(k_max: int) -> None:
+    message = f"k_max is {k_max}; expected 1 or more"
+    with pytest.raises(ValueError, match=message):
+        LearnedClustering.load("points", k_max=k_max)
+    with pytest.raises(ValueError, match=message):
+        trained().set_params(k_max=k_max).predict(blobs()[0])
+    with pytest.raises(ValueError, match=message):
+        LearnedClustering(k_max=k_max).fit(PointSampler(3))
+    with pytest.raises(ValueError, match=f"set_size is {k_max}"):
+        trained().set_params(set_size=k_max).predict(blobs()[0])
+
+
+def test_items_are_no_sampler() -> None:
+    with pytest.raises(ValueError, match="fit was given a ndarray; expected a sampler"):
+        LearnedClustering().fit(blobs()[0])  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -104,3 +106,30 @@ def test_a_set_is_read_for_the_likeliest_number_or_a_given_one() -> None:
 def test_a_set_too_small_for_a_core_is_refused() -> None:
     with pytest.raises(ValueError, match="set_size is 3"):
         cluster_coherently(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))
+
+
+def test_all_looks_are_of_one_size_and_the_last_is_filled_with_what_was_seen() -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 96)
+    oracle = Oracle(truth)
+    partition = cluster_coherently(oracle, 96, 20, np.random.default_rng(1))
+    assert {len(rows) for rows in oracle.asked} == {20}
+    assert all(len(set(rows)) == 20 for rows in oracle.asked)  # nothing twice in a set
+    assert score(truth, partition.probabilities.argmax(1)).mr == 0
+    assert partition.looks == 9  # 86 others, 10 at a time
+
+
+def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
+    class Wavering(Oracle):
+        """Is ever less sure of three clusters, and thinks of four instead."""
+
+        def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+            answer = super().__call__(rows)
+            sure = 1 - 0.1 * len(self.asked)
+            count = torch.tensor([[1e-9, 1e-9, sure, 1 - sure, 1e-9, 1e-9]])
+            return replace(answer, count=count.log())
+
+    truth = np.tile([0, 1, 2], 20)
+    partition = cluster_coherently(Wavering(truth), 60, 30, np.random.default_rng(0))
+    assert partition.looks == 3
+    np.testing.assert_allclose(partition.count[2:4], [0.8, 0.2], atol=1e-6)
+    assert cluster_coherently(Wavering(truth), 60, 60, np.random.default_rng(0)).looks == 1

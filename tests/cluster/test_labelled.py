@@ -107,3 +107,14 @@ def test_doubles_keep_their_digits() -> None:
     assert set(episode.x.flatten().tolist()) == set(items.flatten().tolist())
     single = LabelledSampler(items.half(), [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
     assert single.x.dtype == torch.float32
+
+
+def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> None:
+    items, labels = np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
+    for given in (items, items.tolist(), items[::-1][::-1]):
+        found = LabelledSampler(given, labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
+        expected = LabelledSampler(torch.from_numpy(items), labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
+        assert torch.equal(found.x, expected.x)
+    for bad in (items + 1j, torch.from_numpy(items + 1j), items.astype(str)):
+        with pytest.raises(ValueError, match="expected real numbers"):
+            LabelledSampler(bad, labels, 2)

@@ -51,6 +51,7 @@ def test_points_get_clusters_and_probabilities(job: RunJob) -> None:
     assert sorted(p.name for p in job.out.iterdir()) == ["clusters.csv", "report.html", "summary.json"]
 
 
+@pytest.mark.filterwarnings("ignore:3 clusters were asked for")
 def test_the_number_can_be_given_and_large_data_are_taken_in_parts(job: RunJob) -> None:
     assert run_source(replace(job, n_clusters=3, set_size=12))["clusters"] <= 3
 

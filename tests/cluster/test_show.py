@@ -15,6 +15,7 @@ def clustered(n: int = 40, columns: int = 2) -> tuple[Items, LearnedClustering]:
     model.probabilities_ = rng.dirichlet([1, 1, 1], n)
     model.labels_ = model.probabilities_.argmax(1)
     model.n_clusters_ = 3
+    model.parts_ = 1
     model.count_probabilities_ = np.array([0.1, 0.2, 0.6, 0.1])
     return Items("points", [f"item-{i}" for i in range(n)], values, None, [("bad.csv", "empty")]), model
 
@@ -47,3 +48,12 @@ def test_figures_are_drawn_for_any_number_of_columns() -> None:
         items, model = clustered(20, columns)
         assert scatter_figure(items.values.numpy(), model.labels_).startswith("<svg")
     assert "P(k)" in count_figure(np.array([0.3, 0.7]), 2)
+
+
+def test_the_report_says_when_the_number_is_that_of_parts() -> None:
+    items, model = clustered()
+    model.parts_ = 4
+    overview = clustering_sections(items, model)[0]
+    expected = "40 items in 3 clusters, looked at in 4 parts. A part has as many with probability 60%, on average."
+    assert overview.lead == expected
+    assert "the mean of 4 parts" in overview.blocks[0].text

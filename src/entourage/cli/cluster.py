@@ -27,7 +27,8 @@ def run(
 
     summary = run_source(RunJob(source, out, model, clusters, set_size, device, seed))
     sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
-    known = "" if sure is None else f" (P(k) {sure:.0%})"
+    parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
+    known = "" if sure is None else f" (P(k) {sure:.0%}{parts})"
     typer.echo(f"{summary['items']} items, {summary['clusters']} clusters{known}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -48,7 +49,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         labels_: the cluster of each item of the last prediction, shape (n,), the largest cluster being 0.
         n_clusters_: how many there are.
         probabilities_: P(l | x_i, k) for that number, shape (n, n_clusters_).
-        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,).
+        count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all parts of large data.
+        parts_: how many parts the items were looked at in, 1 if there were no more than set_size.
     """
 
     def __init__(
@@ -89,7 +91,17 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             run: a folder for checkpoints; a call with the same folder goes on where it was stopped.
             minutes: how long it may take, instead of the recipe's steps.
             progress: show a line; None: only on a terminal.
+
+        Raises:
+            ValueError: it was given items instead of a sampler, or what it is given does not fit together.
         """
+        _check_count("k_max", self.k_max)
+        if not hasattr(sampler, "draw"):
+            name = type(sampler).__name__
+            raise ValueError(
+                f"fit was given a {name}; expected a sampler of episodes to learn from, such as LabelledSampler; "
+                "predict clusters items"
+            )
         chosen = preset(self.preset)
         options = replace(chosen.model, k_max=self.k_max or max(chosen.model.k_max, sampler.k_max))
         recipe = self.recipe or Recipe()
@@ -110,8 +122,12 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Args:
             source: a file, or the name of a network that comes with the package, such as "points".
             options: arguments of the constructor.
+
+        Raises:
+            ValueError: there is no such network, or an option is out of range.
         """
         clusterer = cls(**options)
+        _check_count("k_max", clusterer.k_max)
         clusterer.network_ = load_network(find_weights(source))
         return clusterer
 
@@ -128,6 +144,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Raises:
             ValueError: on items of another shape, fewer than two, or values that are not finite.
         """
+        _check_count("k_max", self.k_max)
+        _check_count("set_size", self.set_size)
         network = self._network()
         standard = len(network.shape) == 1 and network.options.standardise
         items = _checked(X, network.shape, torch.float64 if standard else torch.float32)
@@ -145,11 +163,14 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             return prediction
 
         rng = np.random.default_rng(self.random_state)
-        set_size = self.set_size or int(network.notes.get("set_size", USUAL_SET))
+        set_size = _size_of_sets(self.set_size, network, len(items))
         partition = cluster_coherently(look, len(items), set_size, rng, self.n_clusters)
-        self.count_probabilities_ = partition.count
+        self.count_probabilities_, self.parts_ = partition.count, partition.looks
         self.labels_, self.probabilities_ = _by_size(partition.probabilities)
         self.n_clusters_ = self.probabilities_.shape[1]
+        if self.n_clusters is not None and self.n_clusters_ < self.n_clusters:
+            told = f"{self.n_clusters} clusters were asked for, {self.n_clusters_} have members"
+            warnings.warn(f"{told}: no item is likeliest to be in the others", stacklevel=2)
         return self.labels_
 
     def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
@@ -209,6 +230,23 @@ def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) 
         row = int((~fits).flatten(1).any(1).nonzero()[0])
         raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {most:.2g}")
     return items
+
+
+def _size_of_sets(asked: int | None, network: ClusterNetwork, n: int) -> int:
+    """How many items are looked at together; an LSTM that reads rows of distances leaves no choice."""
+    fixed = network.options.set_size
+    if fixed is None:
+        return asked or int(network.notes.get("set_size", USUAL_SET))
+    if asked not in (None, fixed):
+        raise ValueError(f"set_size is {asked}; this network reads sets of {fixed} items, expected that or None")
+    if n < fixed:
+        raise ValueError(f"X has {n} items; this network reads sets of {fixed}, expected as many or more")
+    return fixed
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"{name} is {value}; expected 1 or more, or None")
 
 
 def _check_number(k: int | None, k_max: int, n: int) -> None:

@@ -30,11 +30,13 @@ class Partition:
 
     Attributes:
         probabilities: of each cluster for each item, shape (n, k), rows sum to 1.
-        count: P(k) as the network saw it where it saw most, shape (k_max,).
+        count: P(k), shape (k_max,); the mean over all looks where one was not enough.
+        looks: how many sets the items were looked at in.
     """
 
     probabilities: Floats
     count: Floats
+    looks: int = 1
 
 
 def read_set(prediction: SetPrediction, k: int | None = None, least: int = 1) -> Partition:
@@ -55,7 +57,8 @@ def cluster_coherently(look: Look, n: int, set_size: int, rng: np.random.Generat
         k: the number of clusters, if it is known.
 
     Returns:
-        The partition. Costs n / (set_size / 2) looks, up to three times if the core lacks clusters.
+        The partition. Costs n / (set_size / 2) looks, up to three times if the core lacks clusters. Beyond set_size all
+        are of set_size items: the last part is filled up with items of the first.
     """
     if n <= set_size:
         return read_set(look(np.arange(n)), k)
@@ -85,10 +88,12 @@ def _with_core(
     result = np.zeros((n, clusters))
     result[np.concatenate([core, parts[0]])] = named
     names = result[core]  # (c, clusters)
-    strangers = []
+    strangers, counts = [], [first.count]
     for part in parts[1:]:
-        seen = read_set(look(np.concatenate([core, part])), k, least=clusters).probabilities
-        in_core, in_part = seen[: len(core)], seen[len(core) :]
+        filler = parts[0][: room - len(part)]  # none but for the last part
+        answer = read_set(look(np.concatenate([core, part, filler])), k, least=clusters)
+        counts.append(answer.count)
+        in_core, in_part = answer.probabilities[: len(core)], answer.probabilities[len(core) :][: len(part)]
         shared = in_core.T @ names  # (its clusters, clusters), items of the core that two clusters share
         support = shared.sum(1)
         translation = shared / np.maximum(support, 1e-12)[:, None]
@@ -100,4 +105,5 @@ def _with_core(
         result[part] = np.where(total[:, None] > 0.5, known, forced)
         result[part] /= result[part].sum(1, keepdims=True).clip(1e-12)
     used = result.sum(0) > 0
-    return Partition(result[:, used], first.count), np.concatenate([*strangers, np.empty(0, dtype=np.int64)])
+    partition = Partition(result[:, used], np.mean(counts, axis=0), len(parts))
+    return partition, np.concatenate([*strangers, np.empty(0, dtype=np.int64)])

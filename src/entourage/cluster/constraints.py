@@ -13,7 +13,7 @@ from torch import Tensor
 
 from entourage.cluster.digest import digest, name_of
 from entourage.cluster.episodes import Episode, shuffled
-from entourage.cluster.labelled import View, moved, unchanged
+from entourage.cluster.labelled import View, as_items, moved, unchanged
 
 SHARE_DRAWS = 400
 
@@ -26,7 +26,7 @@ class ConstraintSampler:
     both.
 
     Args:
-        items: shape (m, ...).
+        items: an array or a tensor, shape (m, ...).
         must_link: pairs of items that belong together, shape (p, 2).
         cannot_link: pairs that do not, shape (q, 2).
         k_max: the most clusters of a set.
@@ -37,8 +37,15 @@ class ConstraintSampler:
     """
 
     def __init__(
-        self, items: Tensor, must_link: ArrayLike, cannot_link: ArrayLike, k_max: int = 5, *, view: View = unchanged
+        self,
+        items: ArrayLike | Tensor,
+        must_link: ArrayLike,
+        cannot_link: ArrayLike,
+        k_max: int = 5,
+        *,
+        view: View = unchanged,
     ) -> None:
+        items = as_items(items)
         must, cannot = (_pairs(name, p, len(items)) for name, p in (("must", must_link), ("cannot", cannot_link)))
         if not len(must) and not len(cannot):
             raise ValueError("there is neither a must-link nor a cannot-link; expected some")
@@ -58,6 +65,7 @@ class ConstraintSampler:
             self._strangers[int(i)].add(int(j))
             self._strangers[int(j)].add(int(i))
         self.k_max, self.view, self._items = k_max, view, items
+        self._digest = digest(items)  # as they were given: a device may know fewer digits
         self.shape = tuple(view(items[:1], torch.Generator().manual_seed(0)).shape[1:])
         self._shares: dict[tuple[int, int], float] = {}
 
@@ -90,7 +98,7 @@ class ConstraintSampler:
     def describe(self) -> dict[str, Any]:
         """Digests of the items and of the pairs, and all settings."""
         return {
-            "items": digest(self._items),
+            "items": self._digest,
             "pairs": digest(torch.from_numpy(self._must), torch.from_numpy(self._cannot)),
             "k": [1, self.k_max],
             "view": name_of(self.view),

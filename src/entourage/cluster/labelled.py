@@ -29,6 +29,18 @@ def unchanged(items: Tensor, generator: torch.Generator) -> Tensor:
     return items if items.dtype == torch.float64 else items.float()
 
 
+def as_items(items: ArrayLike | Tensor) -> Tensor:
+    """Items as a tensor; a ValueError if they are no real numbers."""
+    if isinstance(items, Tensor):
+        if items.is_complex():
+            raise ValueError(f"items are of type {items.dtype}; expected real numbers")
+        return items
+    array = np.asarray(items)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"items are of type {array.dtype}; expected real numbers")
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
 def moved(items: Tensor, device: torch.device) -> Tensor:
     """Items on a device, in single precision if it knows no double."""
     return items.to(device, torch.float32 if device.type == "mps" and items.dtype == torch.float64 else items.dtype)
@@ -40,7 +52,7 @@ class LabelledSampler:
     Items of a class do not repeat within a set while there are enough.
 
     Args:
-        items: shape (m, ...), kept as they are and moved to the device of the first generator.
+        items: an array or a tensor, shape (m, ...), kept as they are and moved to the device of the first generator.
         labels: the class of each item, shape (m,), of any type.
         k_max: the most clusters of a set.
         k_min: the fewest.
@@ -54,7 +66,7 @@ class LabelledSampler:
 
     def __init__(
         self,
-        items: Tensor,
+        items: ArrayLike | Tensor,
         labels: ArrayLike,
         k_max: int = 5,
         *,
@@ -63,6 +75,7 @@ class LabelledSampler:
         view: View = unchanged,
         disguise: Disguise | None = None,
     ) -> None:
+        items = as_items(items)
         classes, codes = np.unique(np.asarray(labels), return_inverse=True)
         if len(codes) != len(items):
             raise ValueError(f"{len(codes)} labels for {len(items)} items; expected as many")
@@ -74,6 +87,7 @@ class LabelledSampler:
             raise ValueError(f"least is {least}; expected 1 or more items a cluster")
         self.k_max, self.k_min, self.least, self.view, self.disguise = k_max, k_min, least, view, disguise
         self._items = items
+        self._digest = digest(items)  # as they were given: a device may know fewer digits
         self._sizes = torch.from_numpy(np.bincount(codes))  # (c,)
         order = torch.from_numpy(np.argsort(codes, kind="stable"))
         start = self._sizes.cumsum(0) - self._sizes
@@ -104,7 +118,7 @@ class LabelledSampler:
     def describe(self) -> dict[str, Any]:
         """Digests of the items and of who is in which class, and all settings."""
         return {
-            "items": digest(self._items),
+            "items": self._digest,
             "classes": digest(self._members, self._sizes),
             "k": [self.k_min, self.k_max],
             "least": self.least,

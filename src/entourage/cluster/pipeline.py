@@ -114,6 +114,7 @@ def _summary(job: RunJob, items: Items, model: LearnedClustering) -> dict[str, A
         "items": len(items.names),
         "clusters": model.n_clusters_,
         "sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
+        "parts": model.parts_,
         "count_probabilities": [round(float(p), 6) for p in model.count_probabilities_],
         "mean_probability": float(model.probabilities_.max(axis=1).mean()),
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],

@@ -63,7 +63,12 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
     chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
     lead = f"{len(items.names)} items in {model.n_clusters_} clusters"
-    lead += f", which is how many there are with probability {chance:.0%}."
+    text = "What the network thinks of every number."
+    if model.parts_ == 1:
+        lead += f", which is how many there are with probability {chance:.0%}."
+    else:
+        lead += f", looked at in {model.parts_} parts. A part has as many with probability {chance:.0%}, on average."
+        text = f"What the network thinks of every number in a part, the mean of {model.parts_} parts."
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     sure = [model.probabilities_[model.labels_ == c, c].mean() for c in range(model.n_clusters_)]
     rows = [("cluster", "items", "mean probability")]
@@ -71,7 +76,7 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
     blocks = [
         Block(
             title="How many clusters?",
-            text="What the network thinks of every number.",
+            text=text,
             figure=count_figure(model.count_probabilities_, model.n_clusters_),
         ),
         Block(title="How large, how sure?", table=rows),

@@ -110,7 +110,8 @@ def _check_job(job: TrainJob, run: Path) -> None:
         raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
     for folder in (run, *job.out.parents):
         check_outputs(folder)
-    check_outputs(job.out.parent, [job.out.name], [None if job.source == "points" else Path(job.source), job.labels, job.pairs])
+    source = None if job.source == "points" else Path(job.source)
+    check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs])
     if job.labels and job.pairs:
         raise ValueError("both labels and pairs are given; expected one of them")
 
