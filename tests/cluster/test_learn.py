@@ -61,3 +61,26 @@ def test_the_metric_stays_semidefinite_during_training() -> None:
     a = task.model.clustering.metric.a  # type: ignore[union-attr]
     assert (a >= 0).all()
     assert not torch.equal(a, torch.ones(4))
+
+
+def test_a_run_that_is_stopped_within_its_first_epoch_loses_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("entourage.cluster.task.CHECKPOINT_STEPS", 2)
+    recipe = replace(RECIPE, steps=8, epoch=8)
+    task, again, made = make(recipe), make(recipe), []
+
+    def stop(step: int) -> None:
+        ClusterTask.after_step(task, step)
+        if step == 5:
+            raise KeyboardInterrupt
+
+    def count(step: int) -> None:
+        ClusterTask.after_step(again, step)
+        made.append(step)
+
+    task.after_step, again.after_step = stop, count  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        learn(task, tmp_path, device="cpu", progress=False)
+    learn(again, tmp_path, device="cpu", progress=False)
+    assert made == [5, 6, 7, 8]
