@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
-from entourage.cluster import clustering
 from entourage.cluster import demo as cluster_demo
+from entourage.cluster import shipped
 from entourage.detect import demo as detect_demo
 from entourage.detect import detector
 from entourage.embed import demo as embed_demo
@@ -17,7 +17,7 @@ from entourage.report import Section
 
 
 def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "shipped_networks", lambda: ["points"])
+    monkeypatch.setattr(shipped, "shipped_networks", lambda: ["points"])
     monkeypatch.setattr(detector, "shipped_detectors", lambda: {"default": tmp_path})
     monkeypatch.setattr("entourage.cli.demo.composed_pages", list)
     seen = Section("detect: a section", "its lead")

@@ -158,14 +158,6 @@ def test_it_clones_and_says_when_it_has_not_learned() -> None:
         fresh.predict([[0.0, 1.0]] * 3)
 
 
-def test_unknown_models_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WEIGHTS", tmp_path)
-    (tmp_path / "cluster-stars.safetensors").write_bytes(b"")
-    with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
-        module.find_weights("moons")
-    assert module.find_weights("stars") == tmp_path / "cluster-stars.safetensors"
-
-
 def test_ties_leave_no_cluster_empty() -> None:
     probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
     labels, kept = module._by_size(probabilities)

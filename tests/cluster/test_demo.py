@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.cluster import ClusterNetwork, ModelOptions, clustering, demo, save_network
+from entourage.cluster import ClusterNetwork, ModelOptions, demo, save_network, shipped
 
 
 def test_the_section_compares_three_methods_on_the_same_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     tiny = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2)
     save_network(ClusterNetwork((2,), tiny), tmp_path / "cluster-points.safetensors")
-    monkeypatch.setattr(clustering, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
     monkeypatch.setattr(demo, "SETS", 4)
     monkeypatch.setattr(demo, "SHOWN", 2)
     section = demo.demo_section()

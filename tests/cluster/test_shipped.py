@@ -1,12 +1,14 @@
-"""The network for points that comes with the package, on what its documentation shows."""
+"""Networks by name, and the one for points that comes with the package on what its documentation shows."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs, make_circles, make_moons
 
-from entourage.cluster import LearnedClustering
+from entourage.cluster import LearnedClustering, shipped
 from entourage.cluster.measures import score
 
 
@@ -25,3 +27,12 @@ def test_units_and_origin_do_not_matter(scale: float, origin: float) -> None:
     x, truth = make_moons(100, noise=0.04, random_state=0)
     points = LearnedClustering.load("points", device="cpu")
     assert score(truth, points.predict(scale * x + origin)).mr == 0
+
+
+def test_names_are_those_of_the_files_and_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
+    (tmp_path / "cluster-stars.safetensors").write_bytes(b"")
+    assert shipped.shipped_networks() == ["stars"]
+    with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
+        shipped.find_weights("moons")
+    assert shipped.find_weights("stars") == tmp_path / "cluster-stars.safetensors"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
     """Show what each verb does, in a report made on this machine."""
-    from entourage.cluster.clustering import shipped_networks
     from entourage.cluster.demo import demo_section as cluster_section
+    from entourage.cluster.shipped import shipped_networks
     from entourage.detect.demo import demo_section as detect_section
     from entourage.detect.detector import shipped_detectors
     from entourage.embed.demo import demo_section as embed_section

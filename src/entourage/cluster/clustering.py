@@ -21,11 +21,10 @@ from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, load_network, save_network
 from entourage.cluster.options import preset
 from entourage.cluster.prediction import SetPrediction
+from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask, Recipe
 from entourage.data import resolve_device
 
-WEIGHTS = Path(__file__).parent.parent / "weights"
-PREFIX = "cluster-"
 LARGEST = 1e300  # of points in double precision: their sum is to be finite too
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
@@ -189,25 +188,6 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "network_")
-
-
-def find_weights(source: str | Path) -> Path:
-    """The file of a network: itself, or that of a name that comes with the package.
-
-    Raises:
-        ValueError: there is neither such a file nor such a name.
-    """
-    path, shipped = Path(source), WEIGHTS / f"{PREFIX}{source}.safetensors"
-    for file in (path, shipped):
-        if file.is_file():
-            return file
-    names = ", ".join(shipped_networks()) or "none"
-    raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {names}")
-
-
-def shipped_networks() -> list[str]:
-    """Names of the networks that come with the package."""
-    return sorted(file.stem.removeprefix(PREFIX) for file in WEIGHTS.glob(f"{PREFIX}*.safetensors"))
 
 
 def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
