@@ -29,7 +29,7 @@ from experiments.label_rows import (
     values,
     with_views,
 )
-from experiments.label_settings import PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
+from experiments.label_settings import BALANCED, PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -51,7 +51,7 @@ def main() -> None:
     cells = list(product(range(told.seeds), COUNTS))
     for seed, count in cells:
         given = draw_labels(setting.labels, count, seed)
-        for name in PROPAGATORS:
+        for name in (BALANCED, *PROPAGATORS):
             ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
     for method, (seed, count) in clock.until_late(list(product(methods, cells))):
         given = draw_labels(setting.labels, count, seed)
@@ -62,7 +62,7 @@ def main() -> None:
 
 def text(ledger: Ledger) -> str:
     """Three tables: labels found on one graph, test accuracy of the classifiers, labels found after the last round."""
-    graph = [(name, *_row(ledger, f"graph/{name}", "found")) for name in PROPAGATORS]
+    graph = [(name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS)]
     tested = [(name, *_row(ledger, name, "accuracy")) for name in TRAINED]
     found = [(name, *_row(ledger, name, "found")) for name in TRAINED if name.endswith("+network")]
     header = ("method", *(f"{count} labels" for count in COUNTS))

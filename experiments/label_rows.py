@@ -27,8 +27,9 @@ from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
+from entourage.label.transduction import GraphTransduction
 from entourage.training import train
-from experiments.label_settings import OPTIONS, TRAINED, Settings
+from experiments.label_settings import BALANCED, OPTIONS, TRAINED, Settings
 from experiments.ledger import RESULTS, Ledger
 
 GRAPH_NEIGHBOURS = 20
@@ -110,9 +111,10 @@ def prepare(
 
 
 def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
-    """How many unlabelled images a propagator labels right on a graph that all of them share."""
+    """How many unlabelled images a propagator, or the balanced game, labels right on a graph that all share."""
     codes = setting.codes(given)
-    labeller = LABELLERS[name](affinity="precomputed", classes=np.arange(setting.classes), device=str(setting.device))
+    told = {"affinity": "precomputed", "classes": np.arange(setting.classes), "device": str(setting.device)}
+    labeller = GraphTransduction(shares="given", **told) if name == BALANCED else LABELLERS[name](**told)
     found = labeller.fit(w, codes).transduction_
     unknown = codes < 0
     return {"found": _percent(found[unknown] == setting.labels[unknown])}

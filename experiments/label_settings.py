@@ -20,6 +20,7 @@ from experiments.ledger import FAILED, RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 
 PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
+BALANCED = "game, classes as frequent as given"  # how the rounds play it; Poisson knows that of itself
 GAME = "game+network"
 TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
 OPTIONS = AugmentOptions(batches=MethodOptions(least_steps=32))  # Caltech-101 has some thousand images
