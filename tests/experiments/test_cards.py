@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from entourage.cluster.clustering import shipped_networks
+from entourage.cluster.shipped import shipped_networks
 from entourage.detect.detector import shipped_detectors
 from experiments import cards
 
