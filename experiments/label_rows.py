@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 from torch import Tensor
 
-from entourage.backbones import load_backbone, split_backbone
-from entourage.data import ImageSet, decode_pixels, resolve_device
+from entourage.backbones import Backbone, default_cache_dir, load_backbone, split_backbone
+from entourage.data import ImageSet, atomic_path, decode_pixels, resolve_device
 from entourage.game import NeighbourGraph, directions
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.features import outputs
 from entourage.label.classify.frozen import FROZEN, frozen_classifier
-from entourage.label.classify.looks import KeptLooks, LiveLooks, LookOptions, keep_looks
+from entourage.label.classify.looks import LiveLooks, LookOptions, Looks, keep_looks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS
@@ -53,8 +54,8 @@ class Setting:
     """
 
     backbone: str
-    train: KeptLooks
-    test: KeptLooks
+    train: Looks
+    test: Looks
     labels: NDArray[np.int64]
     test_labels: NDArray[np.int64]
     classes: int
@@ -99,15 +100,29 @@ def prepare(
     pixels = decode_pixels(images, (stored, stored))
     network = load_backbone(backbone, "cpu", frozen=False)
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
-    stem, tail = split_backbone(network)
-    looks = []
-    for part, kept in ((0, options.views), (1, with_views(options, ()).views)):
-        rows = split[pixels.kept] == part
-        looks.append(keep_looks(stem, LiveLooks(pixels.values[rows], preprocessing, kept), device))
-    labels = images.labels[pixels.kept]
-    known = labels[split[pixels.kept] == 0], labels[split[pixels.kept] == 1]
-    features = [outputs(tail, look, device) for look in looks]
+    parts = [split[pixels.kept] == part for part in (0, 1)]
+    views = (options.views, with_views(options, ()).views)
+    seen = [LiveLooks(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, views, strict=True)]
+    looks: Sequence[Looks] = seen
+    if options.looks.strong_kept:  # something is to be trained
+        stem, tail = split_backbone(network)
+        looks = [keep_looks(stem, one, device) for one in seen]
+        features = [outputs(tail, one, device) for one in looks]
+    else:
+        features = [plain_features(replace(network, preprocessing=preprocessing), one, device) for one in seen]
+    known = [images.labels[pixels.kept][rows] for rows in parts]
     return Setting(backbone, looks[0], looks[1], *known, len(images.class_names), features[0], features[1], device)
+
+
+def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) -> Tensor:
+    """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
+    digest = hashlib.blake2b(np.ascontiguousarray(images.bank.values), digest_size=12)
+    digest.update(repr((backbone.fingerprint, images.mirror, device.type)).encode())  # a GPU rounds to 16 bits
+    file = default_cache_dir() / "plain" / f"{digest.hexdigest()}.npy"
+    if not file.is_file():
+        with atomic_path(file) as temporary:
+            np.save(temporary, outputs(backbone.module, images, device).cpu().numpy())
+    return torch.from_numpy(np.load(file)).to(device)
 
 
 def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> dict[str, Any]:

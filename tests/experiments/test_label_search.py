@@ -48,6 +48,7 @@ def test_no_table_has_its_seeds() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, module: Any, folder: Path, *told: str) -> None:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(folder / "cache"))
     monkeypatch.setattr(sys, "argv", ["x.py", "--small", "--device", "cpu", "--results", str(folder), *told])
     module.main()
 

@@ -1,0 +1,53 @@
+"""Features of images as they are: computed once, and again for other images, sizes or networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from experiments.label_rows import plain_features, with_views
+from experiments.label_settings import OPTIONS
+from torch import Tensor, nn
+
+from entourage.backbones import Backbone, Preprocessing
+from entourage.label.classify.looks import LiveLooks, LookOptions
+
+
+class Counts(nn.Module):
+    """The mean of each channel, and how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.asked += 1
+        return x.mean(dim=(2, 3))
+
+
+def test_features_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path))
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
+    small = Preprocessing(size=(8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
+    module, cpu = Counts(), torch.device("cpu")
+    backbone = Backbone("toy", 3, module, small, "weights")
+    plain = LookOptions(weak_kept=2, strong_kept=0)
+    first = plain_features(backbone, LiveLooks(pixels, small, plain), cpu)
+    expected = torch.from_numpy(pixels).float().mean(dim=(1, 2))
+    torch.testing.assert_close(first, expected, atol=1e-3, rtol=0)
+    asked = module.asked
+    assert torch.equal(plain_features(backbone, LiveLooks(pixels, small, plain), cpu), first)
+    assert module.asked == asked
+    pixels[5, 7, 7, 2] ^= 1  # any pixel counts
+    plain_features(backbone, LiveLooks(pixels, small, plain), cpu)
+    plain_features(replace(backbone, weights="others"), LiveLooks(pixels, small, plain), cpu)
+    assert module.asked == 3 * asked
+
+
+def test_what_trains_nothing_keeps_no_views() -> None:
+    assert with_views(OPTIONS, ["linear", "fixmatch"]) == OPTIONS
+    for methods in ([], ["linear", "kernel-svm"]):
+        assert (with_views(OPTIONS, methods).looks.weak_kept, with_views(OPTIONS, methods).looks.strong_kept) == (2, 0)
