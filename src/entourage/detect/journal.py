@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from entourage.backbones.backbone import digest_weights
 from entourage.data import write_json
 from entourage.detect.detections import Detections
 from entourage.detect.write import PageResult
@@ -104,11 +104,7 @@ class Journal:
 
 def fingerprint(model: nn.Module) -> str:
     """A short text that is another for other weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return digest_weights(model.state_dict())
 
 
 def _clear(out: Path) -> None:

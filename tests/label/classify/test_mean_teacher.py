@@ -1,6 +1,5 @@
 from types import ModuleType
 
-import pytest
 import torch
 
 from entourage.label.classify.mean_teacher import MeanTeacher
@@ -37,15 +36,3 @@ def test_the_teacher_gets_no_gradient_and_keeps_its_statistics(toys: ModuleType)
     assert all(parameter.grad is None for parameter in method.average.module.parameters())
     assert all(parameter.grad is not None for parameter in network.parameters())
     assert all(torch.equal(value, before[name]) for name, value in method.average.module.state_dict().items())
-
-
-def test_the_weight_can_be_chosen(toys: ModuleType) -> None:
-    options, examples = MethodOptions(least_steps=1, ramp_steps=0), toys.numbers()
-    usual, heavy = (MeanTeacher(toys.linear(), examples, options, weight=weight) for weight in (10.0, 25.0))
-    logits = list(torch.randn(1, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    batch = toys.batch(examples, [0], [3, 4, 5])
-    expected = 2.5 * usual.disagreement(logits, batch, step=0)
-    torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
-    assert heavy.describe()["weight"] == 25
-    with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
-        MeanTeacher(toys.linear(), examples, weight=-1)

@@ -27,15 +27,3 @@ def test_the_loss_is_the_squared_difference_of_both_answers(toys: ModuleType, st
     for mine, theirs in zip(torch.autograd.grad(loss, logits), torch.autograd.grad(expected, logits), strict=True):
         torch.testing.assert_close(mine, theirs)
         assert mine.abs().max() > 0  # both answers move towards each other
-
-
-def test_the_weight_can_be_chosen(toys: ModuleType) -> None:
-    options, examples = MethodOptions(least_steps=1, ramp_steps=0), toys.numbers()
-    usual, heavy = (PiModel(toys.linear(), examples, options, weight=weight) for weight in (10.0, 25.0))
-    logits = list(torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
-    batch = toys.batch(examples, [0], [3, 4, 5])
-    expected = 2.5 * usual.disagreement(logits, batch, step=0)
-    torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
-    assert heavy.describe()["weight"] == 25
-    with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
-        PiModel(toys.linear(), examples, weight=-1)

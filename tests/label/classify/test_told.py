@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
+import torch
 
 from entourage.label.classify.fixmatch import FixMatch
 from entourage.label.classify.mean_teacher import MeanTeacher
+from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.pi_model import PiModel
 from entourage.label.classify.pseudo_label import PseudoLabel
 from entourage.label.classify.told import THRESHOLD, WEIGHT, SureMethod, WeightedMethod
@@ -19,3 +23,16 @@ def test_a_weight_is_for_methods_that_compare_answers(method: type, base: type) 
 def test_a_threshold_is_for_methods_that_believe_answers(method: type) -> None:
     assert issubclass(method, SureMethod)
     assert method.__init__.__kwdefaults__ == {"threshold": THRESHOLD}
+
+
+@pytest.mark.parametrize(("method", "answers"), [(MeanTeacher, 1), (PiModel, 2)])
+def test_the_weight_can_be_chosen(toys: ModuleType, method: type[WeightedMethod], answers: int) -> None:
+    options, examples = MethodOptions(least_steps=1, ramp_steps=0), toys.numbers()
+    usual, heavy = (method(toys.linear(), examples, options, weight=weight) for weight in (10.0, 25.0))
+    logits = list(torch.randn(answers, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    batch = toys.batch(examples, [0], [3, 4, 5])
+    expected = 2.5 * usual.disagreement(logits, batch, step=0)
+    torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
+    assert heavy.describe()["weight"] == 25
+    with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
+        method(toys.linear(), examples, weight=-1)
