@@ -247,6 +247,19 @@ def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], ex
             measures = ("mr", "greedy_mr", "nmi", "nmi_geometric", "ari", "k_right")
             cells = [mean_and_spread([row[measure] for row in found], digits=3) for measure in measures]
             note = f" ({found[0]['setting']})" if "setting" in found[0] else ""
-            rows.append((NAMES.get(name, name) + note, str(len(found)), *cells, *published.get(name, ("", ""))))
-    header = ("method", "seeds", "MR", "greedy MR", "NMI", "NMI, geometric", "ARI", "k right", "published MR", "NMI")
+            steps = f"{np.mean([row['steps'] for row in found]):,.0f}" if "steps" in found[0] else ""
+            rows.append((NAMES.get(name, name) + note, str(len(found)), steps, *cells, *published.get(name, ("", ""))))
+    header = (
+        "method",
+        "seeds",
+        "steps",
+        "MR",
+        "greedy MR",
+        "NMI",
+        "NMI, geometric",
+        "ARI",
+        "k right",
+        "published MR",
+        "NMI",
+    )
     return table(header, rows) if rows else ""

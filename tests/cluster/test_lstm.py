@@ -99,3 +99,10 @@ def test_the_count_reads_what_the_last_layer_reads() -> None:
     after = network(z)
     assert torch.equal(after.count, before.count)
     assert not torch.allclose(after.assignment, before.assignment)
+
+
+def test_it_counts_to_what_it_was_built_for() -> None:
+    network, z = LSTMNetwork(2, SMALL), torch.zeros(1, 6, 2)
+    assert network(z, 4).count.shape == (1, 4)
+    with pytest.raises(ValueError, match="k_max is 6; an LSTM network counts to 4, as it was built"):
+        network(z, 6)

@@ -15,11 +15,18 @@ from entourage.cluster.measures import score
 def test_the_example_of_the_documentation_comes_out_right() -> None:
     points = LearnedClustering.load("points", device="cpu")
     for x, truth in (
-        make_moons(100, noise=0.04, random_state=0),
-        make_circles(100, noise=0.02, factor=0.4, random_state=0),
+        make_moons(200, noise=0.05, random_state=0),
+        make_circles(400, noise=0.05, factor=0.5, random_state=0),
         make_blobs(90, centers=np.array([[0, 0], [6, 1], [2, 7]]), random_state=0),
     ):
         assert score(truth, points.predict(x)).mr == 0
+
+
+def test_more_points_than_one_look_holds_come_out_right() -> None:
+    centres = np.array([[column, row] for column in (0, 10, 20, 30) for row in (0, 10)])
+    x, truth = make_blobs(1500, centers=centres, random_state=0)
+    points = LearnedClustering.load("points", device="cpu", set_size=500)
+    assert score(truth, points.predict(x)).mr == 0
 
 
 @pytest.mark.parametrize(("scale", "origin"), [(1.0, 5e6), (1e30, 0.0), (1e-30, 0.0), (1e-3, -40.0)])

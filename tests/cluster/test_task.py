@@ -53,6 +53,16 @@ def test_a_plan_is_a_function_of_the_epoch() -> None:
     assert task.load(draw, np.random.default_rng(0)) is draw
 
 
+def test_the_network_counts_to_twice_what_is_drawn_and_an_lstm_to_what_it_was_built_for() -> None:
+    asked: list[int] = []
+    for options in (replace(SMALL, k_max=5), replace(SMALL, network="lstm", k_max=5, units=8, layers=1)):
+        task = make(options=options)
+        task.network.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[1]))
+        for k_max in (2, 3):
+            task.loss(task.model, Draw(seed=3, sets=4, n=30, k_max=k_max), 0)
+    assert asked == [4, 5, 5, 5]
+
+
 def test_the_loss_is_that_of_the_drawn_sets_with_their_phi() -> None:
     task = make()
     draw = Draw(seed=3, sets=4, n=20, k_max=2)

@@ -8,6 +8,11 @@ attention looks at.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor, nn
 
@@ -71,6 +76,8 @@ def longest_steps(step: Tensor) -> Tensor:
 @torch.no_grad()
 def _nearest_next(step: Tensor) -> Tensor:
     """Items in the order in which they are reached from the first, always by the shortest step there is (Prim)."""
+    if step.is_cuda and (on_gpu := _kernel()) is not None:
+        return on_gpu(step)
     b, n = step.shape[:2]
     left = torch.ones(b, n, dtype=torch.bool, device=step.device)
     nearest = step.new_full((b, n), torch.inf)
@@ -83,3 +90,13 @@ def _nearest_next(step: Tensor) -> Tensor:
         item = nearest.argmin(1, keepdim=True)
         order.append(item)
     return torch.cat(order, dim=1)
+
+
+@cache
+def _kernel() -> Callable[[Tensor], Tensor] | None:
+    """The same as one kernel, where there is Triton: n small operations one after the other keep a GPU waiting."""
+    if find_spec("triton") is None:
+        return None
+    module = import_module("entourage.cluster.bridges_triton")
+    nearest_next: Callable[[Tensor], Tensor] = module.nearest_next
+    return nearest_next

@@ -158,7 +158,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             one = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
             # Here, as not every device knows double precision, which far origins need.
             seen = standardised(one).float() if standard else one
-            prediction: SetPrediction = network.ask(seen.to(device), k_max)
+            prediction: SetPrediction = network(seen.to(device), k_max)
             return prediction
 
         rng = np.random.default_rng(self.random_state)

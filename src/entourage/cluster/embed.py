@@ -70,7 +70,8 @@ class ConvolutionalEmbedding(nn.Module):
                 nn.BatchNorm2d(after),
                 nn.MaxPool2d(2),
             ]
-        self.blocks = nn.Sequential(*blocks)
+        # Channels last: a GPU's batch norm takes a third of the time.
+        self.blocks = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         sides = tuple(side // 2 ** len(CHANNELS) for side in (height, width))
         if pooled:
             kept = SOUND_GRID if channels == 1 else IMAGE_GRID
@@ -84,7 +85,7 @@ class ConvolutionalEmbedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(b, n, c, h, w) to (b, n, 256)."""
         b, n = x.shape[:2]
-        maps = self.blocks(x.flatten(0, 1))  # (b * n, 128, h / 8, w / 8)
+        maps = self.blocks(x.flatten(0, 1).contiguous(memory_format=torch.channels_last))  # (b * n, 128, h / 8, w / 8)
         embedded: Tensor = self.head(maps.flatten(1))
         return embedded.reshape(b, n, -1)
 

@@ -53,8 +53,14 @@ class LSTMNetwork(nn.Module):
         self.counter = make_lstm(options.units, options.recurrent_units)
         self.count = _counting_head(options)
 
-    def forward(self, z: Tensor) -> SetPrediction:
-        """What a set of embeddings, shape (b, n, width), falls into. Costs O(n) steps one after the other."""
+    def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
+        """What a set of embeddings, shape (b, n, width), falls into. Costs O(n) steps one after the other.
+
+        Raises:
+            ValueError: k_max is given and not the one the network was built with, whose outputs it has.
+        """
+        if k_max not in (None, self.options.k_max):
+            raise ValueError(f"k_max is {k_max}; an LSTM network counts to {self.options.k_max}, as it was built")
         # In full precision: step after step is short of time, not of arithmetic, and errors add up over n of them.
         with torch.autocast(z.device.type, enabled=False):
             x = self._related(self.level(z.float()))  # (b, n, units)

@@ -48,29 +48,20 @@ class ClusterNetwork(nn.Module):
         else:
             self.clustering = LSTMNetwork(self.embedding.width, options)
 
-    def forward(self, x: Tensor) -> SetPrediction:
-        """What sets of items, shape (b, n, *shape), fall into."""
-        self._check(x)
-        prediction: SetPrediction = self.clustering(self.embedding(x))
-        return prediction
+    def forward(self, x: Tensor, k_max: int | None = None) -> SetPrediction:
+        """What sets of items, shape (b, n, *shape), fall into, for up to k_max clusters.
 
-    def ask(self, x: Tensor, k_max: int | None = None) -> SetPrediction:
-        """As `forward`, but for up to k_max clusters: fewer or, if the network reads no order, more than trained for.
+        Args:
+            x: the sets.
+            k_max: fewer clusters than the options' or, if the network reads no order, more; None for as many.
 
         Raises:
-            ValueError: the network is an LSTM, which has as many outputs as it was built with.
+            ValueError: the items have another shape, or the network is an LSTM and was built for another k_max.
         """
-        if k_max is None or k_max == self.options.k_max:
-            prediction: SetPrediction = self(x)
-            return prediction
-        if not isinstance(self.clustering, AttentionNetwork):
-            raise ValueError(f"k_max is {k_max}; an LSTM network counts to {self.options.k_max}, as it was built")
-        self._check(x)
-        return self.clustering(self.embedding(x), k_max)  # type: ignore[no-any-return]
-
-    def _check(self, x: Tensor) -> None:
         if x.shape[2:] != self.shape or x.shape[1] < 2:
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (sets, 2 or more items, {self.shape})")
+        prediction: SetPrediction = self.clustering(self.embedding(x), k_max)
+        return prediction
 
     def project(self) -> None:
         """To be called after every step of training: keeps the metric positive semidefinite, if there is one."""

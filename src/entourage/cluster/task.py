@@ -113,8 +113,14 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         key = (batch.n, batch.k_max)
         if key not in self._phi:
             self._phi[key] = self.sampler.same_share(*key)
-        total, parts = total_loss(model(episode.x), episode, self._phi[key], self.loss_options)
+        found = model(episode.x, self._counted(batch.k_max))
+        total, parts = total_loss(found, episode, self._phi[key], self.loss_options)
         return {"loss": total, **parts}
+
+    def _counted(self, k_max: int) -> int:
+        """To how many the network counts in sets of up to k_max clusters: beyond twice as many it learns nothing."""
+        most = self.network.options.k_max
+        return min(most, 2 * k_max) if self.network.options.network == "attention" else most
 
     def after_step(self, step: int) -> None:
         """Keeps the metric positive semidefinite and the average up to date."""
