@@ -64,7 +64,7 @@ def accuracy(
         rows = [r for r, label in enumerate(page.labels) if label in KINDS and seen[KINDS[label]] < options.dots]
         if not rows:
             continue
-        centres = (boxes[rows, :2] + boxes[rows, 2:]) / 2
+        centres = np.asarray((boxes[rows, :2] + boxes[rows, 2:]) / 2, dtype=np.float32)
         found = _whole(detector, ink, centres) if radius is None else _alone(detector, ink, centres, radius)
         for row, name in zip(rows, found, strict=True):
             kind = KINDS[str(page.labels[row])]

@@ -90,7 +90,7 @@ def read_patches(path: Path, device: torch.device) -> tuple[dict[str, Patches], 
     names = sorted(set(table["class"].to_pylist()))
     number = {name: k for k, name in enumerate(names)}
     pngs = table["png"].to_pylist()
-    images = np.stack([cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE) for png in pngs])
+    images = np.stack([np.asarray(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE)) for png in pngs])
     labels = np.array([number[name] for name in table["class"].to_pylist()])
     split = np.array(table["split"].to_pylist())
 
@@ -105,7 +105,7 @@ def read_patches(path: Path, device: torch.device) -> tuple[dict[str, Patches], 
 def accuracy(model: nn.Module, patches: Patches) -> float:
     """The share of patches whose class the network finds."""
     model.eval()
-    rows = torch.arange(len(patches.labels), device=patches.labels.device).split(512)
+    rows = torch.arange(len(patches.labels), device=patches.labels.device).split(512)  # type: ignore[no-untyped-call]
     right = [(model(x).argmax(dim=1) == y).sum() for x, y in (_batch(patches, part) for part in rows)]
     return float(torch.stack(right).sum()) / len(patches.labels) if right else 0.0
 
@@ -113,7 +113,7 @@ def accuracy(model: nn.Module, patches: Patches) -> float:
 def train(splits: dict[str, Patches], classes: int, options: Options, device: torch.device) -> dict[str, Any]:
     """Trains; returns the accuracy on test at the epoch that was best on validation, and the course of training."""
     torch.manual_seed(options.seed)
-    model = network(classes, options).to(device, memory_format=torch.channels_last)
+    model = network(classes, options).to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(model.parameters(), lr=options.rate)
     data = splits["train"]
     steps = options.epochs * -(-len(data.labels) // options.batch)
@@ -122,12 +122,12 @@ def train(splits: dict[str, Patches], classes: int, options: Options, device: to
     with progress_bar("Training", steps) as advance:
         for epoch in range(1, options.epochs + 1):
             model.train()
-            for rows in torch.randperm(len(data.labels)).to(device).split(options.batch):
+            for rows in torch.randperm(len(data.labels)).to(device).split(options.batch):  # type: ignore[no-untyped-call]
                 x, y = _batch(data, rows)
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                     loss = F.cross_entropy(model(x), y)
                 optimiser.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 schedule.step()
                 advance(1)

@@ -110,13 +110,14 @@ def prepare(
         features = [outputs(tail, one, device) for one in looks]
     else:
         features = [plain_features(replace(network, preprocessing=preprocessing), one, device) for one in seen]
-    known = [images.labels[pixels.kept][rows] for rows in parts]
-    return Setting(backbone, looks[0], looks[1], *known, len(images.class_names), features[0], features[1], device)
+    known, asked = (images.labels[pixels.kept][rows] for rows in parts)
+    classes = len(images.class_names)
+    return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], device)
 
 
 def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) -> Tensor:
     """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
-    digest = hashlib.blake2b(np.ascontiguousarray(images.bank.values), digest_size=12)
+    digest = hashlib.blake2b(np.ascontiguousarray(images.bank.values).data, digest_size=12)
     digest.update(repr((backbone.fingerprint, images.mirror, device.type)).encode())  # a GPU rounds to 16 bits
     file = default_cache_dir() / "plain" / f"{digest.hexdigest()}.npy"
     if not file.is_file():
@@ -128,7 +129,11 @@ def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) 
 def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> dict[str, Any]:
     """How many unlabelled images a propagator, or the balanced game, labels right on a graph that all share."""
     codes = setting.codes(given)
-    told = {"affinity": "precomputed", "classes": np.arange(setting.classes), "device": str(setting.device)}
+    told: dict[str, Any] = {
+        "affinity": "precomputed",
+        "classes": np.arange(setting.classes),
+        "device": str(setting.device),
+    }
     labeller = GraphTransduction(shares="given", **told) if name == BALANCED else LABELLERS[name](**told)
     found = labeller.fit(w, codes).transduction_
     unknown = codes < 0
