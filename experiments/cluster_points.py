@@ -84,7 +84,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     """All rows of one network."""
     key = f"{name}, seed {seed}"
     attention = preset(NETWORKS[name].preset).model.network == "attention"
-    many = PointSampler(LARGE_K, noisier=True) if attention else PointSampler(K)
+    many = PointSampler(LARGE_K, varied=True) if attention else PointSampler(K)
     recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from entourage.cluster import points
-from entourage.cluster.points import MOST_NOISE, USUAL_CROWD, PointSampler
+from entourage.cluster.points import MOST_NOISE, MOST_STRETCH, SLANTED, USUAL_CROWD, PointSampler
 from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
 
 
@@ -135,16 +135,34 @@ def test_the_more_points_a_cluster_the_more_noise_there_may_be(
 ) -> None:
     asked = []
 
-    def heard(*given: Any) -> Tensor:
+    def heard(*given: Any, varied: bool) -> Tensor:
         asked.append(given[-1])
-        return draw_shapes(*given)
+        return draw_shapes(*given, varied=varied)
 
     monkeypatch.setattr(points, "draw_shapes", heard)
-    episode = PointSampler(20, noisier=True).draw(200, 72, generator)
+    episode = PointSampler(20, varied=True).draw(200, 72, generator)
     expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
     torch.testing.assert_close(asked[0], expected)
     assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
-    assert (PointSampler(1, noisier=True).draw(2, 1000, generator).k == 1).all()
+    assert (PointSampler(1, varied=True).draw(2, 1000, generator).k == 1).all()
     assert (asked[1] == MOST_NOISE).all()
     PointSampler(20).draw(2, 72, generator)
     assert asked[2] is None
+
+
+def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
+    square = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]]).expand(400, 4, 2)
+    found = points._slanted(square, torch.Generator().manual_seed(0))
+    sides = found[:, 1:3] - found[:, :1]  # (b, 2, 2), what became of the two sides
+    long, short = torch.linalg.svdvals(sides).unbind(-1)
+    torch.testing.assert_close(short, torch.ones(400), atol=1e-5, rtol=0)  # across, nothing changes
+    assert long.min() + 1e-5 >= 1
+    assert MOST_STRETCH / 1.2 < long.max() <= MOST_STRETCH
+    stretched = (long > 1 + 1e-4).float().mean()
+    assert abs(stretched - SLANTED) < 0.08  # 3 standard errors
+    torch.testing.assert_close(found[:, 3], found[:, 1] + found[:, 2] - found[:, 0])  # a linear map
+
+
+def test_without_variety_the_sets_are_the_appendix_own(generator: torch.Generator) -> None:
+    again = torch.Generator().manual_seed(generator.initial_seed())
+    assert torch.equal(PointSampler(5).draw(4, 72, generator).x, PointSampler(5, varied=False).draw(4, 72, again).x)

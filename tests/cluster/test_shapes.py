@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from entourage.cluster import shapes
-from entourage.cluster.shapes import APART, FRAME, INNER_RADIUS, KINDS, SIGMA, draw_shapes
+from entourage.cluster.shapes import APART, EVEN, FRAME, INNER_RADIUS, KINDS, SIGMA, WIDTHS, draw_shapes
 
 N = 400
 
@@ -83,7 +83,7 @@ def test_gaussians_have_their_spread_and_keep_their_distance(kind: int, generato
 
 
 def test_centres_keep_apart_but_for_rare_sets(generator: torch.Generator) -> None:
-    centres = shapes._draw_centres(torch.full((500, 2), 6), generator)
+    centres = shapes._draw_centres(torch.full((500, 2), 6), torch.full((500, 2, 5), SIGMA), generator)
     gaps = torch.cdist(centres, centres) + 2 * torch.eye(5)
     assert (gaps.flatten(2).amin(-1) < APART).float().mean() < 0.05
 
@@ -93,3 +93,23 @@ def test_groups_have_angles_and_noise_of_their_own(generator: torch.Generator) -
     points = draw_shapes(torch.tensor([[2, 2]]), group, torch.zeros_like(group), generator)[0]
     spans = [(p.amax(0) - p.amin(0)) for p in (points[: N // 2], points[N // 2 :])]
     assert (spans[0] - spans[1]).abs().max() > 0.02
+
+
+def test_varied_clouds_differ_in_width_and_some_are_filled_evenly(generator: torch.Generator) -> None:
+    sets, kind = 60, 4
+    kinds, zero = torch.full((sets, 1), kind), torch.zeros(sets, N, dtype=torch.long)
+    points = draw_shapes(kinds, zero, zero, generator, varied=True)
+    centred = (points - points.mean(1, keepdim=True)) / points.std(1, keepdim=True)
+    width = points.std(1).mean(-1) / SIGMA  # (b,)
+    assert WIDTHS[0] * 0.9 < width.min() < 0.65  # 800 coordinates: 4 standard errors of 2.5 %
+    assert 1.3 < width.max() < WIDTHS[1] * 1.1
+    even = centred.abs().amax((1, 2)) < 1.95  # filled evenly, it ends at 1.73; normal ones go to about 3
+    assert abs(even.float().mean() - EVEN) < 0.17  # 3 standard errors
+
+
+def test_wide_clouds_keep_further_apart(generator: torch.Generator) -> None:
+    kinds = torch.full((200, 1), 5)
+    for factor in (1.0, 1.5):
+        centres = shapes._draw_centres(kinds, torch.full((200, 1, 5), factor * SIGMA), generator)
+        gap = (centres[:, 0, 0] - centres[:, 0, 1]).norm(dim=-1)
+        assert factor * APART <= gap.min() < 1.3 * factor * APART

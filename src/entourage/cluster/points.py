@@ -5,6 +5,7 @@ Everything is drawn for the whole batch at once and on any device, so a GPU is f
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,8 @@ from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
 
 USUAL_CROWD = 14  # points a cluster in the appendix' fullest sets
 MOST_NOISE = 3.0  # in units of the appendix'
+SLANTED = 0.5  # share of the sets that are stretched as a whole, where they vary...
+MOST_STRETCH = 6.0  # ...by up to so much, in any direction
 
 
 class PointSampler:
@@ -27,8 +30,9 @@ class PointSampler:
         k_min: the fewest.
         kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
             since it alone fits wherever one cluster is left and points are few.
-        noisier: whether curves have the more noise the more points there are to see them by, up to three times the
-            appendix'. Sets to learn from have: users' moons are wider than the appendix'.
+        varied: whether sets differ more than the appendix' do, as those of users: curves have the more noise the more
+            points there are to see them by, Gaussians differ in width, some are squares filled evenly, and half of the
+            sets are stretched aslant. The default network learns from such sets.
     """
 
     shape: tuple[int, ...] = (2,)
@@ -39,7 +43,7 @@ class PointSampler:
         *,
         k_min: int = 1,
         kinds: tuple[int, ...] = tuple(range(len(KINDS))),
-        noisier: bool = False,
+        varied: bool = False,
     ) -> None:
         if not 1 <= k_min <= k_max:
             raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
@@ -48,7 +52,7 @@ class PointSampler:
         self.k_max = k_max
         self.k_min = k_min
         self.kinds = tuple(kinds)
-        self.noisier = noisier
+        self.varied = varied
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n points each on the device of the generator.
@@ -69,11 +73,13 @@ class PointSampler:
         k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
         kind = self._draw_kinds(k, n, most, generator)  # (b, g)
         group, role, label = _members(kind, k, n, generator)
-        noise = (n / k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.noisier else None  # (b,)
-        local = draw_shapes(kind, group, role, generator, noise)  # (b, n, 2)
+        noise = (n / k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.varied else None  # (b,)
+        local = draw_shapes(kind, group, role, generator, noise, varied=self.varied)  # (b, n, 2)
         corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
         place = group.unsqueeze(-1).expand(-1, -1, 2)
         points = corner.gather(1, place) + local * size.gather(1, place)
+        if self.varied:
+            points = _slanted(points, generator)
         return shuffled(Episode.of_labels(points, label), generator)
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
@@ -83,7 +89,7 @@ class PointSampler:
 
     def describe(self) -> dict[str, Any]:
         """All settings: the sets follow from them and the seed."""
-        return {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "noisier": self.noisier}
+        return {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
 
     def _most(self, k_max: int | None) -> int:
         if k_max is not None and not self.k_min <= k_max <= self.k_max:
@@ -105,6 +111,17 @@ class PointSampler:
             drawn.append(torch.where(left > 0, kind, -1))
             left = left - torch.where(left > 0, clusters[kind], 0)
         return torch.stack(drawn, dim=1)
+
+
+def _slanted(points: Tensor, generator: torch.Generator) -> Tensor:
+    """Stretches some sets along a random direction; what a line can part, it still can."""
+    b = len(points)
+    lots, angle, stretch = torch.rand(3, b, generator=generator, device=points.device)  # (b,) each
+    stretch = torch.where(lots < SLANTED, MOST_STRETCH**stretch, 1.0)
+    along = torch.stack([(math.pi * angle).cos(), (math.pi * angle).sin()], dim=-1)  # (b, 2)
+    # x + (s - 1) (x . u) u is s times as long along u and the same across it.
+    shift = (stretch - 1).view(-1, 1, 1) * (points @ along.unsqueeze(-1))  # (b, n, 1)
+    return points + shift * along.unsqueeze(1)
 
 
 def _members(kind: Tensor, k: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

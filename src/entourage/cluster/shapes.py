@@ -43,10 +43,18 @@ SIGMA = 0.05  # standard deviation of a Gaussian, in sides of the square
 APART = 0.2  # least distance of the centres of two Gaussians of a group
 MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares lie at least as far apart
 TRIES = 24  # draws of centres, of which the first that keeps them apart is taken
+WIDTHS = (0.5, 1.5)  # of clouds where they vary, in units of SIGMA
+EVEN = 0.25  # share of the clouds that are squares filled evenly, where they vary
 
 
 def draw_shapes(
-    kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, noise: Tensor | None = None
+    kind: Tensor,
+    group: Tensor,
+    role: Tensor,
+    generator: torch.Generator,
+    noise: Tensor | None = None,
+    *,
+    varied: bool = False,
 ) -> Tensor:
     """Draws every point within the square of its group.
 
@@ -56,17 +64,36 @@ def draw_shapes(
         role: which cluster of its group a point belongs to, shape (b, n).
         generator: the source of randomness, on the device of the tensors.
         noise: around the curves of each set, shape (b,), in units of the usual; None for the usual.
+        varied: whether Gaussians differ in width, and some are squares that are filled evenly.
 
     Returns:
         Coordinates, shape (b, n, 2), in the unit square but for the tails of Gaussians. Costs O(b (n + g)).
     """
     of_point = kind.gather(1, group)  # (b, n)
     curves = _on_curves(kind, group, role, of_point, generator, noise)
-    centres = _draw_centres(kind, generator)  # (b, g, m, 2)
-    place = (group * MOST_CLUSTERS + role).unsqueeze(-1).expand(-1, -1, 2)  # (b, n, 2)
-    noise = SIGMA * torch.randn(curves.shape, generator=generator, device=kind.device)
-    clouds = centres.flatten(1, 2).gather(1, place) + noise  # (b, n, 2)
+    clouds = _in_clouds(kind, group, role, generator, varied=varied)
     return torch.where((of_point >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
+
+
+def _in_clouds(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, *, varied: bool) -> Tensor:
+    """Points around the centres of Gaussians, shape (b, n, 2)."""
+    b, g = kind.shape
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, device=kind.device)
+
+    width = torch.full((b, g, MOST_CLUSTERS), SIGMA, device=kind.device)
+    if varied:
+        low, high = (math.log(share) for share in WIDTHS)
+        width = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MOST_CLUSTERS))
+    centres = _draw_centres(kind, width, generator)  # (b, g, m, 2)
+    place = group * MOST_CLUSTERS + role  # (b, n)
+    own = place.unsqueeze(-1).expand(-1, -1, 2)
+    step = torch.randn(own.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
+    if varied:
+        even = (uniform(b, g * MOST_CLUSTERS) < EVEN).gather(1, place)  # (b, n)
+        step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*own.shape) - 1), step)
+    return centres.flatten(1, 2).gather(1, own) + width.flatten(1).gather(1, place).unsqueeze(-1) * step
 
 
 def _on_curves(
@@ -108,13 +135,15 @@ def _framed(points: Tensor, group: Tensor, groups: int) -> Tensor:
     return (points - middle) * scale + 0.5
 
 
-def _draw_centres(kind: Tensor, generator: torch.Generator) -> Tensor:
-    """Centres of the Gaussians of every group, as far apart as they have to be, shape (b, g, MOST_CLUSTERS, 2)."""
+def _draw_centres(kind: Tensor, width: Tensor, generator: torch.Generator) -> Tensor:
+    """Centres of the Gaussians of every group, shape (b, g, m, 2), as far apart as their widths (b, g, m) ask for."""
     shape = (*kind.shape, TRIES, MOST_CLUSTERS, 2)
     centres = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
     clusters = torch.tensor([k.clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
     there = torch.arange(MOST_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
     gaps = (centres.unsqueeze(-2) - centres.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
+    usual = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), less for wide ones
+    gaps = gaps * usual.unsqueeze(2)
     pair = there.unsqueeze(-1) & there.unsqueeze(-2)  # (b, g, m, m)
     pair = pair & ~torch.eye(MOST_CLUSTERS, dtype=torch.bool, device=kind.device)
     least = gaps.masked_fill(~pair.unsqueeze(2), 2.0).flatten(-2).amin(-1)  # (b, g, t)

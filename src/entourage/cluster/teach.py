@@ -134,8 +134,8 @@ class _Lessons:
 def _lessons(job: TrainJob) -> _Lessons:
     if job.source == "points":
         most = job.k_max or preset(job.preset).model.k_max
-        noisier = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
-        return _Lessons(PointSampler(most, noisier=noisier), PointSampler(most), "points", "unseen sets")
+        varied = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
+        return _Lessons(PointSampler(most, varied=varied), PointSampler(most), "points", "unseen sets")
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
     if kind == "sounds":
