@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 from tests.engrave.conftest import build_score, direction, notations, note
 
+from entourage.engrave.instances import Symbol
 from entourage.engrave.page import Page
 
 Engrave = Callable[[str], Page]
@@ -83,6 +84,38 @@ def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
     assert (slur.notes, slur.onset) == (("p1m1n1", "p1m1n2"), 0)
     assert slur.element == "p1m1slur1"
     assert labels(page)["dynamicCrescendoHairpin"] == 1
+
+
+def pieces(page: Page, label: str) -> list[Symbol]:
+    """What continues from an earlier system."""
+    return [s for s in page.symbols if s.label == label and "spanning" in s.group.classes]
+
+
+def test_what_continues_on_the_next_system_is_the_same_element(engrave: Engrave) -> None:
+    start = direction("<wedge type='diminuendo'/>") + direction("<octave-shift type='down' size='8'/>")
+    stop = direction("<wedge type='stop'/>") + direction("<octave-shift type='stop' size='8'/>")
+    first = start + note("A5", 32, "whole", notations("<slur type='start' number='1'/>"))
+    last = note("A5", 32, "whole", notations("<slur type='stop' number='1'/>")) + stop
+    page = engrave(build_score(first, *[note("A5", 32, "whole")] * 28, last))
+    origins = {"slur": "p1m1slur1", "dynamicDiminuendoHairpin": "p1m1wedge1", "ottavaBracket": "p1m1n1"}
+    for label, element in origins.items():
+        assert pieces(page, label), label
+        assert all((s.element, s.onset, s.staff) == (element, 0, 1) for s in pieces(page, label))
+    assert all(s.notes == ("p1m1n1", "p1m30n1") for s in pieces(page, "slur"))
+    assert labels(page)["dynamicCrescendoHairpin"] == 0
+
+
+def test_a_tie_over_the_end_of_a_system_leads_to_both_notes(engrave: Engrave) -> None:
+    tied = notations("<tied type='stop'/><tied type='start'/>")
+    page = engrave(build_score(*[note("A4", 32, "whole", tied)] * 30))
+    heads = {s.element: s.onset for s in page.symbols if s.label.startswith("notehead")}
+    found = pieces(page, "tie")
+    assert found
+    for tie in found:
+        before, after = tie.notes
+        assert tie.element == before.replace("n1", "tied2")
+        assert (tie.onset, tie.staff) == (heads[before], 1)
+        assert heads[after] == heads[before] + 4
 
 
 def test_glyphs_without_a_class_are_reported(engrave: Engrave) -> None:

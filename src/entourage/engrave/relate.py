@@ -206,8 +206,8 @@ class _Relater:
 
     def _hairpin(self, i: int, mark: Mark) -> None:
         event = self.events.get(mark.group.id)
-        opens = event.form == "cres" if event else True
-        self._join(i, mark, "dynamicCrescendoHairpin" if opens else "dynamicDiminuendoHairpin")
+        if event is not None:
+            self._join(i, mark, f"dynamic{'Crescendo' if event.form == 'cres' else 'Diminuendo'}Hairpin")
 
     def _fingering(self, i: int, mark: Mark) -> None:
         if 0x30 <= mark.code <= 0x35:

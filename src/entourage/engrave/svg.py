@@ -102,7 +102,7 @@ class SvgReader:
                     continue
                 transform = child.get("transform", "")
                 x, y, _ = _placement(transform)
-                inner = Group(classes, child.get("id", ""), group)
+                inner = Group(classes, child.get("id") or _continued(classes), group)
                 first = len(marks)
                 self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
                 for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
@@ -218,6 +218,11 @@ class SvgReader:
                 marks.append(Mark("letter", moved(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y))
         pen.run.clear()
         pen.x = left + length
+
+
+def _continued(classes: tuple[str, ...]) -> str:
+    """The id of what is drawn in pieces: all after the first, on further systems, have it as a class, "id-...", only."""
+    return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
 def _turns(transform: str) -> list[tuple[float, float, float]]:
