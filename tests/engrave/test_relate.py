@@ -73,7 +73,8 @@ def test_noteheads_know_their_place_and_sound(engrave: Engrave) -> None:
     assert [s.element for s in heads] == ["p1m1n1", "p1m1n2", "p1m1n3"]
     stem = next(s for s in page.symbols if s.label == "stem" and s.element == "p1m1n1")
     assert stem.notes == ("p1m1n1",)
-    assert next(s for s in page.symbols if s.label == "legerLine").staff == 1
+    line = next(s for s in page.symbols if s.label == "legerLine")
+    assert (line.staff, line.onset, line.element, line.notes) == (1, 1, "p1m1n2", ("p1m1n2",))
 
 
 def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:

@@ -91,9 +91,9 @@ def test_what_is_hidden_is_not_drawn() -> None:
 
 
 def test_a_piece_on_a_further_system_has_the_id_of_the_whole() -> None:
-    first, second, third = read(
-        '<g class="slur" id="s1"><rect width="9" height="9"/></g>'
-        '<g class="slur id-s1 spanning"><rect width="9" height="9"/></g><g class="slur"><rect width="9" height="9"/></g>'
+    first, alone, second = read(
+        '<g class="slur" id="s1"><rect width="9" height="9"/></g><g class="slur"><rect width="9" height="9"/></g>'
+        '<g class="slur id-s1 spanning"><rect width="9" height="9"/></g>'
     )
-    assert [mark.group.id for mark in (first, second, third)] == ["s1", "s1", ""]
+    assert [mark.group.id for mark in (first, second, alone)] == ["s1", "s1", ""]
     assert second.group.kind == "slur"

@@ -12,6 +12,7 @@ from entourage.engrave.clefs import CHANGES, CLEFS, clef_class, split_clef
 from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
 from entourage.engrave.describe import describe
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.ledgers import attach_ledgers
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music import Event
 from entourage.engrave.staves import Staves
@@ -90,6 +91,7 @@ class _Relater:
         self.found += combine_dynamics(self.found, self.marks)
         self.found += combine_times(self.found, self.marks)
         self.found += combine_graces(self.graces, self.marks)
+        attach_ledgers(self.found, self.marks, self.staves, self.events, self.ids)
         for symbol in self.found:
             describe(symbol, self.events, self.ids)
         return Related(self.found, self.unlabelled)

@@ -221,7 +221,7 @@ class SvgReader:
 
 
 def _continued(classes: tuple[str, ...]) -> str:
-    """The id of what is drawn in pieces: all after the first, on further systems, have it as a class, "id-...", only."""
+    """The id of what continues from an earlier system: the pieces after the first have it as a class only, "id-..."."""
     return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
