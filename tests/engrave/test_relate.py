@@ -119,10 +119,34 @@ def test_a_tie_over_the_end_of_a_system_leads_to_both_notes(engrave: Engrave) ->
         assert heads[after] == heads[before] + 4
 
 
-def test_glyphs_without_a_class_are_reported(engrave: Engrave) -> None:
-    diamond = note("A4", 32, "whole", "<notehead>diamond</notehead>")
-    assert not engrave(build_score(diamond)).complete
-    assert engrave(build_score(note("A4", 32, "whole"))).complete
+WHOLE = note("A4", 32, "whole")
+ADDED = "<attributes><time><beats>3+2</beats><beat-type>8</beat-type></time></attributes>"
+METRONOME = "<metronome><beat-unit>quarter</beat-unit><per-minute>60</per-minute></metronome>"
+
+
+def fingered(finger: str) -> str:
+    return note("A4", 32, "whole", notations(f"<technical><fingering>{finger}</fingering></technical>"))
+
+
+@pytest.mark.parametrize(
+    ("measure", "missing"),
+    [
+        (note("A4", 32, "whole", "<notehead>diamond</notehead>"), ["0xe0d9"]),
+        (ADDED + note("A4", 20, "half", "<dot/>"), ["0xe08d"]),  # the plus
+        (direction("<dynamics><n/></dynamics>") + WHOLE, ["0xe526"]),
+        (fingered("7"), ["0x37"]),
+        (fingered("5"), []),
+        (direction(METRONOME) + WHOLE, ["0xeca5"]),  # a note inside text
+        (direction("<words>in B\u266d, dolce</words>") + WHOLE, ["0x266d"]),
+        (note("A4", 32, "whole", notations("<articulations><breath-mark/></articulations>")), ["0xe4ce"]),
+        (note("A4", 32, "whole", "<accidental parentheses='yes'>natural</accidental>"), []),
+        (direction("<dynamics><sfz/></dynamics>") + direction("<words>dolce</words>") + WHOLE, []),
+    ],
+)
+def test_glyphs_without_a_class_are_reported(engrave: Engrave, measure: str, missing: list[str]) -> None:
+    page = engrave(build_score(WHOLE, measure))
+    assert page.unlabelled == missing
+    assert page.complete == (not missing)
 
 
 @pytest.mark.parametrize("marks", [1, 2, 3, 4, 5])
