@@ -42,7 +42,7 @@ def attached(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, fl
     return lines
 
 
-@pytest.mark.parametrize(("position", "ys"), [(9, (-20.0, -40.0)), (-9, (100.0, 120.0))])
+@pytest.mark.parametrize(("position", "ys"), [(9, (-20.0, -40.0)), (8, (-20.0, -40.0)), (-8, (100.0, 120.0))])
 def test_all_lines_up_to_a_head_are_its_own(position: int, ys: tuple[float, float]) -> None:
     for line in attached({"a": (100, position, 1), "b": (400, 2 * position, 1)}, *[(100, y, 1) for y in ys]):
         assert (line.notes, line.element, line.onset, line.staff) == (("a",), "a", 1, 1)
