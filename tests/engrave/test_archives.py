@@ -7,6 +7,7 @@ import pytest
 
 from entourage.engrave import archives
 from entourage.engrave.archives import ScoreFile, find_scores, read_bytes
+from entourage.engrave.scores import read_score
 
 
 def zipped(path: Path, members: dict[str, bytes]) -> Path:
@@ -110,3 +111,46 @@ def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     archive = zipped(tmp_path / "x.zip", {f"{i}.xml": b"<a/>" for i in range(3)})
     with pytest.raises(ValueError, match="holds 3 files; expected at most 2"):
         find_scores([archive])
+
+
+TUNES = "X:1\nT:One\nK:G\nF|]\n\nX:7\nT:Two\nK:F\nB|]\n\nX:7\nT:Three\nK:C\nB|]\n"
+NAMES = ["all-X1", "all-X7", "all-X7~2"]
+
+
+def test_every_tune_of_an_abc_file_is_a_score(tmp_path: Path) -> None:
+    (tmp_path / "all.abc").write_text(TUNES)
+    (tmp_path / "one.abc").write_text("X:4\nK:C\nC|]\n")
+    found = find_scores([tmp_path])
+    assert [(file.name, file.tune) for file in found] == [*zip(NAMES, (1, 2, 3), strict=True), ("one", 0)]
+    assert str(found[1]) == f"{tmp_path / 'all.abc'}, tune 2"
+    (tmp_path / "all.txt").write_text(TUNES)  # a file that is named is taken whatever its suffix
+    assert [file.name for file in find_scores([tmp_path / "all.txt"])] == NAMES
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
+def test_tunes_are_found_in_archives(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"songs.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a/all.abc", TUNES)
+    else:
+        with tarfile.open(path, "w:gz") as tar:
+            info = tarfile.TarInfo("a/all.abc")
+            info.size = len(TUNES)
+            tar.addfile(info, io.BytesIO(TUNES.encode()))
+    found = find_scores([path])
+    assert [(file.name, file.member, file.tune) for file in found] == [
+        (name, "a/all.abc", k) for k, name in enumerate(NAMES, start=1)
+    ]
+    assert [read_score(file).title for file in found] == ["One", "Two", "Three"]
+
+
+def test_a_tune_that_cannot_be_read_is_found_and_reported_when_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("all.abc", TUNES)
+    data = bytearray((tmp_path / "bad.zip").read_bytes())
+    data[45] ^= 0xFF  # within the compressed bytes
+    (tmp_path / "bad.zip").write_bytes(data)
+    (file,) = find_scores([tmp_path / "bad.zip"])
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_bytes(file)

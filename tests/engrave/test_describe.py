@@ -46,6 +46,18 @@ def test_a_staff_has_a_number_and_no_onset() -> None:
     assert (staff.staff, staff.onset, staff.element) == (2, None, "m")
 
 
+def test_a_ledger_line_of_no_note_has_no_onset() -> None:
+    staff = Group(("staff",), "t", MEASURE)
+    events = EVENTS | {"t": Event("staff", onset=Fraction(4), staff=1)}
+    line, clef = (
+        Symbol(label, "", [0], Group((kind,), "", staff)) for label, kind in (("legerLine", "x"), ("clefG", "clef"))
+    )
+    for symbol in (line, clef):
+        describe(symbol, events, IDS)
+    assert (line.onset, line.staff) == (None, 1)
+    assert (clef.onset, clef.staff) == (4, 1)
+
+
 def test_what_is_known_stays() -> None:
     symbol = Symbol("rest8th", "", [0], Group(("rest",), "r", STAFF), element="mine", onset=7.0, staff=1)
     describe(symbol, EVENTS, IDS)

@@ -1,33 +1,39 @@
 import json
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.t2CharStringPen import T2CharStringPen
+from tests.engrave.conftest import build_score, direction, note
 
 from entourage.engrave.archives import ScoreFile
 from entourage.engrave.fonts import convert_font, find_fonts
 from entourage.engrave.options import FONTS, PageOptions
-from entourage.engrave.scores import read_score
+from entourage.engrave.scores import parse_score, read_score
 from entourage.engrave.verovio_engine import VerovioEngraver
 
+HEIGHTS = {0xE050: 1.75, 0xE240: 0.8}  # ems of what must look like a G clef and a flag
 
-def square_font(path: Path, codes: tuple[int, ...] = (0xE0A4, 0xE0A2)) -> Path:
-    """A font all of whose glyphs are squares of a staff space (a quarter of an em)."""
-    names = [".notdef", *(f"uni{code:04X}" for code in codes)]
+
+def square_font(path: Path, codes: tuple[int, ...] = (0xE0A4, 0xE0A2), heights: dict[int, float] | None = None) -> Path:
+    """A font all of whose glyphs are squares of a staff space (a quarter of an em), but for those of other heights."""
+    heights = HEIGHTS if heights is None else heights
+    tall = {f"uni{code:04X}": heights.get(code, 0.25) for code in (*codes, *heights)}
     builder = FontBuilder(2000, isTTF=False)
-    builder.setupGlyphOrder(names)
-    builder.setupCharacterMap({code: f"uni{code:04X}" for code in codes})
+    builder.setupGlyphOrder([".notdef", *tall])
+    builder.setupCharacterMap({int(name[3:], 16): name for name in tall})
     strings = {}
-    for name in names:
+    for name, height in {".notdef": 0.25, **tall}.items():
         pen = T2CharStringPen(500, None)
-        pen.moveTo((0, -250))
-        for point in ((500, -250), (500, 250), (0, 250)):
+        pen.moveTo((0, -1000 * height))
+        for point in ((500, -1000 * height), (500, 1000 * height), (0, 1000 * height)):
             pen.lineTo(point)
         pen.closePath()
         strings[name] = pen.getCharString()
     builder.setupCFF("Square", {}, strings, {})
-    builder.setupHorizontalMetrics(dict.fromkeys(names, (500, 0)))
+    builder.setupHorizontalMetrics(dict.fromkeys(strings, (500, 0)))
     builder.setupHorizontalHeader(ascent=1000, descent=-1000)
     builder.setupPost()
     builder.save(path)
@@ -48,6 +54,19 @@ def test_a_font_of_the_users_own_is_engraved(tmp_path: Path, score_path: Path) -
     assert heads
     for x0, y0, x1, y1 in heads:
         assert (x1 - x0, y1 - y0) == pytest.approx((20, 20), abs=1)
+
+
+def test_music_inside_text_is_of_the_users_font_too(tmp_path: Path) -> None:
+    metronome = direction("<metronome><beat-unit>quarter</beat-unit><per-minute>60</per-minute></metronome>")
+    score = parse_score(build_score(metronome + note("A4", 32, "whole")), "s")
+    glyphs = []
+    for codes in ((0xE0A4, 0xE0A2, 0xECA5), (0xE0A4, 0xE0A2)):
+        engraver = VerovioEngraver(PageOptions(), convert_font(square_font(tmp_path / "Square.otf", codes), tmp_path))
+        page = next(engraver.engrave(score))
+        assert page.unlabelled == ["0xeca5"]
+        heights = [np.ptp(edges[:, [1, 3]]) for edges in page.unclaimed]
+        glyphs.append(any(height == pytest.approx(20, abs=0.1) for height in heights))  # the square, a space tall
+    assert glyphs == [True, False]  # without one of its own, the note is another font's
 
 
 def test_a_file_called_like_a_bundled_font_is_not_taken_for_it(tmp_path: Path, score_path: Path) -> None:
@@ -78,6 +97,30 @@ def test_metadata_beside_the_font_says_where_stems_meet(tmp_path: Path, score_pa
     box = {(s.label[:4], s.element): b for s, b in zip(page.symbols, page.boxes, strict=True)}
     head, stem = box["note", "p1m1n1"], box["stem", "p1m1n1"]
     assert stem[2] < head[2] - 5  # in the middle of the head, not at its right
+
+
+@pytest.mark.parametrize(
+    ("heights", "message"),
+    [
+        (HEIGHTS | {0xE0A4: 0.1}, r"U\+E0A4 is 0\.10 em tall; expected 0\.15 to 0\.45 em, as the notehead"),
+        (HEIGHTS | {0xE0A4: 0.7}, r"U\+E0A4 is 0\.70 em tall"),
+        ({0xE240: 0.8}, r"no G clef at U\+E050; expected a SMuFL font"),
+        ({0xE050: 0.28, 0xE240: 0.8}, r"U\+E050 is 0\.28 em tall; expected 1 to 2\.5 em, as the G clef"),
+        ({0xE050: 1.75}, r"no flag at U\+E240"),
+        ({0xE050: 1.75, 0xE240: 0.38}, r"U\+E240 is 0\.38 em tall"),
+    ],
+)
+def test_other_glyphs_at_the_same_code_points_are_noticed(
+    tmp_path: Path, heights: dict[int, float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        convert_font(square_font(tmp_path / "Other.otf", heights=heights), tmp_path)
+
+
+def test_a_font_of_private_letters_is_refused(tmp_path: Path) -> None:
+    letters = Path(mpl.get_data_path()) / "fonts" / "ttf" / "STIXNonUni.ttf"  # it has something at U+E0A4
+    with pytest.raises(ValueError, match=r"expected 0\.15 to 0\.45 em, as the notehead of a SMuFL font"):
+        convert_font(letters, tmp_path)
 
 
 def test_what_is_no_music_font_is_refused(tmp_path: Path) -> None:

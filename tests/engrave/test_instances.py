@@ -18,5 +18,5 @@ def test_nothing_is_known_of_a_symbol_until_it_is_said() -> None:
 
 def test_pages_do_not_share_what_has_no_class() -> None:
     first, second = Related([]), Related([])
-    first.unlabelled.append(0xE000)
+    first.unlabelled.append("0xe000")
     assert second.unlabelled == []

@@ -21,6 +21,7 @@ def test_a_score_is_engraved_with_the_same_truth(score_path: Path) -> None:
     pytest.importorskip("lilypond")
     page = next(LilypondEngraver(PageOptions()).engrave(read_score(ScoreFile("s", score_path))))
     assert page.image.shape == (2668, 1894)
+    assert page.complete
     heads = sorted((s for s in page.symbols if s.label.startswith("notehead")), key=lambda s: s.onset or 0)
     assert [(s.onset, s.duration, s.pitch, s.element) for s in heads] == [
         (0, 1, "G4", "p1m1n1"),

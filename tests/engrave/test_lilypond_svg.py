@@ -53,6 +53,15 @@ def test_unknown_objects_are_drawn_but_no_symbols() -> None:
     assert symbols == []
 
 
+def test_pages_with_unknown_glyphs_say_so() -> None:
+    known = grob("NoteHead", path(), log="2")
+    unknown = grob("Clef", path(), glyph="clefs.C", position="-4") + grob("BreathingSign", path())
+    words = grob("LyricText", '<text font-size="2"><tspan>la</tspan></text>')
+    for content, expected in ((known + words, []), (known + words + unknown, ["Clef:clefs.C", "BreathingSign"])):
+        _, related = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{content}</svg>')
+        assert related.unlabelled == expected
+
+
 def test_staves_are_counted_within_systems() -> None:
     def staff(y: float) -> str:
         return grob(

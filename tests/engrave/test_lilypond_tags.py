@@ -1,7 +1,7 @@
 import pytest
 
 from entourage.engrave.instances import Symbol
-from entourage.engrave.lilypond_tags import number_staves, tagged_symbols
+from entourage.engrave.lilypond_tags import number_staves, tagged_symbols, unlabelled
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.outlines import rectangle
 
@@ -26,6 +26,8 @@ def tagged(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
         ("Accidental", {"glyph": "accidentals.flatflat"}, "accidentalDoubleFlat"),
         ("Accidental", {"glyph": "accidentals.flat", "grace": "-1/8"}, "accidentalFlatSmall"),
         ("Clef", {"glyph": "clefs.F_change"}, "clefF"),
+        ("Clef", {"glyph": "clefs.C", "position": "0"}, "clefCAlto"),
+        ("Clef", {"glyph": "clefs.C_change", "position": "2"}, "clefCTenor"),
         ("Rest", {"log": "3"}, "rest8th"),
         ("Rest", {"log": "5"}, "rest32nd"),
         ("Script", {"script": "(feta dstaccato . ustaccato)", "direction": "-1"}, "articStaccatoBelow"),
@@ -61,6 +63,45 @@ def test_the_music_is_in_quarter_notes() -> None:
     assert (head.onset, head.duration, head.pitch, head.midi, head.position) == (1.5, 1.0, "Bb3", 58, -3)
     (grace,) = tagged("NoteHead", [mark()], **tags, grace="-1/8")
     assert (grace.label, grace.duration) == ("noteheadBlackInSpaceSmall", 0.0)
+
+
+def test_a_character_without_a_class_moves_no_other() -> None:
+    three = [mark(), mark(20), mark(40)]
+    found = tagged("DynamicText", three, text="sfn")
+    assert [(s.label, s.marks) for s in found] == [("dynamicS", [0]), ("dynamicF", [1])]
+    found = tagged("Fingering", three, text="1-2")
+    assert [(s.label, s.marks) for s in found] == [("fingering1", [0]), ("fingering2", [2])]
+    assert tagged("DynamicText", three, text="sf") == []  # something else is drawn
+
+
+def test_a_sum_of_beats_is_not_taken_for_a_fraction() -> None:
+    drawn = [mark(0, 10), mark(12, 10), mark(24, 10), mark(12, 30)]  # 3 + 2 over 8
+    assert tagged("TimeSignature", drawn, fraction="(5 . 8)") == []
+
+
+def missing(kind: str, marks: list[Mark], **tags: str) -> list[str]:
+    return unlabelled(
+        Group((kind,) if kind else ()), {f"data-{n}": v for n, v in tags.items()}, [*range(len(marks))], marks
+    )
+
+
+def test_glyphs_without_a_class_are_named() -> None:
+    area = Mark("area", rectangle(0, 0, 9, 9), Group())
+    assert missing("Clef", [mark()], glyph="clefs.C", text="") == ["Clef:clefs.C"]
+    assert missing("DynamicText", [mark(), mark()], glyph="", text="n i") == ["DynamicText:ni"] * 2
+    assert missing("MetronomeMark", [mark(), area]) == ["MetronomeMark"]
+    assert missing("", [mark()]) == ["untagged"]
+    assert missing("SystemStartBracket", [mark()]) == []
+
+
+def test_of_letters_only_signs_and_numbers_count() -> None:
+    def letter(character: str, kind: str) -> Mark:
+        return Mark("letter", rectangle(0, 0, 9, 9), Group((kind,)), ord(character))
+
+    words = [letter(c, "TextScript") for c in "in B\u266d"]
+    assert missing("TextScript", words) == ["TextScript"]
+    assert missing("TupletNumber", [letter("0", "TupletNumber")], text="10") == ["TupletNumber:10"]
+    assert missing("TupletNumber", [letter(":", "TupletNumber")], text="3:2") == []
 
 
 def test_what_has_no_class_is_no_symbol() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 from tests.engrave.conftest import build_score, direction, notations, note
 
+from entourage.engrave.instances import Symbol
 from entourage.engrave.page import Page
 
 Engrave = Callable[[str], Page]
@@ -72,7 +73,8 @@ def test_noteheads_know_their_place_and_sound(engrave: Engrave) -> None:
     assert [s.element for s in heads] == ["p1m1n1", "p1m1n2", "p1m1n3"]
     stem = next(s for s in page.symbols if s.label == "stem" and s.element == "p1m1n1")
     assert stem.notes == ("p1m1n1",)
-    assert next(s for s in page.symbols if s.label == "legerLine").staff == 1
+    line = next(s for s in page.symbols if s.label == "legerLine")
+    assert (line.staff, line.onset, line.element, line.notes) == (1, 1, "p1m1n2", ("p1m1n2",))
 
 
 def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
@@ -85,10 +87,66 @@ def test_what_spans_notes_leads_to_them(engrave: Engrave) -> None:
     assert labels(page)["dynamicCrescendoHairpin"] == 1
 
 
-def test_glyphs_without_a_class_are_reported(engrave: Engrave) -> None:
-    diamond = note("A4", 32, "whole", "<notehead>diamond</notehead>")
-    assert not engrave(build_score(diamond)).complete
-    assert engrave(build_score(note("A4", 32, "whole"))).complete
+def pieces(page: Page, label: str) -> list[Symbol]:
+    """What continues from an earlier system."""
+    return [s for s in page.symbols if s.label == label and "spanning" in s.group.classes]
+
+
+def test_what_continues_on_the_next_system_is_the_same_element(engrave: Engrave) -> None:
+    start = direction("<wedge type='diminuendo'/>") + direction("<octave-shift type='down' size='8'/>")
+    stop = direction("<wedge type='stop'/>") + direction("<octave-shift type='stop' size='8'/>")
+    first = start + note("A5", 32, "whole", notations("<slur type='start' number='1'/>"))
+    last = note("A5", 32, "whole", notations("<slur type='stop' number='1'/>")) + stop
+    page = engrave(build_score(first, *[note("A5", 32, "whole")] * 28, last))
+    origins = {"slur": "p1m1slur1", "dynamicDiminuendoHairpin": "p1m1wedge1", "ottavaBracket": "p1m1n1"}
+    for label, element in origins.items():
+        assert pieces(page, label), label
+        assert all((s.element, s.onset, s.staff) == (element, 0, 1) for s in pieces(page, label))
+    assert all(s.notes == ("p1m1n1", "p1m30n1") for s in pieces(page, "slur"))
+    assert labels(page)["dynamicCrescendoHairpin"] == 0
+
+
+def test_a_tie_over_the_end_of_a_system_leads_to_both_notes(engrave: Engrave) -> None:
+    tied = notations("<tied type='stop'/><tied type='start'/>")
+    page = engrave(build_score(*[note("A4", 32, "whole", tied)] * 30))
+    heads = {s.element: s.onset for s in page.symbols if s.label.startswith("notehead")}
+    found = pieces(page, "tie")
+    assert found
+    for tie in found:
+        before, after = tie.notes
+        assert tie.element == before.replace("n1", "tied2")
+        assert (tie.onset, tie.staff) == (heads[before], 1)
+        assert heads[after] == heads[before] + 4
+
+
+WHOLE = note("A4", 32, "whole")
+ADDED = "<attributes><time><beats>3+2</beats><beat-type>8</beat-type></time></attributes>"
+METRONOME = "<metronome><beat-unit>quarter</beat-unit><per-minute>60</per-minute></metronome>"
+
+
+def fingered(finger: str) -> str:
+    return note("A4", 32, "whole", notations(f"<technical><fingering>{finger}</fingering></technical>"))
+
+
+@pytest.mark.parametrize(
+    ("measure", "missing"),
+    [
+        (note("A4", 32, "whole", "<notehead>diamond</notehead>"), ["0xe0d9"]),
+        (ADDED + note("A4", 20, "half", "<dot/>"), ["0xe08d"]),  # the plus
+        (direction("<dynamics><n/></dynamics>") + WHOLE, ["0xe526"]),
+        (fingered("7"), ["0x37"]),
+        (fingered("5"), []),
+        (direction(METRONOME) + WHOLE, ["0xeca5"]),  # a note inside text
+        (direction("<words>in B\u266d, dolce</words>") + WHOLE, ["0x266d"]),
+        (note("A4", 32, "whole", notations("<articulations><breath-mark/></articulations>")), ["0xe4ce"]),
+        (note("A4", 32, "whole", "<accidental parentheses='yes'>natural</accidental>"), []),
+        (direction("<dynamics><sfz/></dynamics>") + direction("<words>dolce</words>") + WHOLE, []),
+    ],
+)
+def test_glyphs_without_a_class_are_reported(engrave: Engrave, measure: str, missing: list[str]) -> None:
+    page = engrave(build_score(WHOLE, measure))
+    assert page.unlabelled == missing
+    assert page.complete == (not missing)
 
 
 @pytest.mark.parametrize("marks", [1, 2, 3, 4, 5])

@@ -67,6 +67,17 @@ def test_other_notations_are_recognised(tmp_path: Path) -> None:
     assert read(tmp_path, mei, "a.mei").ids == {"m"}
 
 
+def test_a_tune_is_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.abc"
+    path.write_text("X:1\nT:One\nK:G\nF|]\n\nX:2\nT:Two\nK:F\nB|]\n")
+    score = read_score(ScoreFile("a", path, tune=2))
+    assert (score.text, score.title) == ("X:2\nT:Two\nK:F\nB|]\n", "Two")
+    with pytest.raises(ValueError, match="holds 2 tunes; expected one"):
+        read_score(ScoreFile("a", path))
+    with pytest.raises(ValueError, match="tune 3 does not exist; expected at most 2"):
+        read_score(ScoreFile("a", path, tune=3))
+
+
 def test_a_work_is_one_in_any_notation(tmp_path: Path, musicxml: str) -> None:
     title = "<titleStmt><title>Études</title><composer>Nonymous, A.</composer></titleStmt>"
     mei = f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead>{title}</meiHead></mei>'

@@ -88,3 +88,12 @@ def test_text_is_set_letter_by_letter_and_anchored() -> None:
 def test_what_is_hidden_is_not_drawn() -> None:
     hidden = '<g class="section placeholder"><ellipse cx="0" cy="0" rx="9" ry="9"/></g>'
     assert read(hidden + '<g visibility="hidden"><rect x="0" y="0" width="9" height="9"/></g><title>x</title>') == []
+
+
+def test_a_piece_on_a_further_system_has_the_id_of_the_whole() -> None:
+    first, alone, second = read(
+        '<g class="slur" id="s1"><rect width="9" height="9"/></g><g class="slur"><rect width="9" height="9"/></g>'
+        '<g class="slur id-s1 spanning"><rect width="9" height="9"/></g>'
+    )
+    assert [mark.group.id for mark in (first, second, alone)] == ["s1", "s1", ""]
+    assert second.group.kind == "slur"

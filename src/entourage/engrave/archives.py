@@ -11,15 +11,21 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from entourage.engrave.tunes import tune_numbers
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 LARGEST_SCORE = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
 MOST_MEMBERS = 500_000
+_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
+Found = tuple[str, Path, str, int]  # what a score is called, its file, its name inside, and which tune it is
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,23 @@ class ScoreFile:
         name: how it is called in the output, unique among those found together.
         path: the file, or the archive.
         member: its name inside the archive, or nothing.
+        tune: its place among the tunes of an ABC file that holds several, from 1; else 0.
     """
 
     name: str
     path: Path
     member: str = ""
+    tune: int = 0
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.member}" if self.member else str(self.path)
+        where = f"{self.path}:{self.member}" if self.member else str(self.path)
+        return f"{where}, tune {self.tune}" if self.tune else where
 
 
 def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
     """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
+
+    Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
 
     Args:
         sources: files, folders and archives. A file that is named is taken whatever its suffix.
@@ -52,18 +63,18 @@ def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
     Raises:
         ValueError: a source does not exist, is no readable archive, or all sources together hold no score.
     """
-    found: list[tuple[str, Path, str]] = []
+    found: list[Found] = []
     for source in map(Path, sources):
         if source.is_dir():
             files = sorted(p for p in source.rglob("*") if p.is_file() and not p.name.startswith("."))
             scores = [p for p in files if p.suffix.lower() in SCORE_SUFFIXES]
-            found += [(p.relative_to(source).as_posix(), p, "") for p in scores]
+            found += [f for p in scores for f in _tunes(p.relative_to(source).as_posix(), p, "", partial(_open, p))]
         elif not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
         elif _is_archive(source):
-            found += [(member, source, member) for member in _members(source)]
+            found += _members(source)
         else:
-            found.append((source.name, source, ""))
+            found += _tunes(source.name, source, "", partial(_open, source))
     if not found:
         kinds = " ".join(SCORE_SUFFIXES)
         raise ValueError(
@@ -82,7 +93,7 @@ def read_bytes(file: ScoreFile) -> bytes:
         data = _limited(file.path.open("rb"), file) if not file.member else _from_archive(file)
         if data[:4] == b"PK\x03\x04":
             data = _from_mxl(data, file)
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"{file} cannot be read: {str(error) or type(error).__name__}") from error
     if not data.strip():
         raise ValueError(f"{file} is empty; expected a score")
@@ -98,21 +109,47 @@ def _is_zip(path: Path) -> bool:
     return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
 
 
-def _members(archive: Path) -> list[str]:
-    """The names of the scores in an archive; those that point out of it are among them, to be reported when read."""
+def _members(archive: Path) -> list[Found]:
+    """The scores in an archive; those whose names point out of it are among them, to be reported when read."""
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as opened:
                 names = [info.filename for info in opened.infolist() if not info.is_dir()]
-        else:
-            with tarfile.open(archive) as tar:
-                names = [member.name for member in tar if member.isfile()]
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
+                return [f for n in _scores(names, archive) for f in _tunes(n, archive, n, partial(opened.open, n))]
+        with tarfile.open(archive) as tar:
+            members = {member.name: member for member in tar if member.isfile()}
+            scores = _scores(list(members), archive)
+            return [f for n in scores for f in _tunes(n, archive, n, partial(tar.extractfile, members[n]))]
+    except _UNREADABLE as error:
         raise ValueError(f"{archive} cannot be read as an archive: {error}") from error
+
+
+def _scores(names: list[str], archive: Path) -> list[str]:
+    """Those of the names that are scores, in the order of the archive."""
     if len(names) > MOST_MEMBERS:
         raise ValueError(f"{archive} holds {len(names)} files; expected at most {MOST_MEMBERS}")
     scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
-    return sorted(set(scores))
+    return list(dict.fromkeys(scores))
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None]) -> list[Found]:
+    """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
+    suffix = PurePosixPath(name).suffix.lower()
+    numbers: list[str] = []
+    if suffix == ".abc" or suffix not in SCORE_SUFFIXES:
+        with suppress(*_UNREADABLE):
+            stream = opener()
+            if stream is not None:
+                with stream:
+                    numbers = tune_numbers(stream.read(LARGEST_SCORE))
+    if len(numbers) < 2:
+        return [(name, path, member, 0)]
+    start = name.removesuffix(PurePosixPath(name).suffix)
+    return [(f"{start}-X{number or k}{suffix}", path, member, k) for k, number in enumerate(numbers, start=1)]
 
 
 def _from_archive(file: ScoreFile) -> bytes:
@@ -151,14 +188,14 @@ def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
     return data
 
 
-def _named(found: list[tuple[str, Path, str]]) -> list[ScoreFile]:
+def _named(found: list[Found]) -> list[ScoreFile]:
     """Short names: the last parts of the path, as many as tell the scores apart; made of letters, digits, - and _."""
-    parts = [PurePosixPath(name.replace("\\", "/")).with_suffix("").parts for name, _, _ in found]
+    parts = [PurePosixPath(name.replace("\\", "/")).with_suffix("").parts for name, *_ in found]
     clean = [["".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in p) for p in ps] for ps in parts]
     names = [ps[-1][:80] for ps in clean]
     seen: dict[str, int] = {}
     files = []
-    for name, (_, path, member) in sorted(zip(names, found, strict=True), key=lambda pair: (pair[0], pair[1])):
+    for name, (_, path, member, tune) in sorted(zip(names, found, strict=True), key=lambda pair: (pair[0], pair[1])):
         count = seen[name] = seen.get(name, 0) + 1
-        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member))
+        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune))
     return files

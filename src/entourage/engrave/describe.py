@@ -36,7 +36,8 @@ def describe(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) 
 
 def _take(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
     """What a group of that kind says, where groups within it have said nothing."""
-    if symbol.onset is None and event.onset is not None and kind != "measure":
+    silent = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
+    if symbol.onset is None and event.onset is not None and kind not in silent:
         symbol.onset = float(event.onset)
     if not symbol.notes and kind not in ("staff", "layer", "measure"):
         symbol.notes = tuple(note for one in event.notes for note in _notes_of(one, events))

@@ -20,6 +20,8 @@ from entourage.engrave.options import FONTS, MusicFont
 
 _SMUFL = range(0xE000, 0xF400)
 _EM = 1000  # Verovio's units
+# Glyphs with their height in ems, of which a staff has one: a notehead is a space tall, a G clef some seven.
+_TALL = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
 
 
 def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
@@ -56,6 +58,9 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     Args:
         path: the font.
         folder: where to put the archive; by default a new folder for temporary files.
+
+    Raises:
+        ValueError: the file is no font, or its glyphs are not those of SMuFL.
     """
     try:
         font = TTFont(path)
@@ -63,8 +68,7 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     except (TTLibError, OSError, KeyError) as error:
         raise ValueError(f"{path} cannot be read as a font: {error}") from error
     codes = sorted(code for code in cmap if code in _SMUFL)
-    if 0xE0A4 not in codes:
-        raise ValueError(f"{path} has no notehead at U+E0A4; expected a SMuFL font")
+    _check(path, font)
     name = "".join(c for c in path.stem if c.isalnum())
     if not name or name.lower() in (bundled.lower() for bundled in FONTS):
         name += "Custom"
@@ -91,6 +95,20 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
         for inside, text in ((f"{name}.xml", index), *outlines, (f"{name}.css", "")):
             archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
     return MusicFont(name, target, hashlib.sha256("".join((index, *files.values())).encode()).hexdigest())
+
+
+def _check(path: Path, font: TTFont) -> None:
+    """Other fonts use the same code points for something else; three glyphs are enough to tell."""
+    glyphs, cmap, em = font.getGlyphSet(), font.getBestCmap(), font["head"].unitsPerEm
+    for code, (name, least, most) in _TALL.items():
+        if code not in cmap:
+            raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
+        pen = BoundsPen(glyphs)
+        glyphs[cmap[code]].draw(pen)
+        height = (pen.bounds[3] - pen.bounds[1]) / em if pen.bounds else 0.0
+        if not least <= height <= most:
+            expected = f"{least:g} to {most:g} em, as the {name} of a SMuFL font"
+            raise ValueError(f"{path}: U+{code:04X} is {height:.2f} em tall; expected {expected}")
 
 
 _NAMED = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}

@@ -40,7 +40,10 @@ class Symbol:
 
 @dataclass
 class Related:
-    """The symbols of a page, and the code points of glyphs that no class covers, as often as they occur."""
+    """The symbols of a page, and the names of glyphs that no class covers, as often as they occur.
+
+    A glyph is called by its code point, such as "0xe56c"; LilyPond's have none and are called as it calls them.
+    """
 
     symbols: list[Symbol]
-    unlabelled: list[int] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)

@@ -9,7 +9,7 @@ import numpy as np
 from lxml import etree
 
 from entourage.engrave.instances import Related, Symbol
-from entourage.engrave.lilypond_tags import number_staves, tagged_symbols
+from entourage.engrave.lilypond_tags import number_staves, tagged_symbols, unlabelled
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.outlines import Edges, ellipse, filled, parse_path, positive, rectangle, stroked
 from entourage.engrave.text import Typeface
@@ -58,17 +58,20 @@ class LilypondReader:
         root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
         marks: list[Mark] = []
         symbols: list[Symbol] = []
+        missing: list[str] = []
         for child in root:
             if not isinstance(child.tag, str):
                 continue
             group = Group(tuple(child.get("class", "").split()))
             first = len(marks)
             self._walk(child, group, _Place(sx=self.pixels, sy=self.pixels), marks)
-            drawn = list(range(first, len(marks)))
-            if drawn and group.kind:
-                symbols += tagged_symbols(group, dict(child.attrib), drawn, marks)
+            drawn, tags = list(range(first, len(marks))), dict(child.attrib)
+            found = tagged_symbols(group, tags, drawn, marks) if drawn and group.kind else []
+            taken = {i for symbol in found for i in symbol.marks}
+            missing += unlabelled(group, tags, [i for i in drawn if i not in taken], marks)
+            symbols += found
         number_staves(symbols, marks, self.pixels)
-        return marks, Related(symbols)
+        return marks, Related(symbols, missing)
 
     def _walk(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
         tag = etree.QName(element).localname

@@ -24,6 +24,7 @@ _SIGNS = {
     "flatflat": "DoubleFlat",
 }
 _CLEFS = {"clefs.G": "clefG", "clefs.F": "clefF", "clefs.percussion": "clefUnpitchedPercussion"}
+_C_CLEFS = {"0": "clefCAlto", "2": "clefCTenor"}  # by the line that they stand on
 _SCRIPTS = {"sforzato": "articAccent", "staccato": "articStaccato", "tenuto": "articTenuto", "marcato": "articMarcato"}
 _SCRIPTS |= {"staccatissimo": "articStaccatissimo", "fermata": "fermata", "trill": "ornamentTrill"}
 _SCRIPTS |= {"turn": "ornamentTurn", "reverseturn": "ornamentTurnInverted", "mordent": "ornamentMordent"}
@@ -37,6 +38,8 @@ _SCRIPTS |= {
 _WHOLE = {"Slur": "slur", "PhrasingSlur": "slur", "Tie": "tie", "LaissezVibrerTie": "tie", "Arpeggio": "arpeggiato"}
 _WHOLE |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
 _EACH = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
+_NUMBERS = {"TupletNumber": "tuplet", "Fingering": "fingering"}
+_HARMLESS = ("Parentheses", "SystemStartBracket")  # these belong to symbols, or to lines, without being symbols
 _STEPS = ("C", "D", "E", "F", "G", "A", "B")
 _HALVES = (0, 2, 4, 5, 7, 9, 11)
 _ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
@@ -66,12 +69,9 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], drawn: list[int], mark
     elif kind == "BarLine":
         found = [_plain("repeatDot", [i], group) for i in drawn if marks[i].shape == "glyph"]
     elif kind == "DynamicText":
-        letters = [c for c in tags["data-text"] if c in "pmfszr"]
-        found = [_plain(f"dynamic{c.upper()}", [i], group) for c, i in zip(letters, drawn, strict=False)]
-    elif kind in ("TupletNumber", "Fingering"):
-        start = "tuplet" if kind == "TupletNumber" else "fingering"
-        digits = [c for c in tags["data-text"] if c.isdigit()]
-        found = [_plain(f"{start}{c}", [i], group) for c, i in zip(digits, drawn, strict=False)]
+        found = _spelt("dynamic", tags["data-text"].upper(), drawn, group)
+    elif kind in _NUMBERS:
+        found = _spelt(_NUMBERS[kind], tags["data-text"], drawn, group)
     else:
         label = _label(kind, tags)
         found = [_plain(label, drawn, group)] if label else []
@@ -79,6 +79,36 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], drawn: list[int], mark
     for symbol in found:
         _describe(symbol, tags)
     return found
+
+
+def unlabelled(group: Group, tags: Mapping[str, str], drawn: list[int], marks: list[Mark]) -> list[str]:
+    """The names of the glyphs of an object that belong to no symbol, such as "Clef:clefs.C".
+
+    Args:
+        group: the object.
+        tags: its attributes.
+        drawn: positions of those of its marks that are in no symbol.
+        marks: all marks of the page.
+    """
+    if group.kind in _HARMLESS:
+        return []
+    known = tags.get("data-glyph") or "".join(tags.get("data-text", "").split())
+    name = ":".join(filter(None, (group.kind or "untagged", known)))
+    return [name for i in drawn if _is_music(marks[i])]
+
+
+def _is_music(mark: Mark) -> bool:
+    if mark.shape != "letter":
+        return mark.shape == "glyph"
+    return 0x2669 <= mark.code <= 0x266F or (mark.group.kind in _NUMBERS and chr(mark.code).isalnum())
+
+
+def _spelt(start: str, text: str, drawn: list[int], group: Group) -> list[Symbol]:
+    """One symbol a character; none if the characters are not those that are drawn."""
+    characters = "".join(text.split())
+    if len(characters) != len(drawn):
+        return []
+    return [_plain(f"{start}{character}", [i], group) for character, i in zip(characters, drawn, strict=True)]
 
 
 def _label(kind: str, tags: Mapping[str, str]) -> str:
@@ -95,7 +125,8 @@ def _label(kind: str, tags: Mapping[str, str]) -> str:
         name = f"flag{_FLAGS[found[2]]}{'Up' if found[1] == 'u' else 'Down'}" if found else ""
         return name + small if name + small in CLASSES else name
     if kind == "Clef":
-        return _CLEFS.get(tags["data-glyph"].removesuffix("_change"), "")
+        glyph = tags["data-glyph"].removesuffix("_change")
+        return _C_CLEFS.get(tags["data-position"], "") if glyph == "clefs.C" else _CLEFS.get(glyph, "")
     if kind in ("Rest", "MultiMeasureRest"):
         return f"rest{_RESTS.get(tags['data-log'] or '0', '')}"
     if kind == "Script":
@@ -118,8 +149,10 @@ def _time(tags: Mapping[str, str], drawn: list[int], group: Group, marks: list[M
         return []
     if len(drawn) == 1:
         return [_plain("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", drawn, group)]
+    if len(drawn) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
+        return []
     rows = sorted(drawn, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in drawn]), marks[i].x))
-    return [_plain(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=False)]
+    return [_plain(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
 
 
 def _plain(label: str, marks: list[int], group: Group) -> Symbol:

@@ -47,7 +47,7 @@ class Page:
         oriented: corners of the smallest turned box, shape (n, 4, 2): turned for beams, slurs, ties and hairpins,
             upright for the others.
         pixels: the ink of each symbol, hidden or not.
-        unlabelled: code points of glyphs without a class.
+        unlabelled: names of glyphs without a class: code points, or as LilyPond calls them.
         number: of the page in its score, from 1.
         unclaimed: outlines of what belongs to no symbol: text, bar lines, brackets.
     """
@@ -57,7 +57,7 @@ class Page:
     boxes: Ints
     oriented: NDArray[np.float64]
     pixels: Pixels
-    unlabelled: list[int]
+    unlabelled: list[str]
     number: int = 1
     unclaimed: list[Edges] = field(default_factory=list)
 

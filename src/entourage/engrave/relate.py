@@ -12,6 +12,7 @@ from entourage.engrave.clefs import CHANGES, CLEFS, clef_class, split_clef
 from entourage.engrave.combine import LETTERS, combine_dynamics, combine_graces, combine_times
 from entourage.engrave.describe import describe
 from entourage.engrave.instances import Related, Symbol
+from entourage.engrave.ledgers import attach_ledgers
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music import Event
 from entourage.engrave.staves import Staves
@@ -20,11 +21,13 @@ from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 _SMALL = 0.93  # of the normal size of glyphs
 _HEADS = {0xE0A4: "Black", 0xE0A3: "Half", 0xE0A2: "Whole", 0xE0A0: "DoubleWhole", 0xE0A1: "DoubleWhole"}
 _ACCIDENTALS = {0xE260: "Flat", 0xE261: "Natural", 0xE262: "Sharp", 0xE263: "DoubleSharp", 0xE264: "DoubleFlat"}
-_DIGITS = {0xE080 + n: n for n in range(10)}
 _LINES = {"slur": "slur", "tie": "tie", "lv": "tie", "beam": "beam", "beamSpan": "beam", "fTrem": "beam"}
-# Glyphs that belong to a symbol without being one: parentheses, brackets, wavy lines, the breath mark, and the like.
-_HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xEA91, 0xEAA4, 0xE4CE, 0xE51A, 0xE51B, 0xE09A, 0xE096, 0xE097}
-_HARMLESS |= {0xE59D, 0xE59E}  # the wavy line after a trill
+_TIMES = {0xE08A: "timeSigCommon", 0xE08B: "timeSigCutCommon"}
+_TIMES |= {0xE080 + digit: f"timeSig{digit}" for digit in range(10)}
+# Glyphs that belong to a symbol, or to a line, without being a symbol.
+_HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
+_HARMLESS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
+_HARMLESS |= {0xE003, 0xE004}  # the ends of a bracket before a group of staves
 _BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
 _BY_GLYPH = {
     code: name
@@ -55,7 +58,6 @@ class _Relater:
         self.found: list[Symbol] = []
         self.whole: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
         self.graces: dict[Group, list[int]] = {}
-        self.unlabelled: list[int] = []
         self.staves = Staves(marks, events, interline)
         self.rules: dict[str, Callable[[int, Mark], object]] = {
             "notehead": self._notehead,
@@ -90,9 +92,15 @@ class _Relater:
         self.found += combine_dynamics(self.found, self.marks)
         self.found += combine_times(self.found, self.marks)
         self.found += combine_graces(self.graces, self.marks)
+        attach_ledgers(self.found, self.marks, self.staves, self.events, self.ids)
         for symbol in self.found:
             describe(symbol, self.events, self.ids)
-        return Related(self.found, self.unlabelled)
+        return Related(self.found, self._unlabelled())
+
+    def _unlabelled(self) -> list[str]:
+        """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""
+        taken = {i for symbol in self.found for i in symbol.marks}
+        return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in taken and _is_music(mark)]
 
     def _add(self, i: int, mark: Mark, label: str, v1: str | None = None) -> Symbol:
         plain = CLASSES[label].v1 if label else None
@@ -123,8 +131,6 @@ class _Relater:
     def _notehead(self, i: int, mark: Mark) -> None:
         head = _HEADS.get(mark.code)
         if head is None:
-            if mark.code not in _HARMLESS:
-                self.unlabelled.append(mark.code)
             return
         note = mark.group.within("note")
         event = self.events.get(note.id) if note else None
@@ -142,8 +148,6 @@ class _Relater:
         position, lines = self.staves.position(mark, self.staves.number(mark))
         name = clef_class(mark.code, position, lines)
         if not name:
-            if mark.code not in _HARMLESS:
-                self.unlabelled.append(mark.code)
             return
         change = mark.group.within("layer") is not None
         symbol = self._add(i, mark, name, CHANGES.get(name) if change else None)
@@ -158,23 +162,17 @@ class _Relater:
         name = _ACCIDENTALS.get(mark.code, "")
         if f"key{name}" in CLASSES:
             self._add(i, mark, f"key{name}")
-        else:
-            self.unlabelled.append(mark.code)
 
     def _accidental(self, i: int, mark: Mark) -> None:
         name = _ACCIDENTALS.get(mark.code)
         if name is None:
-            if mark.code not in _HARMLESS:
-                self.unlabelled.append(mark.code)
             return
         small = f"accidental{name}Small"
         self._add(i, mark, small if self._small(mark) and small in CLASSES else f"accidental{name}")
 
     def _time(self, i: int, mark: Mark) -> None:
-        names = {0xE08A: "timeSigCommon", 0xE08B: "timeSigCutCommon"}
-        names |= {code: f"timeSig{digit}" for code, digit in _DIGITS.items()}
-        if mark.code in names:
-            self._add(i, mark, names[mark.code])
+        if mark.code in _TIMES:
+            self._add(i, mark, _TIMES[mark.code])
 
     def _dynamic(self, i: int, mark: Mark) -> None:
         if mark.code in LETTERS:
@@ -192,7 +190,6 @@ class _Relater:
     def _flag(self, i: int, mark: Mark) -> None:
         name = _BY_GLYPH.get(mark.code, "")
         if not name.startswith("flag"):
-            self.unlabelled.append(mark.code)
             return
         small = f"{name}Small"
         self._add(i, mark, small if self._small(mark) and small in CLASSES else name)
@@ -206,8 +203,8 @@ class _Relater:
 
     def _hairpin(self, i: int, mark: Mark) -> None:
         event = self.events.get(mark.group.id)
-        opens = event.form == "cres" if event else True
-        self._join(i, mark, "dynamicCrescendoHairpin" if opens else "dynamicDiminuendoHairpin")
+        if event is not None:
+            self._join(i, mark, f"dynamic{'Crescendo' if event.form == 'cres' else 'Diminuendo'}Hairpin")
 
     def _fingering(self, i: int, mark: Mark) -> None:
         if 0x30 <= mark.code <= 0x35:
@@ -223,8 +220,6 @@ class _Relater:
             self._add(i, mark, "", "restLonga")
         elif mark.code in _ACCIDENTALS:  # above or below an ornament
             self._accidental(i, mark)
-        elif mark.code not in _HARMLESS:
-            self.unlabelled.append(mark.code)
 
     def _area(self, i: int, mark: Mark) -> None:
         kind = mark.group.kind
@@ -234,3 +229,13 @@ class _Relater:
             self._join(i, mark, "restHBar")
         elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign, where they are not glyphs
             self._add(i, mark, "repeatDot")
+
+
+def _is_music(mark: Mark) -> bool:
+    """A glyph of the music, also one inside text, or a finger that is written as text."""
+    if mark.shape == "glyph":
+        return mark.code not in _HARMLESS
+    if mark.shape != "letter":
+        return False
+    signs = 0xE000 <= mark.code <= 0xF8FF or 0x2669 <= mark.code <= 0x266F  # SMuFL's, and those of Unicode
+    return (signs and mark.code not in _HARMLESS) or (mark.group.kind == "fing" and chr(mark.code).isalnum())

@@ -12,6 +12,7 @@ from lxml import etree
 
 from entourage.engrave.archives import ScoreFile, read_bytes
 from entourage.engrave.headings import mei_heading, musicxml_heading, text_heading
+from entourage.engrave.tunes import split_tunes
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
@@ -60,6 +61,8 @@ def read_score(file: ScoreFile) -> Score:
         notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
         if notation == "mei" or (suffix not in _BY_SUFFIX and not _looks_like_abc(text) and notation == "abc"):
             raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
+        if notation == "abc":
+            text = _one_tune(text, file)
         return Score(file.name, text, notation, *text_heading(text, notation))
     return _read_xml(text, file)
 
@@ -67,6 +70,16 @@ def read_score(file: ScoreFile) -> Score:
 def parse_score(text: str, name: str) -> Score:
     """A score from text that is already at hand, such as one that was composed here."""
     return _read_xml(text, ScoreFile(name, Path(name)))
+
+
+def _one_tune(text: str, file: ScoreFile) -> str:
+    """The tune that is meant: several at once would be engraved as one score, all in the key of the last."""
+    tunes = split_tunes(text)
+    if file.tune > len(tunes):
+        raise ValueError(f"{file} does not exist; expected at most {len(tunes)}")
+    if not file.tune and len(tunes) > 1:
+        raise ValueError(f"{file} holds {len(tunes)} tunes; expected one, as find_scores tells them apart")
+    return tunes[file.tune - 1] if tunes else text
 
 
 def _read_xml(text: str, file: ScoreFile) -> Score:

@@ -10,6 +10,7 @@ import numpy as np
 from lxml import etree
 
 from entourage.engrave.marks import Group, Mark
+from entourage.engrave.music_text import MusicLetters
 from entourage.engrave.outlines import (
     Edges,
     dashes,
@@ -48,13 +49,13 @@ class SvgReader:
 
     Args:
         pixels: pixels a unit of the page's view box.
-        fonts: folder with the glyphs of music fonts, FONT/CODE.xml, for music inside text; None if there is none.
+        fonts: folder with the glyphs of music fonts, for music inside text; None if there is none.
+        own: archive with the glyphs of a font of the user's, for the same; None if there is none.
     """
 
-    def __init__(self, pixels: float, fonts: Path | None = None) -> None:
+    def __init__(self, pixels: float, fonts: Path | None = None, own: Path | None = None) -> None:
         self.pixels = pixels
-        self._fonts = fonts
-        self._music: dict[tuple[str, str], Letter] = {}
+        self._music = MusicLetters(fonts, own)
         self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
         self._type = Typeface()
 
@@ -102,7 +103,7 @@ class SvgReader:
                     continue
                 transform = child.get("transform", "")
                 x, y, _ = _placement(transform)
-                inner = Group(classes, child.get("id", ""), group)
+                inner = Group(classes, child.get("id") or _continued(classes), group)
                 first = len(marks)
                 self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
                 for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
@@ -189,24 +190,9 @@ class SvgReader:
         along = sum(letter.advance * size for _, letter, _, size in pen.run)
         for character in (text or "").replace("\n", ""):
             music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
-            letter = self._musical(character, pen.font) if music else self._type.letter(character, bold, italic)
+            letter = self._music.letter(character, pen.font) if music else self._type.letter(character, bold, italic)
             pen.run.append((along, letter, ord(character), pen.size))
             along += letter.advance * pen.size
-
-    def _musical(self, character: str, font: str) -> Letter:
-        """A glyph of a music font inside text, such as the note of a metronome mark."""
-        key = (character, font)
-        if key not in self._music:
-            name = font.split(",")[0].strip("'\" ")
-            path = self._fonts / name / f"{ord(character):04X}.xml" if self._fonts else None
-            letter = Letter(filled([]), 0.3)
-            if path is not None and path.is_file():
-                glyph = etree.parse(path).getroot()
-                data = "".join(p.get("d", "") for p in glyph.iter("{*}path"))
-                edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)
-                letter = Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + 0.02)
-            self._music[key] = letter
-        return self._music[key]
 
     def _flush(self, pen: _Pen, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
         length = sum(letter.advance * size for _, letter, _, size in pen.run)
@@ -218,6 +204,11 @@ class SvgReader:
                 marks.append(Mark("letter", moved(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y))
         pen.run.clear()
         pen.x = left + length
+
+
+def _continued(classes: tuple[str, ...]) -> str:
+    """The id of what continues from an earlier system: the pieces after the first have it as a class only, "id-..."."""
+    return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
 def _turns(transform: str) -> list[tuple[float, float, float]]:

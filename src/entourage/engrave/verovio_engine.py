@@ -40,7 +40,7 @@ class VerovioEngraver:
         self.font = font
         self.seed = seed
         data = Path(verovio.__file__).parent / "data"
-        self._reader = SvgReader(options.interline / 20 / _UNITS, data)
+        self._reader = SvgReader(options.interline / 20 / _UNITS, data, font.file)
         self._toolkit = verovio.toolkit(False)  # True would look for its data beside the main program, and fail
         self._toolkit.setResourcePath(str(data))
         verovio.enableLog(verovio.LOG_OFF)

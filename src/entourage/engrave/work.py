@@ -101,7 +101,7 @@ class Worker:
             tables.append(
                 page_table(page, score=task.name, source=source, work=score.work, name=name, font=task.font.name)
             )
-            pages.append({"page": name, "number": page.number, "unlabelled": [hex(c) for c in page.unlabelled]})
+            pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
             self._save(self._files(page, name), files)
         if not pages:
             raise ValueError(f"{task.name}: no page has {self.job.fewest_symbols} symbols or more")
