@@ -161,7 +161,7 @@ def _music21_notes(score: Score) -> Counter[Note]:
                 length = 0.0 if n.duration.isGrace else round(float(n.quarterLength), 3)
                 lowest = getattr(n.getContextByClass("Clef"), "lowestLine", None)
                 for single in n.notes if n.isChord else [n]:
-                    if single.notehead == "none" or single.style.hideObjectOnPrint:
+                    if single.notehead in (None, "none") or single.style.hideObjectOnPrint:
                         continue  # it is not to be seen
                     midi, place = _pitch(single, lowest)
                     found[onset, length, midi, None if place is None else place + moved.get(n.id, 0)] += 1
