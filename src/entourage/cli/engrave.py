@@ -138,7 +138,11 @@ def align(
 
     target = out or Path("aligned") / scan.stem  # a folder for each, so that none replaces another
     found = write_alignment(scan, page, target)
-    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {target}")
+    off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
+    typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")
+    if found.missing:
+        what = f"{_count(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
+        typer.echo(f"entourage: note: {what} seen as drawn; alignment.json has the numbers", err=True)
 
 
 @app.command()
