@@ -4,8 +4,10 @@ import pytest
 from tests.engrave.conftest import run_here
 from typer.testing import CliRunner
 
+from entourage.cli.engrave import _FORMATS_HELP
 from entourage.cli.main import app
 from entourage.engrave import pipeline
+from entourage.engrave.job import FORMATS
 
 SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-name></score-part></part-list>
 <part id="P1">
@@ -52,11 +54,24 @@ def test_broken_scores_are_named_and_the_exit_code_says_so(tmp_path: Path, score
     assert not (tmp_path / "out" / "segmentation").exists()
 
 
+def test_formats_may_be_spaced_and_are_named_in_the_help(tmp_path: Path, scores: Path) -> None:
+    code, _ = run(scores, "--out", tmp_path / "out", *SIZE, "--formats", "coco, instances")
+    assert code == 0
+    assert (tmp_path / "out" / "instances").is_dir()
+    assert (tmp_path / "out" / "coco_train.json").is_file()
+    assert not (tmp_path / "out" / "segmentation").exists()
+    assert all(name in _FORMATS_HELP for name in FORMATS)
+    code, _ = run(scores, "--out", tmp_path / "table", *SIZE, "--formats", "parquet")
+    found = {p.name for p in (tmp_path / "table").iterdir()}
+    assert found == {".state", "images", "sources", "symbols.parquet", "pages.csv", "failures.csv", "manifest.json"}
+
+
 def test_bad_options_are_one_line(tmp_path: Path, scores: Path) -> None:
     for arguments, message in (
         (("--formats", "pdf"), "format 'pdf' is unknown"),
         (("--fonts", "Comic"), "font 'Comic' is unknown"),
         (("--interline", "1"), "interline is 1.0"),
+        (("--seed", "-3"), "--seed"),
     ):
         code, text = run(scores, "--out", tmp_path / "out", *arguments)
         assert code != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,8 +54,18 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
                 advance(1)
         with status("Writing annotations"):
             manifest = assemble(job, tasks, outcomes)
+    _note_unreplaced(job, manifest)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
+
+
+def _note_unreplaced(job: EngraveJob, manifest: dict[str, Any]) -> None:
+    """Says of how many scores symbols were to be replaced, and could not be."""
+    sources = {name for name in manifest["files"] if name.startswith("sources/")}
+    others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
+    if job.replace and others:
+        are = "1 score is" if others == 1 else f"{others} scores are"
+        warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
 
 
 def _kept(font: MusicFont, out: Path) -> MusicFont:
