@@ -149,11 +149,14 @@ def test_the_data_set_is_that_of_a_local_run(
 def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        ray_pool._knock(f"ray://127.0.0.1:{port}")  # somebody is there
+        ray_pool.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
     with pytest.raises(ValueError, match=f"no Ray cluster answers at '127.0.0.1:{port}'"):
         ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
     with pytest.raises(ValueError, match=r"Ray's address is 'cluster'; expected local, auto, HOST:PORT"):
         ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
+    with pytest.raises(ValueError, match="no Ray cluster answers"):
+        pipeline.engrave(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
+    assert not Path("out").exists()
     assert cluster.address == "not connected"
 
 

@@ -19,6 +19,7 @@ from entourage.engrave.job import EngraveJob, tasks_of
 from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.options import MusicFont
 from entourage.engrave.pool import run_tasks
+from entourage.engrave.ray_pool import check_address
 from entourage.engrave.work import STATE, Outcome
 
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
@@ -34,7 +35,7 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
         The manifest, with the failures under "failed".
 
     Raises:
-        ValueError: nothing to engrave, the engine is not installed, the folder holds a data set made with other
+        ValueError: nothing to engrave, the engine is not installed, no cluster answers, the folder holds a data set made with other
             options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
@@ -43,6 +44,8 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
     tasks = tasks_of(job, find_scores(job.sources) if job.sources else [])
     if job.engine == "lilypond":
         LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
+    if job.ray:
+        check_address(job.ray)
     outcomes: dict[str, Outcome] = {}
     with _claimed(job.out):
         _begin(job)

@@ -17,6 +17,7 @@ from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.work import Outcome, UnwritableError, Worker
 
 _ANSWER = 5.0  # seconds within which a cluster must answer
+_ATTEMPTS = 5  # to join it, a second each
 
 
 class Server:
@@ -111,12 +112,14 @@ class RayPool:
 
 def _connected(address: str) -> Any:
     """The `ray` module, once it is connected to the cluster."""
+    check_address(address)
+    if address not in ("local", "auto"):
+        # Ray reads it when it is imported, and would try for 20 s to make sense of somebody else who answers.
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", str(_ATTEMPTS))
     try:
         import ray
     except ImportError as error:
         raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
-    if address not in ("local", "auto"):
-        _knock(address)
     try:
         ray.init(address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
@@ -125,8 +128,14 @@ def _connected(address: str) -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Says at once that nobody answers, which Ray itself finds out after minutes."""
+def check_address(address: str) -> None:
+    """Says at once that nobody answers at an address, which Ray itself finds out after minutes.
+
+    Raises:
+        ValueError: it is no address, or nobody answers there.
+    """
+    if address in ("local", "auto"):
+        return
     place = re.fullmatch(r"(?:ray://)?\[?([^\s/]+?)\]?:(\d{1,5})", address)
     if place is None:
         raise ValueError(f"Ray's address is {address!r}; expected local, auto, HOST:PORT or ray://HOST:PORT")
