@@ -35,8 +35,8 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
         The manifest, with the failures under "failed".
 
     Raises:
-        ValueError: nothing to engrave, the engine is not installed, no cluster answers, the folder holds a data set made with other
-            options, or another run is at work on it.
+        ValueError: nothing to engrave, the engine is not installed, no cluster answers, the folder holds a data set
+            made with other options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
     given = job.fonts
