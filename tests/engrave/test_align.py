@@ -91,7 +91,7 @@ def test_bent_pages_are_flattened(engraver: VerovioEngraver, pages: list[Page], 
 
 def test_another_layout_of_the_same_music_is_refused(pages: list[Page]) -> None:
     other = next(VerovioEngraver(SIZE, MusicFont("Petaluma")).engrave(parse_score(compose(3, 1), "s")))
-    with pytest.raises(ValueError, match=r"the match is poor: .*expected 90% at least, and 5 pixels at most"):
+    with pytest.raises(ValueError, match=r"the match is poor: .*expected 95% at least, and 5 pixels at most"):
         align(other.image, pages[0].image, least_score=0.1)
 
 

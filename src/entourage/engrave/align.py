@@ -62,7 +62,7 @@ class Alignment:
     missing: tuple[int, ...] = ()
 
 
-def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float = 0.9) -> Alignment:
+def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float = 0.95) -> Alignment:
     """Finds where a picture of a page lies on the page.
 
     Args:
@@ -90,7 +90,7 @@ def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float =
     near, seen = int((lengths <= _NEAR).sum()), lengths[np.isfinite(lengths)]
     median, far = (float(np.percentile(seen, share)) if len(seen) else np.inf for share in (50, 95))
     if near < least_share * len(lengths) or far > _FAR:
-        off = f"{near / max(len(lengths), 1):.0%} of {len(lengths)} patches lie within {_NEAR:g} pixels of their place"
+        off = f"{near / max(len(lengths), 1):.1%} of {len(lengths)} patches lie within {_NEAR:g} pixels of their place"
         off += f" (median {median:.1f}, 95th percentile {far:.1f} pixels)"
         raise ValueError(f"the match is poor: {off}; expected {least_share:.0%} at least, and {_FAR:g} pixels at most")
     return Alignment(found, field, straighten(scan, found, field, *page.shape), len(lengths), near, median, far, score)
