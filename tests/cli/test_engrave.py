@@ -1,11 +1,16 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.engrave.conftest import run_here
 from typer.testing import CliRunner
 
+from entourage.cli.engrave import _FORMATS_HELP
 from entourage.cli.main import app
 from entourage.engrave import pipeline
+from entourage.engrave.align import Alignment
+from entourage.engrave.job import FORMATS
+from entourage.engrave.unbend import Field
 
 SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-name></score-part></part-list>
 <part id="P1">
@@ -52,11 +57,24 @@ def test_broken_scores_are_named_and_the_exit_code_says_so(tmp_path: Path, score
     assert not (tmp_path / "out" / "segmentation").exists()
 
 
+def test_formats_may_be_spaced_and_are_named_in_the_help(tmp_path: Path, scores: Path) -> None:
+    code, _ = run(scores, "--out", tmp_path / "out", *SIZE, "--formats", "coco, instances")
+    assert code == 0
+    assert (tmp_path / "out" / "instances").is_dir()
+    assert (tmp_path / "out" / "coco_train.json").is_file()
+    assert not (tmp_path / "out" / "segmentation").exists()
+    assert all(name in _FORMATS_HELP for name in FORMATS)
+    code, _ = run(scores, "--out", tmp_path / "table", *SIZE, "--formats", "parquet")
+    found = {p.name for p in (tmp_path / "table").iterdir()}
+    assert found == {".state", "images", "sources", "symbols.parquet", "pages.csv", "failures.csv", "manifest.json"}
+
+
 def test_bad_options_are_one_line(tmp_path: Path, scores: Path) -> None:
     for arguments, message in (
         (("--formats", "pdf"), "format 'pdf' is unknown"),
         (("--fonts", "Comic"), "font 'Comic' is unknown"),
         (("--interline", "1"), "interline is 1.0"),
+        (("--seed", "-3"), "--seed"),
     ):
         code, text = run(scores, "--out", tmp_path / "out", *arguments)
         assert code != 0
@@ -88,3 +106,21 @@ def test_rare_symbols_are_cropped(tmp_path: Path) -> None:
     code, text = run("crops", out, "--out", tmp_path / "crops.parquet", "--share", "0.05")
     assert code == 0
     assert "crops of" in text
+
+
+def test_an_alignment_says_how_far_off_it_is_and_what_looks_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def found(scan: Path, page: Path, out: Path) -> Alignment:
+        asked.extend((scan, page, out))
+        nowhere = Field(np.zeros(2), np.ones(2), np.zeros((2, 6, 6)))
+        return Alignment(np.eye(3), nowhere, np.zeros((9, 9), np.uint8), 200, 190, 0.24, 1.26, 0.97, (3,))
+
+    monkeypatch.setattr("entourage.engrave.align.write_alignment", found)
+    code, text = run("align", tmp_path / "photo.jpg", tmp_path / "page.png")
+    assert code == 0
+    assert asked == [tmp_path / "photo.jpg", tmp_path / "page.png", Path("aligned/photo")]
+    assert "190 of 200 patches agree (median 0.2 pixels, 95th percentile 1.3): aligned/photo" in text
+    assert "note: 1 symbol of the page is not seen as drawn" in text

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -8,35 +7,58 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from entourage.engrave.align import align, write_alignment
+from entourage.engrave import align as module
+from entourage.engrave.align import Alignment, align, write_alignment
 from entourage.engrave.compose import compose
+from entourage.engrave.degrade import Degrader
 from entourage.engrave.formats import page_table
+from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.page import Page
+from entourage.engrave.scores import parse_score
+from entourage.engrave.verovio_engine import VerovioEngraver
 
 Grey = NDArray[np.uint8]
+SIZE = PageOptions(width=1400, height=1000)
 
 
 @pytest.fixture(scope="module")
-def pages(request: pytest.FixtureRequest) -> list[Page]:
-    engrave: Callable[[str], Page] = request.getfixturevalue("engrave")
-    return [engrave(compose(3, index)) for index in (1, 2)]
+def engraver() -> VerovioEngraver:
+    return VerovioEngraver(SIZE, MusicFont("Leipzig"))
+
+
+@pytest.fixture(scope="module")
+def pages(engraver: VerovioEngraver) -> list[Page]:
+    return [next(engraver.engrave(parse_score(compose(3, index), "s"))) for index in (1, 2)]
 
 
 def photo(page: Grey, seed: int, turn: float) -> tuple[Grey, NDArray[np.float64]]:
     """A photo with known homography from page to photo: rotation, perspective, blur, shadow and noise."""
     random = np.random.default_rng(seed)
     height, width = page.shape
+    wide, high = round(1.2 * width), round(1.2 * height)
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=float)
     angle = np.deg2rad(turn)
     rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    moved = (corners - corners.mean(axis=0)) * 0.9 @ rotation.T + [1100, 1500]
+    moved = (corners - corners.mean(axis=0)) * 0.9 @ rotation.T + [wide / 2, high / 2]
     moved += random.uniform(-0.04, 0.04, (4, 2)) * [width, height]
     known = cv2.getPerspectiveTransform(corners.astype(np.float32), moved.astype(np.float32))
-    seen = cv2.warpPerspective(page, known, (2200, 3000), flags=cv2.INTER_AREA, borderValue=120).astype(np.float32)
+    seen = cv2.warpPerspective(page, known, (wide, high), flags=cv2.INTER_AREA, borderValue=120).astype(np.float32)
     seen = cv2.GaussianBlur(seen, (0, 0), 1.5)
-    shadow = cv2.resize(random.random((4, 4), dtype=np.float32), (2200, 3000), interpolation=cv2.INTER_CUBIC)
+    shadow = cv2.resize(random.random((4, 4), dtype=np.float32), (wide, high), interpolation=cv2.INTER_CUBIC)
     seen = seen * (1 - 0.45 * np.clip(shadow, 0, 1)) + 5 * random.standard_normal(seen.shape, dtype=np.float32)
     return np.clip(seen, 0, 255).astype(np.uint8), np.asarray(known)
+
+
+def seen_at(found: Alignment, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where in the picture the alignment takes points of the page from."""
+    there = points + found.field.at(points)
+    return cv2.perspectiveTransform(there[:, None], np.linalg.inv(found.homography))[:, 0]  # type: ignore[return-value]
+
+
+def middles(page: Page) -> NDArray[np.float64]:
+    """The middles of the symbols of a page: where annotations have to be right."""
+    boxes = page.boxes[[s.label not in ("", "staff") for s in page.symbols]].astype(float)
+    return (boxes[:, :2] + boxes[:, 2:]) / 2  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("seed", "turn"), [(0, 8.0), (1, -5.0)])
@@ -44,15 +66,42 @@ def test_photos_are_rectified_to_the_pixel(pages: list[Page], seed: int, turn: f
     page = pages[0].image
     picture, known = photo(page, seed, turn)
     found = align(picture, page)
-    height, width = page.shape
-    grid = np.stack(np.meshgrid(np.linspace(60, width - 60, 12), np.linspace(60, height - 60, 16)), axis=-1)
-    points = grid.reshape(-1, 1, 2)
-    back = cv2.perspectiveTransform(cv2.perspectiveTransform(points, known), found.homography)
-    error = np.linalg.norm((back - points)[:, 0], axis=1)
-    assert np.median(error) < 2
-    assert np.percentile(error, 95) < 5
+    points = middles(pages[0])
+    wrong = np.linalg.norm(seen_at(found, points) - cv2.perspectiveTransform(points[:, None], known)[:, 0], axis=1)
+    assert np.median(wrong) < 0.5
+    assert np.percentile(wrong, 95) < 1
+    assert found.median < 0.5
+    assert found.percentile95 < 1
+    assert found.matches > 0.95 * found.patches > 100
     assert found.rectified.shape == page.shape
     assert found.score > 0.9
+
+
+@pytest.mark.parametrize("seed", [1, 5])  # which curl the page by 13 and 14 pixels, one each way
+def test_bent_pages_are_flattened(engraver: VerovioEngraver, pages: list[Page], seed: int) -> None:
+    bent = Degrader("photo", SIZE.height, SIZE.width, seed)
+    picture = next(engraver.engrave(parse_score(compose(3, 1), "s"), lambda _: bent)).image
+    found = align(picture, pages[0].image)
+    points = middles(pages[0])
+    wrong = np.linalg.norm(seen_at(found, points) - bent.warp(points), axis=1)
+    assert np.median(wrong) < 1
+    assert np.percentile(wrong, 95) < 2
+    assert np.abs(found.field.over(*pages[0].image.shape)).max() > 3  # or nothing would have been shown
+
+
+def test_another_layout_of_the_same_music_is_refused(pages: list[Page]) -> None:
+    other = next(VerovioEngraver(SIZE, MusicFont("Petaluma")).engrave(parse_score(compose(3, 1), "s")))
+    with pytest.raises(ValueError, match=r"the match is poor: .*expected 95% at least, and 5 pixels at most"):
+        align(other.image, pages[0].image, least_score=0.1)
+
+
+def test_what_cannot_be_flattened_is_refused(pages: list[Page]) -> None:
+    page = pages[0].image
+    torn = np.roll(page, 9, axis=1)
+    torn[: page.shape[0] // 2] = page[: page.shape[0] // 2]
+    torn[:, page.shape[1] // 2 :] = np.roll(torn, 9, axis=0)[:, page.shape[1] // 2 :]
+    with pytest.raises(ValueError, match=r"within 2 pixels of their place \(median .*95th percentile"):
+        align(torn, page)
 
 
 def test_a_wrong_page_is_refused(pages: list[Page]) -> None:
@@ -79,10 +128,36 @@ def test_picture_and_annotations_are_a_data_set_of_one_page(pages: list[Page], t
     pq.write_table(table, data / "symbols.parquet")
     cv2.imwrite(str(tmp_path / "photo.jpg"), photo(pages[0].image, 2, 3.0)[0])
     found = write_alignment(tmp_path / "photo.jpg", data / "images" / "p.png", tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "alignment.json").read_text())["matches"] == found.matches
+    facts = json.loads((tmp_path / "out" / "alignment.json").read_text())
+    assert (facts["matches"], facts["patches"]) == (found.matches, found.patches)
+    assert facts["residuals"] == {"median": round(found.median, 2), "percentile95": round(found.percentile95, 2)}
+    assert facts["missing"] == []
+    assert np.array(facts["field"]["terms"]).shape == found.field.terms.shape
     assert pq.read_table(tmp_path / "out" / "symbols.parquet")["x0"].to_pylist() == table["x0"].to_pylist()
     assert cv2.imread(str(tmp_path / "out" / "images" / "p.png"), 0).shape == pages[0].image.shape
     assert len(json.loads((tmp_path / "out" / "coco.json").read_text())["images"]) == 1
     with pytest.raises(ValueError, match="expected a scan or photo"):
         write_alignment(tmp_path / "none.jpg", data / "images" / "p.png", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_symbols_that_look_otherwise_are_named_and_too_many_refused(
+    pages: list[Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = pages[0]
+    (tmp_path / "images").mkdir(parents=True)
+    cv2.imwrite(str(tmp_path / "images" / "p.png"), page.image)
+    table = page_table(page, score="s", source="s.mxl", work="w", name="p", font="f")
+    pq.write_table(table, tmp_path / "symbols.parquet")
+    other = page.image.copy()
+    heads = [k for k, s in enumerate(page.symbols) if s.label.startswith("notehead")]
+    for k in heads[:2]:
+        x0, y0, x1, y1 = page.boxes[k]
+        other[y0 - 2 : y1 + 2, x0 - 2 : x1 + 2] = 255
+    cv2.imwrite(str(tmp_path / "other.png"), other)
+    found = write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "out")
+    assert {heads[0] + 1, heads[1] + 1} <= {*found.missing}
+    monkeypatch.setattr(module, "_STRANGE", 1 / len(page.symbols))
+    with pytest.raises(ValueError, match=r"symbols look otherwise than on the page, such as \w+ at \(\d+, \d+\)"):
+        write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()

@@ -1,4 +1,5 @@
 import io
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -17,12 +18,15 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def mxl(score: bytes, *, container: bool = True) -> bytes:
+CONTAINER = '<container><rootfiles><rootfile full-path="music.xml"/></rootfiles></container>'
+
+
+def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("aaa.xml", b"<other/>")
         if container:
-            archive.writestr("META-INF/container.xml", '<container><rootfile full-path="music.xml"/></container>')
+            archive.writestr("META-INF/container.xml", container)
         archive.writestr("music.xml", score)
     return stream.getvalue()
 
@@ -54,8 +58,28 @@ def test_members_of_tar_archives_are_read(tmp_path: Path, suffix: str, musicxml:
 def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: Path) -> None:
     (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>"))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
-    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=False))
+    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=""))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<other/>"
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "<?xml version='1.0'?><container><rootfiles><rootfile full-path='music.xml'/></rootfiles></container>",
+        "<c:container xmlns:c='urn:c'><c:rootfile\n media-type='x' full-path = 'music.xml'/></c:container>",
+        '<!-- full-path="aaa.xml" --><container><rootfile full-path="music.xml"/></container>',
+        '<container><rootfile full-path="cover.png"/><rootfile full-path="music.xml"/></container>',
+    ],
+)
+def test_the_container_is_read_as_xml_however_it_is_written(tmp_path: Path, container: str) -> None:
+    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=container))
+    assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
+
+
+def test_a_container_that_is_no_xml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container="<container>"))
+    with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
+        read_bytes(find_scores([tmp_path])[0])
 
 
 def test_compressed_musicxml_inside_an_archive(tmp_path: Path) -> None:
@@ -104,6 +128,22 @@ def test_sources_without_scores_are_refused(tmp_path: Path) -> None:
         find_scores([tmp_path / "nowhere"])
     with pytest.raises(ValueError, match="no score in"):
         find_scores([tmp_path])
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.xml")
+    with pytest.raises(ValueError, match=r"pipe\.xml is no regular file"):
+        find_scores([tmp_path / "pipe.xml"])
+
+
+def test_a_score_that_is_given_several_times_is_taken_once(
+    tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.xml").write_text(musicxml)
+    archive = zipped(tmp_path / "x.zip", {"b.xml": b"<b/>"})
+    monkeypatch.chdir(tmp_path)
+    found = find_scores([tmp_path / "a.xml", "a.xml", tmp_path, archive, "x.zip"])
+    assert [file.name for file in found] == ["a", "b"]
 
 
 def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

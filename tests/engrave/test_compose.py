@@ -8,7 +8,7 @@ from entourage.engrave.compose import compose
 from entourage.engrave.notation import DIVISIONS
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
 from entourage.engrave.scores import parse_score
-from entourage.engrave.symbols import EXTENDED_IDS, V1_IDS, every_class
+from entourage.engrave.symbols import CLASSES, EXTENDED_IDS, V1_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
 
 
@@ -39,7 +39,7 @@ def test_every_class_of_every_list_occurs(balanced: tuple[Counter[str], Counter[
 
 def test_the_rarest_class_is_no_rarer_than_a_twentieth(balanced: tuple[Counter[str], Counter[str], list[int]]) -> None:
     labels, v1, _ = balanced
-    counts = [labels[name] if name in EXTENDED_IDS else v1[name] for name in every_class()]
+    counts = [labels[name] if name in EXTENDED_IDS else v1[name] for name in CLASSES]
     assert min(counts) * 20 >= max(counts)
 
 

@@ -59,3 +59,8 @@ def test_draws_depend_on_seed_and_purpose() -> None:
 def test_impossible_jobs_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EngraveJob(Path("out"), **options)  # type: ignore[arg-type]
+
+
+def test_a_seed_below_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed is -3; expected 0 or more"):
+        EngraveJob(Path("out"), (Path("x"),), seed=-3)

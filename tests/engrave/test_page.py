@@ -7,7 +7,7 @@ from entourage.engrave.marks import Group, Mark
 from entourage.engrave.masks import decode_mask
 from entourage.engrave.outlines import filled, rectangle
 from entourage.engrave.page import Page, draw_page
-from entourage.engrave.symbols import EXTENDED_IDS, V1_IDS
+from entourage.engrave.symbols import EXTENDED_IDS
 
 Engrave = Callable[[str], Page]
 
@@ -75,10 +75,3 @@ def test_slanted_symbols_have_a_turned_box() -> None:
     assert sides.min() < 4.1  # an upright box would be 14 high
     upright = drawn(stem=rectangle(5, 5, 2, 20)).oriented[0]
     assert upright.tolist() == [[7, 25], [7, 5], [5, 5], [5, 25]]
-
-
-def test_v1_segmentation_uses_v1_names(engrave: Engrave, musicxml: str) -> None:
-    values = set(np.unique(engrave(musicxml).segmentation(V1_IDS, v1=True)))
-    assert V1_IDS["noteheadBlack"] in values
-    assert V1_IDS["gClef"] in values
-    assert values <= {0, *V1_IDS.values()}

@@ -1,6 +1,9 @@
 import csv
 import json
+import signal
+import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,3 +228,105 @@ def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.
     monkeypatch.setattr(pipeline, "progress_bar", bar)
     engrave(job(tmp_path / "out", songs))
     assert steps == [1, 1, 1]
+
+
+def test_what_was_lost_is_engraved_again(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    engrave(job(out, songs))
+    whole = contents(out)
+    (out / "images" / "Two-leipzig-1.png").unlink()
+    (out / "sources" / "One-leipzig.mxl").unlink()
+    engrave(job(out, songs))
+    assert contents(out) == whole
+
+
+def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path, songs: Path, musicxml: str) -> None:
+    out = tmp_path / "out"
+    measure = musicxml[musicxml.index('<measure number="2">') : musicxml.index("</part></score-partwise>")]
+    (songs / "Three.xml").write_text(musicxml.replace(measure, measure * 60).replace("Études", "Three"))
+    engrave(job(out, songs))
+    assert len(list((out / "images").glob("Three-leipzig-*.png"))) > 1
+    mine = {"images/mine.png", "images/mine-1.png", "notes.txt", "sources/mine.mxl", "stats/report.html"}
+    for name in mine:
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine")
+    (songs / "Two.xml").unlink()
+    (songs / "One.xml").write_text("<score-partwise>")
+    (songs / "Three.xml").write_text(musicxml.replace("Études", "Three"))
+    manifest = engrave(job(out, songs))
+    assert not mine & manifest["files"].keys()
+    fresh = tmp_path / "fresh"
+    engrave(job(fresh, songs))
+    left = contents(out)
+    assert {name: left.pop(name) for name in mine} == dict.fromkeys(mine, b"mine")
+    assert left == contents(fresh)
+
+
+def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
+    tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def killed(*arguments: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "source_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            engrave(job(out, songs))
+    assert (out / "images" / "One-leipzig-1.png").is_file()
+    (songs / "One.xml").unlink()
+    engrave(job(out, songs))
+    assert not (out / "images" / "One-leipzig-1.png").exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from entourage.engrave import pipeline, work
+from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import MusicFont, PageOptions
+from tests.engrave.conftest import run_here
+
+pipeline.run_tasks = run_here
+write, written = work._write, []
+
+def fatal(path, data):
+    if len(written) == int(sys.argv[3]):
+        path.with_name(f".{path.name}.0123456789abcdef.png").write_bytes(data[: len(data) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+    written.append(path)
+    write(path, data)
+
+work._write = fatal
+size = PageOptions(width=700, height=500, interline=10, margin=20)
+pipeline.engrave(EngraveJob(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_killed_without_warning_and_continued_ends_with_the_same_bytes(tmp_path: Path, songs: Path) -> None:
+    engrave(job(tmp_path / "whole", songs))
+    out = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, str(out), str(songs), "9"]  # in the middle of the second score
+    done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert list(out.rglob(".*.0123456789abcdef.png"))
+    assert not (out / "manifest.json").exists()
+    engrave(job(out, songs))
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_a_score_in_several_fonts_is_one_score(tmp_path: Path, songs: Path) -> None:
+    fonts = (MusicFont("Leipzig"), MusicFont("Bravura"))
+    counts = engrave(job(tmp_path / "out", songs / "One.xml", fonts=fonts, every_font=True))["counts"]
+    assert (counts["scores"], counts["pages"]) == (1, 2)
+
+
+def test_scores_that_replacing_does_nothing_to_are_noted(tmp_path: Path, songs: Path) -> None:
+    (songs / "tune.abc").write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
+    with pytest.warns(UserWarning, match="1 score is not MusicXML, in which alone symbols are replaced"):
+        engrave(job(tmp_path / "out", songs, replace=0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engrave(job(tmp_path / "other", songs))

@@ -1,5 +1,6 @@
 import multiprocessing as mp
 import os
+import sys
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -63,3 +64,39 @@ def test_a_single_worker_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_tasks_are_no_work() -> None:
     assert list(run_tasks(JOB, [])) == []
+
+
+def greedy(connection: Connection) -> None:
+    import numpy as np
+
+    pool._bound_memory(2**30)
+    np.ones(2**20)  # 8 MB
+    try:
+        np.ones(2**28)  # 2 GB
+    except MemoryError:
+        connection.send("refused")
+    else:
+        connection.send("allowed")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the bound")
+def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
+    context = mp.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=greedy, args=(theirs,))
+    process.start()
+    assert ours.poll(60)
+    assert ours.recv() == "refused"
+    process.join()
+
+
+def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(pool, "_bound_memory", lambda: order.append("bound"))
+    monkeypatch.setattr(Worker, "do", lambda self, task: order.append(task.name) or Outcome(task.name))
+    ours, theirs = mp.Pipe()
+    ours.send(TASKS[0])
+    ours.send(None)
+    pool._serve(JOB, theirs)
+    assert order == ["bound", "task0"]
+    assert ours.recv() == Outcome("task0")

@@ -54,7 +54,6 @@ def test_shapes_are_kept_apart_and_may_be_empty_or_off_the_page() -> None:
     shapes = [rectangle(0, 0, 2, 1), filled([]), rectangle(-3, -2, 1, 1), rectangle(5, 5, 1, 3)]
     ink = rasterise(shapes)
     assert np.diff(ink.start).tolist() == [2, 0, 1, 3]
-    assert ink.shape_of.tolist() == [0, 0, 2, 3, 3, 3]
     assert (ink.x[2], ink.y[2]) == (-3, -2)
     assert ink.y[3:].tolist() == [5, 6, 7]
 

@@ -1,3 +1,4 @@
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from entourage.engrave import stats
+from entourage.engrave.png import read_grey
 from entourage.engrave.stats import Spread, contact_sheet, count_symbols, write_statistics
 
 COUNTS = {"stem": 60, "clefG": 30, "beam": 10}
@@ -54,6 +57,23 @@ def test_the_contact_sheet_shows_each_class_in_order(data_set: Path) -> None:
     for k in range(3):
         assert (sheet[4:166, 120 * k + 4 : 120 * k + 116] == 0).sum() == 400  # the square
     assert (sheet[4:166, 364:476] == 255).all()  # a class that does not occur
+
+
+def test_one_page_at_a_time_is_in_memory(data_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[weakref.ref[np.ndarray]] = []
+
+    def read(path: Path) -> np.ndarray:
+        assert all(ref() is None for ref in alive)
+        image = read_grey(path)
+        alive.append(weakref.ref(image))
+        return image
+
+    rows = {"page": ["a", "b", "a"], "label": list(COUNTS), "v1": [""] * 3}
+    boxes = {"x0": [40] * 3, "y0": [40] * 3, "x1": [60] * 3, "y1": [60] * 3}
+    pq.write_table(pa.table({**rows, **boxes}), data_set / "symbols.parquet")
+    monkeypatch.setattr(stats, "read_grey", read)
+    contact_sheet(data_set, count_symbols(data_set))
+    assert len(alive) == 2  # each page once
 
 
 def test_the_report_is_written(data_set: Path) -> None:

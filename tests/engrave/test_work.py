@@ -66,15 +66,18 @@ def test_nothing_is_left_of_a_score_that_fails_half_way(
     job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome.failure == "it ends in the middle"
-    assert [p for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
+    assert [p.name for p in (tmp_path / "out").rglob("*") if p.is_file()] == ["s.begun"]
 
 
 def test_a_full_disk_is_no_fault_of_the_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Path, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        if data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, data)
 
+    real = Path.write_bytes
     monkeypatch.setattr(Path, "write_bytes", full)
     job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
@@ -90,4 +93,28 @@ def test_what_nobody_foresaw_is_the_failure_of_one_score(
     monkeypatch.setattr(work, "read_score", fail)
     job = EngraveJob(tmp_path / "out", (score_path,))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
-    assert outcome.failure == "s: KeyError 'p1m1n1'"
+    assert outcome.failure == f"{score_path} cannot be engraved: it breaks the engraver (KeyError: 'p1m1n1')"
+
+
+def test_a_meter_without_a_unit_is_a_reason_with_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "song.mei"
+    staff = '<staffGrp><staffDef n="1" lines="5" meter.count="4" meter.unit="0"/></staffGrp>'
+    note = '<staff n="1"><layer n="1"><note pname="c" oct="4" dur="4"/></layer></staff>'
+    bar = f'<measure n="1">{note}<dynam tstamp="1" staff="1">p</dynam></measure>'
+    score = f"<score><scoreDef>{staff}</scoreDef><section>{bar}</section></score>"
+    music = f"<music><body><mdiv>{score}</mdiv></body></music>"
+    path.write_text(f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead/>{music}</mei>')
+    job = EngraveJob(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", path)))
+    assert outcome.failure.startswith(f"{path} cannot be engraved: it breaks the engraver (ZeroDivisionError")
+
+
+def test_a_task_is_done_only_while_its_files_are_there(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    image = job.out / "images" / "s-1.png"
+    before = image.read_bytes()
+    image.unlink()
+    assert Worker(job).do(task).pages == 1
+    assert image.read_bytes() == before

@@ -10,6 +10,11 @@ from typer.core import TyperGroup
 
 from entourage.cli.skipped import tell_skipped
 
+_FORMATS_HELP = (
+    "all, or some of deepscores, deepscoresv2, coco, segmentation, instances, patches, separated by commas; "
+    "parquet for the table alone, which is always written."
+)
+
 
 class _WithDefault(TyperGroup):
     """`entourage engrave SCORES` without naming a command is `entourage engrave run SCORES`."""
@@ -38,13 +43,15 @@ def run(
     fonts: Annotated[str, typer.Option(help="all, or names and SMuFL font files, separated by commas.")] = "all",
     every_font: Annotated[bool, typer.Option("--every-font", help="Engrave each score in every font.")] = False,
     degrade: Annotated[Literal["none", "scan", "photo"], typer.Option(help="Make pages look used.")] = "none",
-    replace: Annotated[float, typer.Option(help="Share of common symbols that give way to rare ones.")] = 0.0,
-    formats: Annotated[str, typer.Option(help="all, or some of the formats, separated by commas.")] = "all",
+    replace: Annotated[
+        float, typer.Option(help="Share of common symbols that give way to rare ones (MusicXML).")
+    ] = 0.0,
+    formats: Annotated[str, typer.Option(help=_FORMATS_HELP)] = "all",
     width: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 1894,
     height: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 2668,
     interline: Annotated[float, typer.Option(help="Pixels between staff lines.")] = 20.0,
     dpi: Annotated[float, typer.Option(help="Resolution noted in the images.")] = 400.0,
-    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")] = 0,
     ray: Annotated[str, typer.Option(help="Address of a Ray cluster to work on.")] = "",
 ) -> None:
@@ -68,7 +75,7 @@ def run(
             page=PageOptions(width, height, interline, dpi),
             degrade=degrade,
             replace=replace,
-            formats=FORMATS if formats == "all" else tuple(formats.split(",")),  # type: ignore[arg-type]
+            formats=FORMATS if formats == "all" else tuple(map(str.strip, formats.split(","))),  # type: ignore[arg-type]
             seed=seed,
             workers=workers,
             ray=ray,
@@ -138,7 +145,11 @@ def align(
 
     target = out or Path("aligned") / scan.stem  # a folder for each, so that none replaces another
     found = write_alignment(scan, page, target)
-    typer.echo(f"{found.matches} patches agree, the inks correlate by {found.score:.2f}: {target}")
+    off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
+    typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")
+    if found.missing:
+        what = f"{_count(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
+        typer.echo(f"entourage: note: {what} seen as drawn; alignment.json has the numbers", err=True)
 
 
 @app.command()

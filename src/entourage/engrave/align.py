@@ -2,12 +2,14 @@
 
 Features are matched with OpenCV's brute-force matcher, as in the thesis. Music is full of repeated shapes, so most of
 the first matches are wrong; a robust fit finds those that agree on one homography. That fit is then refined: patches of
-the page are searched near where it expects them, which gives hundreds of exact matches spread over the whole page.
+the page are searched near where it expects them, which gives hundreds of exact matches spread over the whole page. A
+smooth field through what is left of their shifts flattens a bent sheet, and what is left after that is the measure of
+the match: most patches must lie within two pixels of their place, or the picture is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +17,22 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from entourage.data import atomic_path, write_json
+from entourage.engrave.compare import symbols_missing
 from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.png import encode_png
 from entourage.engrave.show import read_page
+from entourage.engrave.unbend import Field, Grey, Matrix, match_patches, straighten
 
-Grey = NDArray[np.uint8]
-Matrix = NDArray[np.float64]
-
-_FEATURES = 20_000
+_FEATURES = 5000
 _WORK = 1400  # pixels of the longer side at which features are matched
 _RATIO = 0.85  # a match must be this much better than the next best
-_FEWEST = 40  # matches that must agree
-_SQUARE = 64  # pixels of the patches of the refinement
+_FEWEST = 20  # matches that must agree
+_NEAR = 2.0  # pixels from its place within which a patch agrees
+_FAR = 5.0  # pixels from their place within which 95 % of the patches that are found must lie
+_STRANGE = 0.05  # share of the symbols that may look otherwise
+_REACH = 24  # pixels within which patches are searched at last: more than an interline, so that a wrong one is seen
 
 
 @dataclass(frozen=True)
@@ -38,24 +41,35 @@ class Alignment:
 
     Attributes:
         homography: takes points of the picture to points of the page, shape (3, 3).
+        field: what the homography leaves over, since no sheet is quite flat: it takes points of the page to where the
+            homography puts them.
         rectified: the picture as it would look flat and straight, in the size of the page.
-        matches: how many patches agree on it.
+        patches: how many patches of the page were searched for in it.
+        matches: how many of them lie within two pixels of their place.
+        median, percentile95: of the distances of the patches that are found from their places, in pixels.
         score: mean correlation of the ink of both, 1 for the same.
+        missing: numbers of the symbols of the page that look otherwise in the picture, or are not in it.
     """
 
     homography: Matrix
+    field: Field
     rectified: Grey
+    patches: int
     matches: int
+    median: float
+    percentile95: float
     score: float
+    missing: tuple[int, ...] = ()
 
 
-def align(scan: Grey, page: Grey, least_score: float = 0.6) -> Alignment:
+def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float = 0.95) -> Alignment:
     """Finds where a picture of a page lies on the page.
 
     Args:
         scan: the scan or photo, grey, of any size.
         page: the clean page.
         least_score: the correlation below which the two are taken for different pages.
+        least_share: the share of patches of the page that must lie within two pixels of their place.
 
     Raises:
         ValueError: one line that says why the match is too poor.
@@ -65,16 +79,21 @@ def align(scan: Grey, page: Grey, least_score: float = 0.6) -> Alignment:
             raise ValueError(f"the {name} has the shape {image.shape}; expected a grey image of at least 200 x 200")
     flat = _flattened(scan)
     found = _first_fit(flat, page)
-    matches = 0
-    for reach in (40, 16, 10):
-        found, matches = _refine(flat, page, found, reach)
-    height, width = page.shape
-    rectified = cv2.warpPerspective(scan, found, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
-    straight = cv2.warpPerspective(flat, found, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
-    score = _correlation(np.asarray(straight, dtype=np.uint8), page)
+    for reach, tolerance in ((40, 8.0), (24, 4.0)):  # loosely: a bent sheet has no exact homography
+        found = _refine(flat, page, found, reach, tolerance)
+    field = _unbend(flat, page, found)
+    straight = straighten(flat, found, field, *page.shape)
+    score = _correlation(straight, page)
     if score < least_score:
         raise ValueError(f"the match is poor: the inks correlate by {score:.2f}; expected at least {least_score:.2f}")
-    return Alignment(found, np.asarray(rectified, dtype=np.uint8), matches, score)
+    lengths = match_patches(straight, page, _REACH).lengths
+    near, seen = int((lengths <= _NEAR).sum()), lengths[np.isfinite(lengths)]
+    median, far = (float(np.percentile(seen, share)) if len(seen) else np.inf for share in (50, 95))
+    if near < least_share * len(lengths) or far > _FAR:
+        off = f"{near / max(len(lengths), 1):.1%} of {len(lengths)} patches lie within {_NEAR:g} pixels of their place"
+        off += f" (median {median:.1f}, 95th percentile {far:.1f} pixels)"
+        raise ValueError(f"the match is poor: {off}; expected {least_share:.0%} at least, and {_FAR:g} pixels at most")
+    return Alignment(found, field, straighten(scan, found, field, *page.shape), len(lengths), near, median, far, score)
 
 
 def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
@@ -92,9 +111,8 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     if picture is None:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
     colour, rows = read_page(page_path)
-    found = align(
-        np.asarray(picture, dtype=np.uint8), np.asarray(cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
-    )
+    page = np.asarray(cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
+    found = _compared(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
     with atomic_path(out / "images" / f"{page_path.stem}.png") as temporary:
         temporary.write_bytes(encode_png(found.rectified, dpi=400))
     with atomic_path(out / "symbols.parquet") as temporary:
@@ -102,9 +120,31 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     description = f"{scan_path.name} aligned with {page_path.name}"
     write_deepscores(out / "deepscores.json", [rows], description)
     write_coco(out / "coco.json", [rows], description)
-    facts = {"homography": found.homography.tolist(), "matches": found.matches, "score": round(found.score, 4)}
-    write_json(out / "alignment.json", {"scan": scan_path.name, "page": page_path.name} | facts, indent=None)
+    facts = {
+        "scan": scan_path.name,
+        "page": page_path.name,
+        "homography": found.homography.tolist(),
+        "field": {name: value.tolist() for name, value in vars(found.field).items()},
+        "patches": found.patches,
+        "matches": found.matches,
+        "residuals": {"median": round(found.median, 2), "percentile95": round(found.percentile95, 2)},
+        "score": round(found.score, 4),
+        "missing": found.missing,
+    }
+    write_json(out / "alignment.json", facts, indent=None)
     return found
+
+
+def _compared(found: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
+    """The alignment with the symbols that look otherwise; too many of them are another edition of the page."""
+    symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # which is too long to be one picture
+    boxes = np.array([[row[name] for name in ("x0", "y0", "x1", "y1")] for row in symbols]).reshape(-1, 4)
+    strange = [symbols[k] for k in np.flatnonzero(symbols_missing(found.rectified, page, boxes))]
+    if len(strange) > _STRANGE * len(symbols):
+        first = f"such as {strange[0]['label']} at ({strange[0]['x0']}, {strange[0]['y0']})"
+        what = f"{len(strange)} of {len(symbols)} symbols look otherwise than on the page, {first}"
+        raise ValueError(f"the match is poor: {what}; expected {_STRANGE:.0%} at most")
+    return replace(found, missing=tuple(row["symbol"] for row in strange))
 
 
 def _flattened(scan: Grey) -> Grey:
@@ -123,19 +163,19 @@ def _first_fit(scan: Grey, page: Grey) -> Matrix:
         cv2.resize(image, None, fx=s, fy=s, interpolation=cv2.INTER_AREA)
         for image, s in zip((scan, page), scales, strict=True)
     ]
-    detector = cv2.SIFT.create(nfeatures=_FEATURES // 4, contrastThreshold=0.02)
+    detector = cv2.SIFT.create(nfeatures=_FEATURES, contrastThreshold=0.02)
     (near, left), (far, right) = (detector.detectAndCompute(image, None) for image in small)
     if min(len(near), len(far)) < _FEWEST:
         raise ValueError(f"too little to match: {len(near)} and {len(far)} features; expected {_FEWEST} at least")
     pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(left, right, k=2)
     good = [pair[0] for pair in pairs if len(pair) == 2 and pair[0].distance < _RATIO * pair[1].distance]
-    if len(good) < 8:
-        raise ValueError(f"the match is poor: {len(good)} features agree; expected {_FEWEST} at least")
+    if len(good) < _FEWEST:
+        raise ValueError(f"the match is poor: {len(good)} features are alike; expected {_FEWEST} at least")
     source = np.array([near[match.queryIdx].pt for match in good]) / scales[0]
     target = np.array([far[match.trainIdx].pt for match in good]) / scales[1]
     found, agree = _fit(source, target, 12.0)
-    if found is None or agree < _FEWEST // 2:
-        raise ValueError(f"the match is poor: {agree} of {len(good)} features agree; expected {_FEWEST // 2} at least")
+    if found is None or agree < _FEWEST:
+        raise ValueError(f"the match is poor: {agree} of {len(good)} features agree; expected {_FEWEST} at least")
     if not _plausible(found, scan.shape, page.shape):
         raise ValueError("the match is poor: the best fit would fold or mirror the page; expected a picture of it")
     return found
@@ -162,51 +202,30 @@ def _plausible(found: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> b
     return bool((turns > 0).all() and 0.2 < area / (page[0] * page[1]) < 8)
 
 
-def _refine(scan: Grey, page: Grey, found: Matrix, reach: int) -> tuple[Matrix, int]:
+def _refine(scan: Grey, page: Grey, found: Matrix, reach: int, tolerance: float) -> Matrix:
     """Searches patches of the page within so many pixels of where the fit puts them, and fits again."""
-    height, width = page.shape
-    straight = cv2.warpPerspective(scan, found, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
-    source, target = [], []
-    for x, y in _corners(page, reach):
-        patch = page[y : y + _SQUARE, x : x + _SQUARE]
-        window = straight[y - reach : y + _SQUARE + reach, x - reach : x + _SQUARE + reach]
-        scores = np.asarray(cv2.matchTemplate(window, patch, cv2.TM_CCOEFF_NORMED), dtype=np.float32)
-        _, best, _, (dx, dy) = cv2.minMaxLoc(scores)
-        if best > 0.5 and 0 < dx < scores.shape[1] - 1 and 0 < dy < scores.shape[0] - 1:
-            fx, fy = _peak(scores, dx, dy)
-            target.append((x + _SQUARE / 2, y + _SQUARE / 2))
-            source.append((x + _SQUARE / 2 + fx - reach, y + _SQUARE / 2 + fy - reach))
-    if len(source) < _FEWEST:
-        raise ValueError(f"the match is poor: {len(source)} patches are found again; expected {_FEWEST} at least")
-    step, agree = _fit(np.array(source), np.array(target), 2.0)
-    if step is None or agree < _FEWEST // 2:
-        raise ValueError(f"the match is poor: {agree} of {len(source)} patches agree; expected {_FEWEST // 2} at least")
+    patches = match_patches(straighten(scan, found, None, *page.shape), page, reach)
+    seen = patches.found
+    if seen.sum() < _FEWEST:
+        raise ValueError(f"the match is poor: {seen.sum()} patches are found again; expected {_FEWEST} at least")
+    step, agree = _fit((patches.places + patches.shifts)[seen], patches.places[seen], tolerance)
+    if step is None or agree < _FEWEST:
+        raise ValueError(f"the match is poor: {agree} of {seen.sum()} patches agree; expected {_FEWEST} at least")
     better = step @ found
-    return np.asarray(better / better[2, 2]), agree
+    return np.asarray(better / better[2, 2])
 
 
-def _corners(page: Grey, reach: int) -> list[tuple[int, int]]:
-    """Patches to search for, spread over the page: those with the strongest corner in each cell of a grid."""
-    strength = cv2.cornerMinEigenVal(page, 7)
-    height, width = page.shape
-    edge = reach + _SQUARE // 2 + 1
-    found = []
-    for top in range(edge, height - edge, _SQUARE):
-        for left in range(edge, width - edge, _SQUARE):
-            cell = strength[top : min(top + _SQUARE, height - edge), left : min(left + _SQUARE, width - edge)]
-            row, column = divmod(int(cell.argmax()), cell.shape[1])
-            if cell[row, column] > 1e-3:
-                found.append((left + column - _SQUARE // 2, top + row - _SQUARE // 2))
-    return found
-
-
-def _peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
-    """The top of the parabola through the best score and its neighbours, in both directions."""
-    parts = []
-    for before, here, after in (scores[y, x - 1 : x + 2], scores[y - 1 : y + 2, x]):
-        bend = before - 2 * here + after
-        parts.append(float(0.5 * (before - after) / bend) if bend < 0 else 0.0)
-    return x + parts[0], y + parts[1]
+def _unbend(scan: Grey, page: Grey, found: Matrix) -> Field:
+    """The field that takes up what the homography leaves over, in steps that search ever closer."""
+    field: Field | None = None
+    for reach in (40, 16, 10):
+        patches = match_patches(straighten(scan, found, field, *page.shape), page, reach)
+        places, shifts = patches.places[patches.found], patches.shifts[patches.found]
+        if len(places) < _FEWEST:
+            raise ValueError(f"the match is poor: {len(places)} patches are found again; expected {_FEWEST} at least")
+        field = Field.fit(places, shifts if field is None else shifts + field.at(places))
+    assert field is not None
+    return field
 
 
 def _correlation(straight: Grey, page: Grey) -> float:

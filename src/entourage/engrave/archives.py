@@ -18,6 +18,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from lxml import etree
+
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.tunes import tune_numbers
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -58,10 +61,11 @@ def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
         sources: files, folders and archives. A file that is named is taken whatever its suffix.
 
     Returns:
-        The scores in an order that depends on their names alone.
+        The scores in an order that depends on their names alone, each once however often it is given.
 
     Raises:
-        ValueError: a source does not exist, is no readable archive, or all sources together hold no score.
+        ValueError: a source does not exist, is no regular file, folder or readable archive, or all sources together
+            hold no score.
     """
     found: list[Found] = []
     for source in map(Path, sources):
@@ -71,6 +75,10 @@ def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
             found += [f for p in scores for f in _tunes(p.relative_to(source).as_posix(), p, "", partial(_open, p))]
         elif not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
+        elif not source.is_file():  # reading a pipe would wait for ever
+            raise ValueError(
+                f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
+            )
         elif _is_archive(source):
             found += _members(source)
         else:
@@ -176,8 +184,19 @@ def _from_mxl(data: bytes, file: ScoreFile) -> bytes:
         container = b""
         if "META-INF/container.xml" in archive.namelist():
             container = _limited(archive.open("META-INF/container.xml"), file)
-        rooted = [n for n in names if f'full-path="{n}"'.encode() in container]
+        rooted = [path for path in _root_files(container, file) if path in names]
         return _limited(archive.open((rooted or names)[0]), file)
+
+
+def _root_files(container: bytes, file: ScoreFile) -> list[str]:
+    """The files that a container names as its scores, the first of which is the score itself."""
+    if not container.strip():
+        return []
+    try:
+        root = parse_xml(container)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"{file}: META-INF/container.xml is not well-formed XML: {error.msg}") from error
+    return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 
 def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
@@ -189,13 +208,15 @@ def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
 
 
 def _named(found: list[Found]) -> list[ScoreFile]:
-    """Short names: the last parts of the path, as many as tell the scores apart; made of letters, digits, - and _."""
-    parts = [PurePosixPath(name.replace("\\", "/")).with_suffix("").parts for name, *_ in found]
-    clean = [["".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in p) for p in ps] for ps in parts]
-    names = [ps[-1][:80] for ps in clean]
+    """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
+    named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
+    for name, path, member, tune in found:
+        stem = PurePosixPath(name.replace("\\", "/")).stem[:80]
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
+        named.setdefault((path.resolve(), member, tune), (plain, path))
     seen: dict[str, int] = {}
     files = []
-    for name, (_, path, member, tune) in sorted(zip(names, found, strict=True), key=lambda pair: (pair[0], pair[1])):
+    for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
         count = seen[name] = seen.get(name, 0) + 1
         files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune))
     return files

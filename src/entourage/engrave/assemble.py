@@ -18,16 +18,20 @@ from entourage import __version__
 from entourage.data import atomic_path, write_json
 from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.patches import write_patches
+from entourage.engrave.leftovers import remove_leftovers
+from entourage.engrave.patches import PATCHES, write_patches
 from entourage.engrave.splits import SPLITS, Split, split_works
 from entourage.engrave.work import Outcome, part_path, read_part_meta
 
 TABLE = "symbols.parquet"
+_PACKAGES = ("verovio", "lxml", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")
+_JSONS = tuple(f"{kind}_{split}.json" for kind in ("deepscores", "coco") for split in SPLITS)
+_WRITTEN = (TABLE, PATCHES, "pages.csv", "failures.csv", *_JSONS)
 _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
 def assemble(job: EngraveJob, tasks: list[Task], outcomes: dict[str, Outcome]) -> dict[str, Any]:
-    """Writes tables, annotation files, patches, failures and the manifest.
+    """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
 
     Args:
         job: what was asked for.
@@ -50,8 +54,9 @@ def assemble(job: EngraveJob, tasks: list[Task], outcomes: dict[str, Outcome]) -
             write_coco(job.out / f"coco_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
     if "patches" in job.formats:
         write_patches(job.out, job.patches_a_class, job.seed)
-    _write_failures(job.out, outcomes)
-    return _write_manifest(job, done, outcomes)
+    _write_failures(job.out, tasks, outcomes)
+    remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]})
+    return _write_manifest(job, tasks, done)
 
 
 def _write_table(out: Path, names: list[str], split: dict[str, Split]) -> None:
@@ -81,28 +86,31 @@ def _write_splits(out: Path, done: dict[str, dict[str, Any]], split: dict[str, S
                 writer.writerow([page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *what])
 
 
-def _write_failures(out: Path, outcomes: dict[str, Outcome]) -> None:
+def _write_failures(out: Path, tasks: list[Task], outcomes: dict[str, Outcome]) -> None:
+    failed = [(task, outcomes[task.name].failure) for task in tasks if outcomes[task.name].failure]
     with atomic_path(out / "failures.csv") as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["score", "reason"])
-        writer.writerows([o.name, o.failure] for o in sorted(outcomes.values(), key=lambda o: o.name) if o.failure)
+        writer.writerow(["score", "source", "reason"])
+        rows = [(task.name, str(task.file or "composed"), reason) for task, reason in failed]
+        writer.writerows(sorted(rows))
 
 
-def _write_manifest(job: EngraveJob, done: dict[str, dict[str, Any]], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+def _write_manifest(job: EngraveJob, tasks: list[Task], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
     files = {place: digest for meta in done.values() for place, digest in meta["files"].items()}
-    for path in sorted(job.out.glob("*.*")):
-        if path.is_file() and path.name not in ("manifest.json",) and not path.name.startswith("."):
-            files[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    packages = ("verovio", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")
+    for name in _WRITTEN:
+        if (job.out / name).is_file():
+            with (job.out / name).open("rb") as stream:
+                files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    packages = _PACKAGES + (("lilypond",) if job.engine == "lilypond" else ())
     manifest = {
         "versions": {"entourage": __version__, "python": platform.python_version()} | {p: version(p) for p in packages},
         "options": job.decisive(),
         "counts": {
-            "scores": len(done),
+            "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts
             "pages": sum(len(meta["pages"]) for meta in done.values()),
             "symbols": pq.read_metadata(job.out / TABLE).num_rows,
-            "failures": sum(bool(outcome.failure) for outcome in outcomes.values()),
+            "failures": len(tasks) - len(done),
         },
         "sources": {name: meta["source_sha256"] for name, meta in done.items()},
         "files": dict(sorted(files.items())),

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from entourage.data import atomic_path
+from entourage.engrave.formats import read_table
 from entourage.engrave.patches import choose, cut_patch
 from entourage.engrave.png import read_grey
 from entourage.engrave.symbols import EXTENDED_IDS
@@ -44,11 +45,8 @@ def write_crops(folder: Path, path: Path, *, share: float = 0.01, most: int = 30
     Raises:
         ValueError: the folder is no data set, or no class in it is rare.
     """
-    table = folder / "symbols.parquet"
-    if not table.is_file():
-        raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
     columns = ["page", "symbol", "label", "label_id", "split", "x0", "y0", "x1", "y1"]
-    symbols = pq.read_table(table, columns=columns).to_pandas()
+    symbols = read_table(folder, columns)
     symbols = symbols[symbols["label"].isin(list(EXTENDED_IDS))].rename(columns={"label": "class"})
     fits = (symbols["x1"] - symbols["x0"] <= WIDTH - 4) & (symbols["y1"] - symbols["y0"] <= HEIGHT - 4)
     counts = symbols["class"].value_counts()

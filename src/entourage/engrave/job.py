@@ -30,8 +30,9 @@ class EngraveJob:
         every_font: each score gets all of them.
         page: the size of things.
         degrade: make pages look scanned or photographed.
-        replace: the share of common symbols that give way to similar rare ones.
-        formats: what to write besides images and the table.
+        replace: the share of common symbols that give way to similar rare ones, in MusicXML.
+        formats: what to write besides images, sources and the table symbols.parquet, which are always written; so
+            that "parquet" alone means these.
         patches_a_class: the most classification patches of one class.
         fewest_symbols: pages with fewer symbols than this are left out.
         seed: decides everything that is random.
@@ -73,6 +74,8 @@ class EngraveJob:
             object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
         if not 0 <= self.replace <= 1:
             raise ValueError(f"replace is {self.replace}; expected a share between 0 and 1")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; expected 0 or more")
 
     def decisive(self) -> dict[str, Any]:
         """The options that decide what comes out, without those that only say how it is made."""

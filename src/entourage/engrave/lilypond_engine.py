@@ -17,6 +17,7 @@ from entourage.engrave.instances import Symbol
 from entourage.engrave.lilypond_svg import LilypondReader
 from entourage.engrave.options import PageOptions
 from entourage.engrave.page import Page, draw_page
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.scores import Score
 
 _SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
@@ -108,7 +109,7 @@ def disarm(text: str) -> str:
     `musicxml2ly` copies words of the score into LilyPond's language as they are, and that language can run programs
     (after # or $) and read files (after a backslash). Attributes with such characters, which are colours, are left out.
     """
-    root = etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+    root = parse_xml(text.encode())
     etree.strip_tags(root, etree.ProcessingInstruction)
     for element in root.iter(etree.Element):
         element.text = element.text and element.text.translate(_ACTIVE)

@@ -12,6 +12,7 @@ from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.lilypond_tags import number_staves, tagged_symbols, unlabelled
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.outlines import Edges, ellipse, filled, parse_path, positive, rectangle, stroked
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.text import Typeface
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -55,7 +56,7 @@ class LilypondReader:
 
     def read(self, svg: str) -> tuple[list[Mark], Related]:
         """The marks of a page and the symbols among them."""
-        root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+        root = parse_xml(svg.encode())
         marks: list[Mark] = []
         symbols: list[Symbol] = []
         missing: list[str] = []

@@ -10,6 +10,8 @@ from fractions import Fraction
 
 from lxml import etree
 
+from entourage.engrave.safe_xml import parse_xml
+
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _STEPS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 _ALTERS = {"s": 1, "f": -1, "n": 0, "ss": 2, "x": 2, "ff": -2, "xs": 3, "sx": 3, "ts": 3, "tf": -3, "nf": -1, "ns": 1}
@@ -68,8 +70,7 @@ def read_music(mei: str) -> dict[str, Event]:
     Args:
         mei: an MEI document, as Verovio writes it.
     """
-    parser = etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True, collect_ids=False)
-    root = etree.fromstring(mei.encode(), parser)
+    root = parse_xml(mei.encode(), ids=False)  # there are thousands
     state = _State()
     for element in root.iter("{*}score"):
         _section(element, state)

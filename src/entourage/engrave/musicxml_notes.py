@@ -7,12 +7,14 @@ from fractions import Fraction
 
 from lxml import etree
 
+from entourage.engrave.safe_xml import parse_xml
+
 _STEPS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 
 
 def note_ids(text: str) -> dict[tuple[float, int | None], list[str]]:
     """The ids of the notes of a score by onset in quarters, rounded to four digits, and MIDI number."""
-    root = etree.fromstring(text.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+    root = parse_xml(text.encode())
     parts = [_read_part(part) for part in root.iterchildren("part")]
     starts = [Fraction(0)]
     for lengths in zip(*(measures for measures, _ in parts), strict=False):

@@ -77,14 +77,13 @@ class Page:
         height, width = self.image.shape
         return encode_masks(self.pixels.owner, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
 
-    def segmentation(self, ids: Mapping[str, int], v1: bool = False) -> Image:
+    def segmentation(self, ids: Mapping[str, int]) -> Image:
         """Each pixel's class number, 0 where there is none, shape (height, width).
 
         Args:
             ids: the numbers of the classes, below 256.
-            v1: use the V1 name of each symbol.
         """
-        numbers = np.array([ids.get(s.v1 if v1 else s.label, 0) for s in self.symbols], dtype=np.uint8)
+        numbers = np.array([ids.get(s.label, 0) for s in self.symbols], dtype=np.uint8)
         return self._paint(numbers)
 
     def instances(self) -> NDArray[np.uint16]:

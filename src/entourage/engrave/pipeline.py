@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from entourage.engrave.job import EngraveJob, tasks_of
 from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.options import MusicFont
 from entourage.engrave.pool import run_tasks
+from entourage.engrave.ray_pool import check_address
 from entourage.engrave.work import STATE, Outcome
 
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
@@ -33,8 +35,8 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
         The manifest, with the failures under "failed".
 
     Raises:
-        ValueError: nothing to engrave, the engine is not installed, the folder holds a data set made with other
-            options, or another run is at work on it.
+        ValueError: nothing to engrave, the engine is not installed, no cluster answers, the folder holds a data set
+            made with other options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
     given = job.fonts
@@ -42,6 +44,8 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
     tasks = tasks_of(job, find_scores(job.sources) if job.sources else [])
     if job.engine == "lilypond":
         LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
+    if job.ray:
+        check_address(job.ray)
     outcomes: dict[str, Outcome] = {}
     with _claimed(job.out):
         _begin(job)
@@ -53,8 +57,18 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
                 advance(1)
         with status("Writing annotations"):
             manifest = assemble(job, tasks, outcomes)
+    _note_unreplaced(job, manifest)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
+
+
+def _note_unreplaced(job: EngraveJob, manifest: dict[str, Any]) -> None:
+    """Says of how many scores symbols were to be replaced, and could not be."""
+    sources = {name for name in manifest["files"] if name.startswith("sources/")}
+    others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
+    if job.replace and others:
+        are = "1 score is" if others == 1 else f"{others} scores are"
+        warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
 
 
 def _kept(font: MusicFont, out: Path) -> MusicFont:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing as mp
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.ray_pool import RayPool
 from entourage.engrave.work import Outcome, UnwritableError, Worker
 
-_PATIENCE = 600.0  # seconds without any outcome after which workers are taken for stuck
-_MEMORY = 8 * 2**30  # bytes of address space a worker may use
+_PATIENCE = 600.0  # seconds after which a task is given up
+_MEMORY = 8 * 2**30  # bytes that a worker may use
 
 
 def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
@@ -27,9 +26,11 @@ def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
 
     Raises:
         UnwritableError: the output cannot be written.
+        ValueError: a Ray cluster is asked for and cannot be reached.
     """
     if job.ray:
-        yield from _on_ray(job, tasks)
+        if tasks:
+            yield from RayPool(job, tasks, _PATIENCE, _bound_memory).run()
         return
     workers = min(job.workers or os.cpu_count() or 1, max(len(tasks), 1))
     yield from _Pool(job, tasks, workers).run()
@@ -43,7 +44,7 @@ class _Pool:
         self.todo = iter(tasks)
         self.left = len(tasks)
         self.context = mp.get_context("spawn")  # a fork would inherit threads of numpy and OpenCV
-        self.busy: dict[Connection, tuple[BaseProcess, Task]] = {}
+        self.busy: dict[Connection, tuple[BaseProcess, Task, float]] = {}  # the last is when its time is over
         self.workers = workers
 
     def run(self) -> Iterator[Outcome]:
@@ -51,12 +52,14 @@ class _Pool:
             for _ in range(self.workers):
                 self._start()
             while self.busy:
-                ready = wait(list(self.busy), timeout=_PATIENCE)
-                for connection in ready or list(self.busy):
+                first = min(deadline for _, _, deadline in self.busy.values())
+                ready = wait(list(self.busy), timeout=max(first - time.monotonic(), 0.0))
+                late = [pipe for pipe, (_, _, deadline) in self.busy.items() if deadline <= time.monotonic()]
+                for connection in ready or late:
                     assert isinstance(connection, Connection)
                     yield self._receive(connection, stuck=not ready)
         finally:
-            for connection, (process, _) in self.busy.items():
+            for connection, (process, _, _) in self.busy.items():
                 connection.close()
                 process.terminate()
                 process.join()
@@ -72,12 +75,12 @@ class _Pool:
         self._hand(ours, process, task)
 
     def _hand(self, connection: Connection, process: BaseProcess, task: Task) -> None:
-        self.busy[connection] = (process, task)
+        self.busy[connection] = (process, task, time.monotonic() + _PATIENCE)
         with suppress(OSError):  # it died at once; reading will say so
             connection.send(task)
 
     def _receive(self, connection: Connection, *, stuck: bool) -> Outcome:
-        process, task = self.busy.pop(connection)
+        process, task, _ = self.busy.pop(connection)
         try:
             if stuck:
                 raise EOFError
@@ -122,7 +125,7 @@ def _serve(job: EngraveJob, connection: Connection) -> None:
             return
 
 
-def _bound_memory() -> None:
+def _bound_memory(bound: int = _MEMORY) -> None:
     import cv2
 
     cv2.setNumThreads(1)  # the processes are the parallelism
@@ -130,36 +133,7 @@ def _bound_memory() -> None:
         import resource
     except ImportError:  # not on Windows
         return
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    bound = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
-
-
-def _on_ray(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
-    """The same on a Ray cluster, whose machines must see the same folders."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
-    # Workers start in folders of their own.
-    job = replace(job, out=job.out.absolute())
-    tasks = [replace(t, file=t.file and replace(t.file, path=t.file.path.absolute())) for t in tasks]
-    ray.init(address=None if job.ray == "local" else job.ray, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-
-        def do(task: Task) -> Outcome:
-            return Worker(job).do(task)
-
-        remote: Any = ray.remote(max_retries=0)(do)
-        waiting = {remote.remote(task): task for task in tasks}
-        while waiting:
-            (done, *_), _ = ray.wait(list(waiting), num_returns=1)
-            task = waiting.pop(done)
-            try:
-                yield ray.get(done)
-            except UnwritableError:
-                raise
-            except ray.exceptions.RayError as error:
-                yield Outcome(task.name, failure=f"{task.name}: the engraver crashed ({type(error).__name__})")
-    finally:
-        ray.shutdown()
+    # Of the process' own data: the address space would count what Ray shares between processes, too.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

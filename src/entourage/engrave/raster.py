@@ -37,11 +37,6 @@ class Ink:
     coverage: NDArray[np.float32]
     start: Ints
 
-    @property
-    def shape_of(self) -> Ints:
-        """The shape that each pixel belongs to, shape (n,)."""
-        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
-
 
 def rasterise(shapes: list[Edges]) -> Ink:
     """The coverage of all pixels by each of the shapes.

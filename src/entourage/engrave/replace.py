@@ -12,6 +12,7 @@ import numpy as np
 from lxml import etree
 
 from entourage.engrave.job import draw
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.scores import Score, parse_score
 
 Replace = Callable[[etree._Element, np.random.Generator], None]
@@ -51,9 +52,7 @@ def replace_common(score: Score, share: float, seed: int) -> Score:
     """
     if share == 0 or score.notation != "musicxml":
         return score
-    root = etree.fromstring(
-        score.text.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True)
-    )
+    root = parse_xml(score.text.encode())
     random = np.random.default_rng(draw(seed, "replace", score.name))
     for element in list(root.iter()):
         replace = _rule(element)

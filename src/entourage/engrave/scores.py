@@ -12,6 +12,7 @@ from lxml import etree
 
 from entourage.engrave.archives import ScoreFile, read_bytes
 from entourage.engrave.headings import mei_heading, musicxml_heading, text_heading
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.tunes import split_tunes
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
@@ -86,11 +87,8 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     if "<!ENTITY" in text:
         raise ValueError(f"{file} declares entities, which could reach files or grow without bound; expected plain XML")
     body = _DECLARED.sub("", text.lstrip("\ufeff"), count=1).encode()
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True
-    )
     try:
-        root = etree.fromstring(body, parser)
+        root = parse_xml(body, comments=False)
     except etree.XMLSyntaxError as error:
         raise ValueError(f"{file} is not well-formed XML: {error.msg}") from error
     _check_depth(root, file)

@@ -8,11 +8,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from entourage.data import atomic_path
+from entourage.engrave.formats import read_table
 from entourage.engrave.patches import cut_patch
 from entourage.engrave.png import encode_png, read_grey
 from entourage.engrave.symbols import ClassSet, class_ids
@@ -83,7 +83,7 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> Statistics:
     Raises:
         ValueError: the folder is no such data set, it is empty, or the list is not one of these.
     """
-    table = _read(folder, ["page", "label", "v1"])
+    table = read_table(folder, ["page", "label", "v1"])
     if classes == "muscima":
         raise ValueError("class list 'muscima' is not counted; expected extended, v1 or v1-118")
     names = class_ids(classes)
@@ -99,28 +99,38 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> Statistics:
 def contact_sheet(folder: Path, statistics: Statistics) -> NDArray[np.uint8]:
     """One picture a class, ordered by frequency, with its name and count below."""
     column = "label" if statistics.list_name == "extended" else "v1"
-    table = _read(folder, ["page", column, "x0", "y0", "x1", "y1"])
+    table = read_table(folder, ["page", column, "x0", "y0", "x1", "y1"])
     # The middle one of the symbols that occur: neither the first page nor the last is typical.
     sample = {name: rows.iloc[len(rows) // 2] for name, rows in table.groupby(column)}
     names = [str(name) for name in statistics.classes.index]
     rows = -(-len(names) // _COLUMNS)
     height = _CELL_HEIGHT + _NAME_HEIGHT
     sheet = np.full((rows * height, _COLUMNS * _CELL_WIDTH), 255, dtype=np.uint8)
-    images: dict[str, NDArray[np.uint8]] = {}
+    patches = _patches(folder, {name: sample[name] for name in names if name in sample})
     for k, name in enumerate(names):
         y, x = (k // _COLUMNS) * height, (k % _COLUMNS) * _CELL_WIDTH
-        if name in sample:
-            row = sample[name]
-            if row["page"] not in images:
-                images[row["page"]] = read_grey(folder / "images" / f"{row['page']}.png")
-            box = np.array([row["x0"], row["y0"], row["x1"], row["y1"]])
-            patch = cut_patch(images[row["page"]], box, _CELL_WIDTH - 8, _CELL_HEIGHT - 8)
-            sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patch
+        if name in patches:
+            sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
         for line, text in enumerate((name, f"{statistics.classes[name]:,}")):
             size = min(0.42, 0.42 * 19 / max(len(text), 1))
             place = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
             cv2.putText(sheet, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
     return sheet
+
+
+def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np.uint8]]:
+    """The picture of each class, cut out page by page, so that one page at a time is in memory."""
+    pages: dict[str, list[str]] = {}
+    for name, row in sample.items():
+        pages.setdefault(row["page"], []).append(name)
+    patches = {}
+    for page, names in pages.items():
+        image = read_grey(folder / "images" / f"{page}.png")
+        for name in names:
+            box = sample[name][["x0", "y0", "x1", "y1"]].to_numpy(dtype=np.int64)
+            patches[name] = cut_patch(image, box, _CELL_WIDTH - 8, _CELL_HEIGHT - 8)
+        del image  # before the next is read
+    return patches
 
 
 def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
@@ -163,10 +173,3 @@ def _frequencies(classes: pd.Series[int]) -> str:
         axes.set_xlim(-1, len(classes))
         axes.set_ylabel("symbols")
         return to_svg(figure)
-
-
-def _read(folder: Path, columns: list[str]) -> pd.DataFrame:
-    path = folder / "symbols.parquet"
-    if not path.is_file():
-        raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
-    return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]

@@ -22,6 +22,7 @@ from entourage.engrave.outlines import (
     rectangle,
     stroked,
 )
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.text import Letter, Typeface
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
@@ -65,7 +66,7 @@ class SvgReader:
         Args:
             svg: an SVG document as Verovio writes it.
         """
-        root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True, resolve_entities=False, no_network=True))
+        root = parse_xml(svg.encode())
         marks: list[Mark] = []
         codes: dict[str, tuple[int, Edges]] = {}
         for child in root:

@@ -21,11 +21,6 @@ MOST_PAGES = 2000
 _INPUT = {"musicxml": "xml", "mei": "mei", "abc": "abc", "humdrum": "humdrum"}
 
 
-def verovio_version() -> str:
-    """The version of the engraver."""
-    return re.sub("-.*", "", verovio.toolkit(False).getVersion())
-
-
 class VerovioEngraver:
     """Engraves scores in one font and one size; outlines are kept from page to page.
 

@@ -28,6 +28,7 @@ from entourage.engrave.symbols import EXTENDED_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
 
 STATE = ".state"  # folder of finished tasks inside the output
+BEGUN = ".begun"  # ending of the file there that says that a task has begun to write
 _META = b"entourage"
 _ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
 
@@ -53,7 +54,9 @@ class Worker:
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
 
     def do(self, task: Task) -> Outcome:
-        """Does a task, unless it has been done before. Bad scores are an outcome, not an error.
+        """Does a task, unless it has been done before and its files are still there.
+
+        Bad scores are an outcome, not an error.
 
         Raises:
             UnwritableError: the disk is full, say.
@@ -62,17 +65,20 @@ class Worker:
             score = self._score(task)
             digest = hashlib.sha256(score.text.encode()).hexdigest()
             done = read_part_meta(part_path(self.job.out, task.name))
-            if done is not None and done["source_sha256"] == digest:
+            if done is not None and done["source_sha256"] == digest and self._complete(done):
                 return Outcome(task.name, len(done["pages"]))
             return self._engrave(task, score, digest)
         except UnwritableError:
             raise
         except Exception as error:  # no score may stop the others, whatever it brings about
             reason = " ".join(str(error).split())
-            known = isinstance(error, ValueError) and reason
-            return Outcome(
-                task.name, failure=reason if known else f"{task.name}: {type(error).__name__} {reason}".strip()
-            )
+            if not isinstance(error, ValueError) or not reason:
+                told = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+                reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({told})"
+            return Outcome(task.name, failure=reason)
+
+    def _complete(self, done: dict[str, Any]) -> bool:
+        return all((self.job.out / place).is_file() for place in done["files"])
 
     def _score(self, task: Task) -> Score:
         if task.file is None:
@@ -82,6 +88,7 @@ class Worker:
 
     def _engrave(self, task: Task, score: Score, digest: str) -> Outcome:
         files: dict[str, str] = {}
+        _write(self.job.out / STATE / f"{task.name}{BEGUN}", b"")
         try:
             return self._write_pages(task, score, digest, files)
         except UnwritableError:  # what is there is right, and the run that continues may be at work on it already

@@ -31,6 +31,16 @@ def test_the_file_has_the_published_shape(engrave: Callable[[str], Page], musicx
     assert "element:p1m1n2;" in head["comments"]
 
 
+def test_late_onsets_keep_their_decimals(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> None:
+    page = engrave(musicxml)
+    rows = page_table(page, score="s", source="s.mxl", work="w", name="s-1", font="Leipzig").to_pylist()
+    head = next(row for row in rows if row["pitch"] == "Bb4")
+    head |= {"onset": 12345.333333, "duration": 0.333333, "position": -3}
+    write_deepscores(tmp_path / "a.json", [[head]], "late")
+    (annotation,) = json.loads((tmp_path / "a.json").read_text())["annotations"].values()
+    assert "onset:12345.333333;duration:0.333333;rel_position:-3;" in annotation["comments"]
+
+
 def test_no_pages_give_a_valid_file(tmp_path: Path) -> None:
     write_deepscores(tmp_path / "a.json", [], "none")
     data = json.loads((tmp_path / "a.json").read_text())

@@ -1,6 +1,11 @@
 from collections.abc import Callable
+from pathlib import Path
 
-from entourage.engrave.formats import SCHEMA, page_table
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from entourage.engrave.formats import SCHEMA, page_table, read_table
 from entourage.engrave.page import Page
 
 
@@ -24,3 +29,10 @@ def test_a_row_a_symbol_with_links_to_heads(engrave: Callable[[str], Page], musi
         0.0,
         None,
     )
+
+
+def test_columns_of_a_data_set_are_read_and_other_folders_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"page": ["a"], "x0": [1], "x1": [2]}), tmp_path / "symbols.parquet")
+    assert read_table(tmp_path, ["x0", "page"]).to_dict("list") == {"x0": [1], "page": ["a"]}
+    with pytest.raises(ValueError, match=r"nowhere has no symbols\.parquet; expected a data set"):
+        read_table(tmp_path / "nowhere", ["page"])

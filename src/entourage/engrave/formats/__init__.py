@@ -3,6 +3,6 @@
 from entourage.engrave.formats.coco import write_coco
 from entourage.engrave.formats.deepscores_v1 import page_xml
 from entourage.engrave.formats.deepscores_v2 import write_deepscores
-from entourage.engrave.formats.table import SCHEMA, page_table
+from entourage.engrave.formats.table import SCHEMA, page_table, read_table
 
-__all__ = ["SCHEMA", "page_table", "page_xml", "write_coco", "write_deepscores"]
+__all__ = ["SCHEMA", "page_table", "page_xml", "read_table", "write_coco", "write_deepscores"]

@@ -80,7 +80,9 @@ def _comments(row: Mapping[str, Any]) -> str:
     known = {"instance": f"#{row['symbol']:06x}"}
     for name, key in (("onset", "onset"), ("duration", "duration"), ("rel_position", "position")):
         if row[key] is not None:
-            known[name] = f"{row[key]:g}" if name != "rel_position" else str(row[key])
+            known[name] = (
+                f"{round(row[key], 6):.15g}"  # the table has six decimals, and late onsets many digits before them
+            )
     for name in ("staff", "pitch", "element"):
         if row[name]:
             known[name] = str(row[name])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from entourage.engrave.page import Page
 from entourage.engrave.symbols import EXTENDED_IDS, V1_IDS, muscima_id
@@ -78,3 +82,15 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
         "midi": [s.midi for s in symbols],
     }
     return pa.table({field.name: pa.array(columns[field.name], field.type) for field in SCHEMA}, schema=SCHEMA)
+
+
+def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
+    """Columns of the table of a data set.
+
+    Raises:
+        ValueError: the folder is no data set.
+    """
+    path = folder / "symbols.parquet"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
+    return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
