@@ -12,6 +12,7 @@ is a row of results/engrave_classification.json: a command that was stopped goes
 from __future__ import annotations
 
 import argparse
+import hashlib
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -66,7 +67,7 @@ class Block(nn.Module):
         """Shape (b, inside, h, w) to (b, outside, h / stride, w / stride)."""
         y = F.relu(self.norms[0](self.first(x)))
         y = self.norms[1](self.second(y))
-        # The way around has no weights: it skips pixels and pads channels with zeros.
+        # The way around has no weights: it averages pixels and pads channels with zeros.
         around = x if self.stride == 1 else F.avg_pool2d(x, self.stride, ceil_mode=True)
         return F.relu(y + F.pad(around, (0, 0, 0, 0, 0, self.grown)))
 
@@ -155,8 +156,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     device = resolve_device(given.device)
-    book = Ledger("engrave_classification", given.out, {"epochs": given.epochs})
-    read = cache(partial(read_patches, given.data / "patches.parquet", device))
+    file = given.data / "patches.parquet"
+    with file.open("rb") as stream:
+        settings = {"epochs": given.epochs, "patches": hashlib.file_digest(stream, "sha256").hexdigest()}
+    book = Ledger("engrave_classification", given.out, settings)
+    read = cache(partial(read_patches, file, device))
     for seed in map(int, given.seeds.split(",")):
         book.row(f"seed {seed}", lambda seed=seed: measure(*read(), Options(epochs=given.epochs, seed=seed), device))  # type: ignore[misc]
     book.write_table("Classification of symbols: the baseline of chapter 5", _text)

@@ -161,3 +161,24 @@ def test_symbols_that_look_otherwise_are_named_and_too_many_refused(
     with pytest.raises(ValueError, match=r"symbols look otherwise than on the page, such as \w+ at \(\d+, \d+\)"):
         write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    page, photo_path = tmp_path / "data" / "images" / "p.png", tmp_path / "a" / "photo.jpg"
+    with pytest.raises(ValueError, match="data is a data set; expected a folder for this picture alone"):
+        write_alignment(photo_path, page, tmp_path / "data")
+    for folder, name, text in (("set", "manifest.json", "{}"), ("odd", "alignment.json", "[1]")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    with pytest.raises(ValueError, match="set is a data set"):
+        write_alignment(photo_path, page, tmp_path / "set")
+    with pytest.raises(ValueError, match="is no alignment; expected an empty folder"):
+        write_alignment(photo_path, page, tmp_path / "odd")
+    earlier = {"scan": str(tmp_path / "b" / "photo.jpg"), "page": str(page)}
+    (tmp_path / "odd" / "alignment.json").write_text(json.dumps(earlier))
+    with pytest.raises(ValueError, match=r"holds the alignment of .*b/photo\.jpg with .*p\.png; expected another"):
+        write_alignment(photo_path, page, tmp_path / "odd")
+    earlier["scan"] = str(photo_path)
+    (tmp_path / "odd" / "alignment.json").write_text(json.dumps(earlier))
+    with pytest.raises(ValueError, match="expected a scan or photo"):  # the same again may replace itself
+        write_alignment(photo_path, page, tmp_path / "odd")

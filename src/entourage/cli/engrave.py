@@ -143,7 +143,7 @@ def align(
     """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
     from entourage.engrave.align import write_alignment
 
-    target = out or Path("aligned") / scan.stem  # a folder for each, so that none replaces another
+    target = out or Path("aligned") / scan.stem
     found = write_alignment(scan, page, target)
     off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
     typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")

@@ -8,6 +8,7 @@ attention looks at.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
+
+from entourage.data import reason_of
 
 START = 0.1  # of the learned part of lengths, so that steps begin as long as they are
 
@@ -55,7 +58,7 @@ def longest_steps(step: Tensor) -> Tensor:
 
     Returns:
         The same shape; an item reaches itself by its step to itself. Every value is one of the lengths, which its
-        gradient goes to. Costs O(b n^2) time and memory, in n operations one after the other.
+        gradient goes to. Costs O(b n^2) time and memory, in n operations one after the other (a GPU with Triton: one).
     """
     n = step.shape[-1]
     order = _nearest_next(step)  # (b, n)
@@ -94,9 +97,14 @@ def _nearest_next(step: Tensor) -> Tensor:
 
 @cache
 def _kernel() -> Callable[[Tensor], Tensor] | None:
-    """The same as one kernel, where there is Triton: n small operations one after the other keep a GPU waiting."""
+    """The same as one kernel, where Triton works: n small operations one after the other keep a GPU waiting."""
     if find_spec("triton") is None:
         return None
-    module = import_module("entourage.cluster.bridges_triton")
-    nearest_next: Callable[[Tensor], Tensor] = module.nearest_next
+    try:
+        module = import_module("entourage.cluster.bridges_triton")
+        nearest_next: Callable[[Tensor], Tensor] = module.nearest_next
+        nearest_next(torch.zeros(1, 2, 2, device="cuda"))  # it is compiled now, for which a C compiler has to be there
+    except Exception as error:  # whatever Triton lacks on this machine, the plain way is there
+        warnings.warn(f"Triton cannot be used, clustering on this GPU is slower: {reason_of(error)}", stacklevel=2)
+        return None
     return nearest_next

@@ -28,7 +28,7 @@ def _reach(step, order, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     item = tl.argmin(tl.where(places == 0, 0.0, 1.0), axis=0)  # 0, of the type that the loop gives it
     for turn in range(1, n):
         left = left & (places != item)
-        row = tl.load(step + own * n * n + item * n + places, mask=places < n, other=float("inf"))
+        row = tl.load(step + (own * n + item) * n + places, mask=places < n, other=float("inf"))
         nearest = tl.minimum(nearest, row)
         item = tl.argmin(tl.where(left, nearest, float("inf")), axis=0)
         tl.store(order + own * n + turn, item)

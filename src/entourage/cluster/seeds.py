@@ -32,12 +32,19 @@ def choose_seeds(distance: Tensor, seeds: int) -> Tensor:
     left = torch.ones_like(affinity[:, 0])  # (b, n)
     chosen = []
     for _ in range(seeds):
-        company = left * (affinity * left.unsqueeze(1)).sum(-1)  # a GPU is slow at the product of many small matrices
+        company = left * _product(affinity, left)
         best = company.argmax(-1)  # (b,)
         chosen.append(best)
         near = affinity[torch.arange(len(best), device=best.device), best]  # (b, n)
         left = left * (1 - near)
     return torch.stack(chosen, dim=1)
+
+
+def _product(matrix: Tensor, vector: Tensor) -> Tensor:
+    """The product of each set's matrix (b, n, n) and vector (b, n), the way that is fast where they are."""
+    if matrix.is_cuda:  # whose product of many small matrices with vectors is ten times slower than the sum
+        return (matrix * vector.unsqueeze(1)).sum(-1)
+    return torch.einsum("bij,bj->bi", matrix, vector)
 
 
 def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ the match: most patches must lie within two pixels of their place, or the pictur
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,9 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
         out: the folder to write: images/PAGE.png, symbols.parquet, deepscores.json, coco.json and alignment.json.
 
     Raises:
-        ValueError: one of them cannot be read, or the match is poor.
+        ValueError: one of them cannot be read, the match is poor, or the folder holds something else.
     """
+    _check_folder(out, scan_path, page_path)
     picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE) if scan_path.is_file() else None  # a pipe would block
     if picture is None:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
@@ -121,8 +123,8 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     write_deepscores(out / "deepscores.json", [rows], description)
     write_coco(out / "coco.json", [rows], description)
     facts = {
-        "scan": scan_path.name,
-        "page": page_path.name,
+        "scan": str(scan_path.resolve()),
+        "page": str(page_path.resolve()),
         "homography": found.homography.tolist(),
         "field": {name: value.tolist() for name, value in vars(found.field).items()},
         "patches": found.patches,
@@ -133,6 +135,21 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     }
     write_json(out / "alignment.json", facts, indent=None)
     return found
+
+
+def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
+    """Refuses a folder whose files would be replaced: a data set, or the alignment of another picture."""
+    if (out / "manifest.json").exists() or out.resolve() == page_path.resolve().parent.parent:
+        raise ValueError(f"{out} is a data set; expected a folder for this picture alone")
+    if not (out / "alignment.json").exists():
+        return
+    try:
+        known = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
+        earlier = (known["scan"], known["page"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{out / 'alignment.json'} is no alignment; expected an empty folder") from error
+    if earlier != (str(scan_path.resolve()), str(page_path.resolve())):
+        raise ValueError(f"{out} holds the alignment of {earlier[0]} with {earlier[1]}; expected another folder")
 
 
 def _compared(found: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
