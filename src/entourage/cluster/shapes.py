@@ -42,7 +42,7 @@ FRAME = (0.25, 0.75)  # rings and moons take the middle of their square
 SIGMA = 0.05  # standard deviation of a Gaussian, in sides of the square
 APART = 0.2  # least distance of the centres of two Gaussians of a group
 MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares lie at least as far apart
-TRIES = 24  # draws of centres, of which the first that keeps them apart is taken
+TRIES = 24  # draws of centres, of which the first that keeps them apart is taken: 99 of 100 times there is one
 WIDTHS = (0.5, 1.5)  # of clouds where they vary, in units of SIGMA
 EVEN = 0.25  # share of the clouds that are squares filled evenly, where they vary
 
@@ -67,7 +67,7 @@ def draw_shapes(
         varied: whether Gaussians differ in width, and some are squares that are filled evenly.
 
     Returns:
-        Coordinates, shape (b, n, 2), in the unit square but for the tails of Gaussians. Costs O(b (n + g)).
+        Coordinates, shape (b, n, 2), in the unit square but for the fringes of clouds. Costs O(b (n + g)).
     """
     of_point = kind.gather(1, group)  # (b, n)
     curves = _on_curves(kind, group, role, of_point, generator, noise)
