@@ -55,6 +55,36 @@ def test_members_of_tar_archives_are_read(tmp_path: Path, suffix: str, musicxml:
     assert read_bytes(file) == musicxml.encode()
 
 
+def tarred(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_a_tar_of_compressed_scores_is_no_zip_though_it_ends_like_one(tmp_path: Path) -> None:
+    archive = tarred(tmp_path / "x.tar", {"one.mxl": mxl(b"<one/>"), "two.mxl": mxl(b"<two/>")})
+    assert zipfile.is_zipfile(archive)  # so that Python's own test would not do
+    found = find_scores([archive])
+    assert [file.name for file in found] == ["one", "two"]
+    assert [read_bytes(file) for file in found] == [b"<one/>", b"<two/>"]
+
+
+def test_an_archive_of_another_name_is_known_by_its_start(tmp_path: Path) -> None:
+    zipped(tmp_path / "scores", {"one.xml": b"<one/>"})
+    assert read_bytes(ScoreFile("one", tmp_path / "scores", "one.xml")) == b"<one/>"
+    tarred(tmp_path / "scores", {"two.mxl": mxl(b"<two/>")})
+    assert read_bytes(ScoreFile("two", tmp_path / "scores", "two.mxl")) == b"<two/>"
+
+
+def test_what_is_no_tar_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(b"once upon a time" * 64)
+    with pytest.raises(ValueError, match=r"x\.tar cannot be read as an archive: file could not be opened [\w ]+$"):
+        find_scores([tmp_path / "x.tar"])
+
+
 def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: Path) -> None:
     (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>"))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"

@@ -114,7 +114,12 @@ def _is_archive(path: Path) -> bool:
 
 
 def _is_zip(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
+    """Whether it is ZIP, by its name or else its start: a tar that ends in an .mxl has the end of a ZIP."""
+    name = path.name.lower()
+    if name.endswith((".zip", *_TAR_SUFFIXES)):
+        return name.endswith(".zip")
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second begins one that holds nothing
 
 
 def _members(archive: Path) -> list[Found]:
@@ -129,7 +134,8 @@ def _members(archive: Path) -> list[Found]:
             scores = _scores(list(members), archive)
             return [f for n in scores for f in _tunes(n, archive, n, partial(tar.extractfile, members[n]))]
     except _UNREADABLE as error:
-        raise ValueError(f"{archive} cannot be read as an archive: {error}") from error
+        why = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each kind it has tried
+        raise ValueError(f"{archive} cannot be read as an archive: {why}") from error
 
 
 def _scores(names: list[str], archive: Path) -> list[str]:
