@@ -38,6 +38,39 @@ def test_folders_are_searched_at_any_depth_in_an_order_of_names(tmp_path: Path, 
     assert [file.name for file in find_scores([tmp_path])] == ["one", "three", "two"]
 
 
+def test_hidden_folders_are_searched_only_if_they_are_named(tmp_path: Path, musicxml: str) -> None:
+    for name in (".cache/deep/one.xml", "a/.git/two.xml", "a/three.xml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(musicxml)
+    assert [file.name for file in find_scores([tmp_path])] == ["three"]
+    assert [file.name for file in find_scores([tmp_path / ".cache"])] == ["one"]
+
+
+def test_a_folder_that_is_kept_apart_is_not_searched(
+    tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/one.xml", "out/sources/two.xml", "a/out/three.xml", "outer/four.xml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(musicxml)
+    monkeypatch.chdir(tmp_path)
+    for source, apart in ((Path(), Path("out")), (tmp_path, Path("a/../out")), (Path(), tmp_path / "out")):
+        assert [file.name for file in find_scores([source], apart)] == ["four", "one", "three"]
+    (tmp_path / "link").symlink_to("out")
+    assert [file.name for file in find_scores([tmp_path], tmp_path / "link")] == ["four", "one", "three"]
+    assert len(find_scores([tmp_path], tmp_path / "new")) == 4
+
+
+def test_a_source_in_the_folder_that_is_kept_apart_is_refused(tmp_path: Path, musicxml: str) -> None:
+    out = tmp_path / "out"
+    (out / "sources").mkdir(parents=True)
+    (out / "sources" / "one.xml").write_text(musicxml)
+    (tmp_path / "link.xml").symlink_to(out / "sources" / "one.xml")
+    for source in (out, out / "sources", out / "sources" / "one.xml", tmp_path / "link.xml"):
+        with pytest.raises(ValueError, match=rf"^{source} lies in {out}, where the output goes; expected scores"):
+            find_scores([source], out)
+    assert [file.name for file in find_scores([out / "sources"], out / "images")] == ["one"]
+
+
 def test_equal_names_are_told_apart_and_odd_ones_made_plain(tmp_path: Path, musicxml: str) -> None:
     archive = zipped(tmp_path / "x.zip", {"a/söng 1.xml": b"<a/>", "b/söng 1.xml": b"<b/>"})
     assert [file.name for file in find_scores([archive])] == ["s_ng_1", "s_ng_1~2"]

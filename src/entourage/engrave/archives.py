@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -52,29 +53,32 @@ class ScoreFile:
         return f"{where}, tune {self.tune}" if self.tune else where
 
 
-def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
+def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> list[ScoreFile]:
     """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
 
     Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
 
     Args:
-        sources: files, folders and archives. A file that is named is taken whatever its suffix.
+        sources: files, folders and archives. A file that is named is taken whatever its suffix; hidden files and
+            folders are taken only if they are named.
+        apart: a folder that is not searched, since what lies in it is to be written over.
 
     Returns:
         The scores in an order that depends on their names alone, each once however often it is given.
 
     Raises:
-        ValueError: a source does not exist, is no regular file, folder or readable archive, or all sources together
-            hold no score.
+        ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
+            readable archive, or all sources together hold no score.
     """
     found: list[Found] = []
     for source in map(Path, sources):
-        if source.is_dir():
-            files = sorted(p for p in source.rglob("*") if p.is_file() and not p.name.startswith("."))
-            scores = [p for p in files if p.suffix.lower() in SCORE_SUFFIXES]
-            found += [f for p in scores for f in _tunes(p.relative_to(source).as_posix(), p, "", partial(_open, p))]
-        elif not source.exists():
+        if not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
+        if apart is not None and any(_same(folder, apart) for folder in (source, *source.resolve().parents)):
+            raise ValueError(f"{source} lies in {apart}, where the output goes; expected scores from elsewhere")
+        if source.is_dir():
+            for path in _searched(source, apart):
+                found += _tunes(path.relative_to(source).as_posix(), path, "", partial(_open, path))
         elif not source.is_file():  # reading a pipe would wait for ever
             raise ValueError(
                 f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
@@ -106,6 +110,22 @@ def read_bytes(file: ScoreFile) -> bytes:
     if not data.strip():
         raise ValueError(f"{file} is empty; expected a score")
     return data
+
+
+def _searched(source: Path, apart: Path | None) -> list[Path]:
+    """The scores in a folder; which others lie in it is not even looked at where they are hidden or kept apart."""
+    scores = []
+    for name, folders, files in os.walk(source):
+        folder = Path(name)
+        folders[:] = [f for f in folders if not f.startswith(".") and not (apart and _same(folder / f, apart))]
+        paths = [folder / f for f in files if not f.startswith(".")]
+        scores += [p for p in paths if p.suffix.lower() in SCORE_SUFFIXES and p.is_file()]
+    return sorted(scores)
+
+
+def _same(folder: Path, other: Path) -> bool:
+    """Whether two paths, however they are written, lead to the same folder."""
+    return folder.exists() and other.exists() and folder.samefile(other)
 
 
 def _is_archive(path: Path) -> bool:
