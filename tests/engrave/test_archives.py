@@ -2,6 +2,7 @@ import io
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
             archive.writestr("META-INF/container.xml", container)
         archive.writestr("music.xml", score)
     return stream.getvalue()
+
+
+def test_names_that_differ_by_case_only_are_told_apart(tmp_path: Path) -> None:
+    members = {"Song.xml": b"<a/>", "song.xml": b"<b/>", "SONG.mei": b"<c/>"}
+    found = find_scores([zipped(tmp_path / "x.zip", members)])
+    assert [file.name for file in found] == ["SONG", "Song~2", "song~3"]
+
+
+def test_long_names_are_cut_before_the_number_of_a_tune(tmp_path: Path) -> None:
+    (tmp_path / f"{'n' * 90}.abc").write_bytes(b"X:1\nK:C\nC|\n\nX:12\nK:C\nC|\n")
+    assert [file.name for file in find_scores([tmp_path])] == [f"{'n' * 80}-X1", f"{'n' * 80}-X12"]
 
 
 def test_folders_are_searched_at_any_depth_in_an_order_of_names(tmp_path: Path, musicxml: str) -> None:
@@ -209,11 +221,50 @@ def test_a_score_that_is_given_several_times_is_taken_once(
     assert [file.name for file in found] == ["a", "b"]
 
 
-def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [zipped, tarred])
+def test_too_many_members_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path, dict[str, bytes]], Path]
+) -> None:
     monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
-    archive = zipped(tmp_path / "x.zip", {f"{i}.xml": b"<a/>" for i in range(3)})
-    with pytest.raises(ValueError, match="holds 3 files; expected at most 2"):
+    archive = make(tmp_path / f"x.{make.__name__[:3]}", {f"{i}.txt": b"" for i in range(3)})
+    with pytest.raises(ValueError, match=r"holds more than 2 files; expected at most as many"):
         find_scores([archive])
+
+
+def test_no_more_members_of_a_tar_are_read_than_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tarred(tmp_path / "x.tar", {f"{i}.xml": b"<a/>" for i in range(50)})
+    read = []
+    given = tarfile.TarFile.next
+    monkeypatch.setattr(tarfile.TarFile, "next", lambda self: read.append(1) or given(self))
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    with pytest.raises(ValueError, match="holds more than 2 files"):
+        find_scores([archive])
+    assert len(read) < 10  # three, and those with which opening it tries what it is
+
+
+def test_too_many_tunes_are_refused_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune = b"X:\nK:C\n"
+    (tmp_path / "songs").mkdir()
+    (tmp_path / "songs" / "all.abc").write_bytes(tune * 5)
+    sources = [
+        tmp_path / "songs",
+        tmp_path / "songs" / "all.abc",
+        zipped(tmp_path / "one.zip", {"all.abc": tune * 5}),
+        zipped(tmp_path / "two.zip", {"a.abc": tune * 3, "b.abc": tune * 2}),
+        tarred(tmp_path / "x.tar", {"a.abc": tune * 3, "b.abc": tune * 2}),
+    ]
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 5)
+    assert [len(find_scores([source])) for source in sources] == [5] * 5
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 4)
+    for source in sources:
+        with pytest.raises(ValueError, match=r"(all\.abc|zip|tar) holds more than 4 (tunes|scores); expected at most"):
+            find_scores([source])
+
+
+def test_numbers_without_keys_are_no_tunes(tmp_path: Path) -> None:
+    (file,) = find_scores([zipped(tmp_path / "x.zip", {"all.abc": b"X:\n" * 1000})])
+    with pytest.raises(ValueError, match=r"all\.abc: it has no K: field"):
+        read_score(file)
 
 
 TUNES = "X:1\nT:One\nK:G\nF|]\n\nX:7\nT:Two\nK:F\nB|]\n\nX:7\nT:Three\nK:C\nB|]\n"

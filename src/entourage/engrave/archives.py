@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple, TypeVar
 
 from lxml import etree
 
@@ -29,7 +30,17 @@ _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 LARGEST_SCORE = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
 MOST_MEMBERS = 500_000
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
-Found = tuple[str, Path, str, int]  # what a score is called, its file, its name inside, and which tune it is
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """A score before it is named: what its file is called and what follows that name; its file; where inside it is."""
+
+    name: str
+    ending: str
+    path: Path
+    member: str
+    tune: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,8 @@ def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> lis
             raise ValueError(f"{source} lies in {apart}, where the output goes; expected scores from elsewhere")
         if source.is_dir():
             for path in _searched(source, apart):
-                found += _tunes(path.relative_to(source).as_posix(), path, "", partial(_open, path))
+                name = path.relative_to(source).as_posix()
+                found += _at_most(_tunes(name, path, "", partial(_open, path)), "tunes", path)
         elif not source.is_file():  # reading a pipe would wait for ever
             raise ValueError(
                 f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
@@ -86,7 +98,7 @@ def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> lis
         elif _is_archive(source):
             found += _members(source)
         else:
-            found += _tunes(source.name, source, "", partial(_open, source))
+            found += _at_most(_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
     if not found:
         kinds = " ".join(SCORE_SUFFIXES)
         raise ValueError(
@@ -147,23 +159,31 @@ def _members(archive: Path) -> list[Found]:
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as opened:
-                names = [info.filename for info in opened.infolist() if not info.is_dir()]
-                return [f for n in _scores(names, archive) for f in _tunes(n, archive, n, partial(opened.open, n))]
+                infos = _at_most(opened.infolist(), "files", archive)
+                names = _scores(info.filename for info in infos if not info.is_dir())
+                each = (f for n in names for f in _tunes(n, archive, n, partial(opened.open, n)))
+                return _at_most(each, "scores", archive)
         with tarfile.open(archive) as tar:
-            members = {member.name: member for member in tar if member.isfile()}
-            scores = _scores(list(members), archive)
-            return [f for n in scores for f in _tunes(n, archive, n, partial(tar.extractfile, members[n]))]
+            members = {member.name: member for member in _at_most(tar, "files", archive) if member.isfile()}
+            each = (f for n in _scores(members) for f in _tunes(n, archive, n, partial(tar.extractfile, members[n])))
+            return _at_most(each, "scores", archive)
     except _UNREADABLE as error:
         why = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each kind it has tried
         raise ValueError(f"{archive} cannot be read as an archive: {why}") from error
 
 
-def _scores(names: list[str], archive: Path) -> list[str]:
+def _scores(names: Iterable[str]) -> list[str]:
     """Those of the names that are scores, in the order of the archive."""
-    if len(names) > MOST_MEMBERS:
-        raise ValueError(f"{archive} holds {len(names)} files; expected at most {MOST_MEMBERS}")
     scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
     return list(dict.fromkeys(scores))
+
+
+def _at_most(things: Iterable[T], kind: str, where: Path) -> list[T]:
+    """All of them, unless they are so many that a small file must be meant to fill the memory."""
+    taken = list(islice(things, MOST_MEMBERS + 1))
+    if len(taken) > MOST_MEMBERS:
+        raise ValueError(f"{where} holds more than {MOST_MEMBERS} {kind}; expected at most as many")
+    return taken
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -179,11 +199,10 @@ def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | 
             stream = opener()
             if stream is not None:
                 with stream:
-                    numbers = tune_numbers(stream.read(LARGEST_SCORE))
+                    numbers = list(islice(tune_numbers(stream.read(LARGEST_SCORE)), MOST_MEMBERS + 1))
     if len(numbers) < 2:
-        return [(name, path, member, 0)]
-    start = name.removesuffix(PurePosixPath(name).suffix)
-    return [(f"{start}-X{number or k}{suffix}", path, member, k) for k, number in enumerate(numbers, start=1)]
+        return [Found(name, "", path, member, 0)]
+    return [Found(name, f"-X{number or k}", path, member, k) for k, number in enumerate(numbers, start=1)]
 
 
 def _from_archive(file: ScoreFile) -> bytes:
@@ -236,13 +255,14 @@ def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
 def _named(found: list[Found]) -> list[ScoreFile]:
     """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
     named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
-    for name, path, member, tune in found:
-        stem = PurePosixPath(name.replace("\\", "/")).stem[:80]
+    for name, ending, path, member, tune in found:
+        stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + ending
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
         named.setdefault((path.resolve(), member, tune), (plain, path))
     seen: dict[str, int] = {}
     files = []
     for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
-        count = seen[name] = seen.get(name, 0) + 1
+        same = name.casefold()  # on macOS and Windows, Song and song are the same file
+        count = seen[same] = seen.get(same, 0) + 1
         files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune))
     return files
