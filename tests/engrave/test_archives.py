@@ -235,7 +235,12 @@ def test_no_more_members_of_a_tar_are_read_than_are_counted(tmp_path: Path, monk
     archive = tarred(tmp_path / "x.tar", {f"{i}.xml": b"<a/>" for i in range(50)})
     read = []
     given = tarfile.TarFile.next
-    monkeypatch.setattr(tarfile.TarFile, "next", lambda self: read.append(1) or given(self))
+
+    def noted(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+        read.append(tar)
+        return given(tar)
+
+    monkeypatch.setattr(tarfile.TarFile, "next", noted)
     monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
     with pytest.raises(ValueError, match="holds more than 2 files"):
         find_scores([archive])
