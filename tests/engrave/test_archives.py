@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.engrave.test_mxl import mxl
 
 from entourage.engrave import archives
 from entourage.engrave.archives import ScoreFile, find_scores, read_bytes
@@ -17,19 +18,6 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
         for name, data in members.items():
             archive.writestr(name, data)
     return path
-
-
-CONTAINER = '<container><rootfiles><rootfile full-path="music.xml"/></rootfiles></container>'
-
-
-def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("aaa.xml", b"<other/>")
-        if container:
-            archive.writestr("META-INF/container.xml", container)
-        archive.writestr("music.xml", score)
-    return stream.getvalue()
 
 
 def test_names_that_differ_by_case_only_are_told_apart(tmp_path: Path) -> None:
@@ -128,6 +116,8 @@ def test_what_is_no_tar_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"once upon a time" * 64)
     with pytest.raises(ValueError, match=r"x\.tar cannot be read as an archive: file could not be opened [\w ]+$"):
         find_scores([tmp_path / "x.tar"])
+    with pytest.raises(ValueError, match=r"x\.tar:one\.xml cannot be read: file could not be opened [\w ]+$"):
+        read_bytes(ScoreFile("one", tmp_path / "x.tar", "one.xml"))
 
 
 def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: Path) -> None:
@@ -135,26 +125,6 @@ def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: P
     assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
     (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=""))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<other/>"
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        "<?xml version='1.0'?><container><rootfiles><rootfile full-path='music.xml'/></rootfiles></container>",
-        "<c:container xmlns:c='urn:c'><c:rootfile\n media-type='x' full-path = 'music.xml'/></c:container>",
-        '<!-- full-path="aaa.xml" --><container><rootfile full-path="music.xml"/></container>',
-        '<container><rootfile full-path="cover.png"/><rootfile full-path="music.xml"/></container>',
-    ],
-)
-def test_the_container_is_read_as_xml_however_it_is_written(tmp_path: Path, container: str) -> None:
-    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=container))
-    assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
-
-
-def test_a_container_that_is_no_xml_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container="<container>"))
-    with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
-        read_bytes(find_scores([tmp_path])[0])
 
 
 def test_compressed_musicxml_inside_an_archive(tmp_path: Path) -> None:

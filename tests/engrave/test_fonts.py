@@ -135,8 +135,8 @@ def test_what_is_no_music_font_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("anchors", [1, {"noteheadBlack": 1}, {"noteheadBlack": {"stemUpSE": [0.5]}}])
 def test_what_is_no_metadata_is_refused(tmp_path: Path, anchors: object) -> None:
     path = square_font(tmp_path / "Square.otf")
-    for given in ([], {"glyphsWithAnchors": anchors}):
-        path.with_suffix(".json").write_text(json.dumps(given))
+    for text in ("[]", json.dumps({"glyphsWithAnchors": anchors})):
+        path.with_suffix(".json").write_text(text)
         with pytest.raises(ValueError, match=r"Square\.json is no SMuFL metadata"):
             convert_font(path, tmp_path)
 

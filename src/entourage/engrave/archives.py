@@ -6,7 +6,6 @@ the archive says of itself. A name inside an archive is a label and never a path
 
 from __future__ import annotations
 
-import io
 import lzma
 import os
 import tarfile
@@ -20,9 +19,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, TypeVar
 
-from lxml import etree
-
-from entourage.engrave.safe_xml import parse_xml
+from entourage.engrave.mxl import read_limited, unpack_mxl
 from entourage.engrave.tunes import tune_numbers
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -114,11 +111,11 @@ def read_bytes(file: ScoreFile) -> bytes:
         ValueError: one line that says which score cannot be read, and why.
     """
     try:
-        data = _limited(file.path.open("rb"), file) if not file.member else _from_archive(file)
+        data = read_limited(file.path.open("rb"), LARGEST_SCORE, file) if not file.member else _from_archive(file)
         if data[:4] == b"PK\x03\x04":
-            data = _from_mxl(data, file)
+            data = unpack_mxl(data, LARGEST_SCORE, file)
     except _UNREADABLE as error:
-        raise ValueError(f"{file} cannot be read: {str(error) or type(error).__name__}") from error
+        raise ValueError(f"{file} cannot be read: {_why(error)}") from error
     if not data.strip():
         raise ValueError(f"{file} is empty; expected a score")
     return data
@@ -168,8 +165,12 @@ def _members(archive: Path) -> list[Found]:
             each = (f for n in _scores(members) for f in _tunes(n, archive, n, partial(tar.extractfile, members[n])))
             return _at_most(each, "scores", archive)
     except _UNREADABLE as error:
-        why = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each kind it has tried
-        raise ValueError(f"{archive} cannot be read as an archive: {why}") from error
+        raise ValueError(f"{archive} cannot be read as an archive: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """What an error says, on one line: tarfile adds a line for each kind it has tried."""
+    return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
 
 
 def _scores(names: Iterable[str]) -> list[str]:
@@ -211,45 +212,12 @@ def _from_archive(file: ScoreFile) -> bytes:
         raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
     if _is_zip(file.path):
         with zipfile.ZipFile(file.path) as archive:
-            return _limited(archive.open(file.member), file)
+            return read_limited(archive.open(file.member), LARGEST_SCORE, file)
     with tarfile.open(file.path) as tar:
         stream = tar.extractfile(file.member)
         if stream is None:
             raise ValueError(f"{file} is not a regular file")
-        return _limited(stream, file)
-
-
-def _from_mxl(data: bytes, file: ScoreFile) -> bytes:
-    """The score inside compressed MusicXML: the first root file of its container, or else its first XML file."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
-        names = [n for n in names if not n.startswith("META-INF")]
-        if not names:
-            raise ValueError(f"{file} holds no score; expected a MusicXML file inside")
-        container = b""
-        if "META-INF/container.xml" in archive.namelist():
-            container = _limited(archive.open("META-INF/container.xml"), file)
-        rooted = [path for path in _root_files(container, file) if path in names]
-        return _limited(archive.open((rooted or names)[0]), file)
-
-
-def _root_files(container: bytes, file: ScoreFile) -> list[str]:
-    """The files that a container names as its scores, the first of which is the score itself."""
-    if not container.strip():
-        return []
-    try:
-        root = parse_xml(container)
-    except etree.XMLSyntaxError as error:
-        raise ValueError(f"{file}: META-INF/container.xml is not well-formed XML: {error.msg}") from error
-    return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
-
-
-def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
-    with stream:
-        data = stream.read(LARGEST_SCORE + 1)
-    if len(data) > LARGEST_SCORE:
-        raise ValueError(f"{file} is larger than {LARGEST_SCORE // 2**20} MB; expected one score")
-    return data
+        return read_limited(stream, LARGEST_SCORE, file)
 
 
 def _named(found: list[Found]) -> list[ScoreFile]:
