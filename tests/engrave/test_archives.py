@@ -179,6 +179,8 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     with pytest.raises(ValueError, match=r"pipe\.xml is no regular file"):
         find_scores([tmp_path / "pipe.xml"])
+    (tmp_path / "a.xml").write_text("<a/>")
+    assert [file.name for file in find_scores([tmp_path])] == ["a"]
 
 
 def test_a_score_that_is_given_several_times_is_taken_once(

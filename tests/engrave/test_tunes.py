@@ -18,6 +18,11 @@ def test_each_tune_begins_at_its_number() -> None:
     assert all_tunes("K:C\nCDEF|") == []
 
 
+def test_a_tune_that_changes_its_key_is_still_one() -> None:
+    changed = FIRST + "K:D\nDEFG|]\n"
+    assert all_tunes(changed + "\n" + SECOND) == [changed, SECOND]
+
+
 def test_the_only_tune_need_not_be_counted() -> None:
     assert nth_tune("Prose.\n\n" + FIRST) == FIRST
     assert nth_tune("K:C\nCDEF|") == "K:C\nCDEF|"

@@ -76,7 +76,7 @@ def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> lis
 
     Raises:
         ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
-            readable archive, or all sources together hold no score.
+            readable archive, holds more than `MOST_MEMBERS`, or all sources together hold no score.
     """
     found: list[Found] = []
     for source in map(Path, sources):
@@ -122,7 +122,7 @@ def read_bytes(file: ScoreFile) -> bytes:
 
 
 def _searched(source: Path, apart: Path | None) -> list[Path]:
-    """The scores in a folder; which others lie in it is not even looked at where they are hidden or kept apart."""
+    """The scores in a folder at any depth; folders that are hidden or kept apart are not entered."""
     scores = []
     for name, folders, files in os.walk(source):
         folder = Path(name)
