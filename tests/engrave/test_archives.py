@@ -2,9 +2,11 @@ import io
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.engrave.test_mxl import mxl
 
 from entourage.engrave import archives
 from entourage.engrave.archives import ScoreFile, find_scores, read_bytes
@@ -18,17 +20,15 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-CONTAINER = '<container><rootfiles><rootfile full-path="music.xml"/></rootfiles></container>'
+def test_names_that_differ_by_case_only_are_told_apart(tmp_path: Path) -> None:
+    members = {"Song.xml": b"<a/>", "song.xml": b"<b/>", "SONG.mei": b"<c/>"}
+    found = find_scores([zipped(tmp_path / "x.zip", members)])
+    assert [file.name for file in found] == ["SONG", "Song~2", "song~3"]
 
 
-def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("aaa.xml", b"<other/>")
-        if container:
-            archive.writestr("META-INF/container.xml", container)
-        archive.writestr("music.xml", score)
-    return stream.getvalue()
+def test_long_names_are_cut_before_the_number_of_a_tune(tmp_path: Path) -> None:
+    (tmp_path / f"{'n' * 90}.abc").write_bytes(b"X:1\nK:C\nC|\n\nX:12\nK:C\nC|\n")
+    assert [file.name for file in find_scores([tmp_path])] == [f"{'n' * 80}-X1", f"{'n' * 80}-X12"]
 
 
 def test_folders_are_searched_at_any_depth_in_an_order_of_names(tmp_path: Path, musicxml: str) -> None:
@@ -36,6 +36,39 @@ def test_folders_are_searched_at_any_depth_in_an_order_of_names(tmp_path: Path, 
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(musicxml)
     assert [file.name for file in find_scores([tmp_path])] == ["one", "three", "two"]
+
+
+def test_hidden_folders_are_searched_only_if_they_are_named(tmp_path: Path, musicxml: str) -> None:
+    for name in (".cache/deep/one.xml", "a/.git/two.xml", "a/three.xml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(musicxml)
+    assert [file.name for file in find_scores([tmp_path])] == ["three"]
+    assert [file.name for file in find_scores([tmp_path / ".cache"])] == ["one"]
+
+
+def test_a_folder_that_is_kept_apart_is_not_searched(
+    tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/one.xml", "out/sources/two.xml", "a/out/three.xml", "outer/four.xml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(musicxml)
+    monkeypatch.chdir(tmp_path)
+    for source, apart in ((Path(), Path("out")), (tmp_path, Path("a/../out")), (Path(), tmp_path / "out")):
+        assert [file.name for file in find_scores([source], apart)] == ["four", "one", "three"]
+    (tmp_path / "link").symlink_to("out")
+    assert [file.name for file in find_scores([tmp_path], tmp_path / "link")] == ["four", "one", "three"]
+    assert len(find_scores([tmp_path], tmp_path / "new")) == 4
+
+
+def test_a_source_in_the_folder_that_is_kept_apart_is_refused(tmp_path: Path, musicxml: str) -> None:
+    out = tmp_path / "out"
+    (out / "sources").mkdir(parents=True)
+    (out / "sources" / "one.xml").write_text(musicxml)
+    (tmp_path / "link.xml").symlink_to(out / "sources" / "one.xml")
+    for source in (out, out / "sources", out / "sources" / "one.xml", tmp_path / "link.xml"):
+        with pytest.raises(ValueError, match=rf"^{source} lies in {out}, where the output goes; expected scores"):
+            find_scores([source], out)
+    assert [file.name for file in find_scores([out / "sources"], out / "images")] == ["one"]
 
 
 def test_equal_names_are_told_apart_and_odd_ones_made_plain(tmp_path: Path, musicxml: str) -> None:
@@ -55,31 +88,43 @@ def test_members_of_tar_archives_are_read(tmp_path: Path, suffix: str, musicxml:
     assert read_bytes(file) == musicxml.encode()
 
 
+def tarred(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_a_tar_of_compressed_scores_is_no_zip_though_it_ends_like_one(tmp_path: Path) -> None:
+    archive = tarred(tmp_path / "x.tar", {"one.mxl": mxl(b"<one/>"), "two.mxl": mxl(b"<two/>")})
+    assert zipfile.is_zipfile(archive)  # so that Python's own test would not do
+    found = find_scores([archive])
+    assert [file.name for file in found] == ["one", "two"]
+    assert [read_bytes(file) for file in found] == [b"<one/>", b"<two/>"]
+
+
+def test_an_archive_of_another_name_is_known_by_its_start(tmp_path: Path) -> None:
+    zipped(tmp_path / "scores", {"one.xml": b"<one/>"})
+    assert read_bytes(ScoreFile("one", tmp_path / "scores", "one.xml")) == b"<one/>"
+    tarred(tmp_path / "scores", {"two.mxl": mxl(b"<two/>")})
+    assert read_bytes(ScoreFile("two", tmp_path / "scores", "two.mxl")) == b"<two/>"
+
+
+def test_what_is_no_tar_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(b"once upon a time" * 64)
+    with pytest.raises(ValueError, match=r"x\.tar cannot be read as an archive: file could not be opened [\w ]+$"):
+        find_scores([tmp_path / "x.tar"])
+    with pytest.raises(ValueError, match=r"x\.tar:one\.xml cannot be read: file could not be opened [\w ]+$"):
+        read_bytes(ScoreFile("one", tmp_path / "x.tar", "one.xml"))
+
+
 def test_compressed_musicxml_gives_the_file_that_its_container_names(tmp_path: Path) -> None:
     (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>"))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
     (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=""))
     assert read_bytes(find_scores([tmp_path])[0]) == b"<other/>"
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        "<?xml version='1.0'?><container><rootfiles><rootfile full-path='music.xml'/></rootfiles></container>",
-        "<c:container xmlns:c='urn:c'><c:rootfile\n media-type='x' full-path = 'music.xml'/></c:container>",
-        '<!-- full-path="aaa.xml" --><container><rootfile full-path="music.xml"/></container>',
-        '<container><rootfile full-path="cover.png"/><rootfile full-path="music.xml"/></container>',
-    ],
-)
-def test_the_container_is_read_as_xml_however_it_is_written(tmp_path: Path, container: str) -> None:
-    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container=container))
-    assert read_bytes(find_scores([tmp_path])[0]) == b"<the-score/>"
-
-
-def test_a_container_that_is_no_xml_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "song.mxl").write_bytes(mxl(b"<the-score/>", container="<container>"))
-    with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
-        read_bytes(find_scores([tmp_path])[0])
 
 
 def test_compressed_musicxml_inside_an_archive(tmp_path: Path) -> None:
@@ -134,6 +179,8 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     with pytest.raises(ValueError, match=r"pipe\.xml is no regular file"):
         find_scores([tmp_path / "pipe.xml"])
+    (tmp_path / "a.xml").write_text("<a/>")
+    assert [file.name for file in find_scores([tmp_path])] == ["a"]
 
 
 def test_a_score_that_is_given_several_times_is_taken_once(
@@ -146,11 +193,55 @@ def test_a_score_that_is_given_several_times_is_taken_once(
     assert [file.name for file in found] == ["a", "b"]
 
 
-def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [zipped, tarred])
+def test_too_many_members_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path, dict[str, bytes]], Path]
+) -> None:
     monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
-    archive = zipped(tmp_path / "x.zip", {f"{i}.xml": b"<a/>" for i in range(3)})
-    with pytest.raises(ValueError, match="holds 3 files; expected at most 2"):
+    archive = make(tmp_path / f"x.{make.__name__[:3]}", {f"{i}.txt": b"" for i in range(3)})
+    with pytest.raises(ValueError, match=r"holds more than 2 files; expected at most as many"):
         find_scores([archive])
+
+
+def test_no_more_members_of_a_tar_are_read_than_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tarred(tmp_path / "x.tar", {f"{i}.xml": b"<a/>" for i in range(50)})
+    read = []
+    given = tarfile.TarFile.next
+
+    def noted(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+        read.append(tar)
+        return given(tar)
+
+    monkeypatch.setattr(tarfile.TarFile, "next", noted)
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    with pytest.raises(ValueError, match="holds more than 2 files"):
+        find_scores([archive])
+    assert len(read) < 10  # three, and those with which opening it tries what it is
+
+
+def test_too_many_tunes_are_refused_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune = b"X:\nK:C\n"
+    (tmp_path / "songs").mkdir()
+    (tmp_path / "songs" / "all.abc").write_bytes(tune * 5)
+    sources = [
+        tmp_path / "songs",
+        tmp_path / "songs" / "all.abc",
+        zipped(tmp_path / "one.zip", {"all.abc": tune * 5}),
+        zipped(tmp_path / "two.zip", {"a.abc": tune * 3, "b.abc": tune * 2}),
+        tarred(tmp_path / "x.tar", {"a.abc": tune * 3, "b.abc": tune * 2}),
+    ]
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 5)
+    assert [len(find_scores([source])) for source in sources] == [5] * 5
+    monkeypatch.setattr(archives, "MOST_MEMBERS", 4)
+    for source in sources:
+        with pytest.raises(ValueError, match=r"(all\.abc|zip|tar) holds more than 4 (tunes|scores); expected at most"):
+            find_scores([source])
+
+
+def test_numbers_without_keys_are_no_tunes(tmp_path: Path) -> None:
+    (file,) = find_scores([zipped(tmp_path / "x.zip", {"all.abc": b"X:\n" * 1000})])
+    with pytest.raises(ValueError, match=r"all\.abc: it has no K: field"):
+        read_score(file)
 
 
 TUNES = "X:1\nT:One\nK:G\nF|]\n\nX:7\nT:Two\nK:F\nB|]\n\nX:7\nT:Three\nK:C\nB|]\n"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.t2CharStringPen import T2CharStringPen
+from fontTools.ttLib import TTFont
 from tests.engrave.conftest import build_score, direction, note
 
 from entourage.engrave.archives import ScoreFile
@@ -129,7 +130,40 @@ def test_what_is_no_music_font_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.otf").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="cannot be read as a font"):
         find_fonts(str(tmp_path / "bad.otf"))
+
+
+@pytest.mark.parametrize("anchors", [1, {"noteheadBlack": 1}, {"noteheadBlack": {"stemUpSE": [0.5]}}])
+def test_what_is_no_metadata_is_refused(tmp_path: Path, anchors: object) -> None:
     path = square_font(tmp_path / "Square.otf")
-    path.with_suffix(".json").write_text("[]")
-    with pytest.raises(ValueError, match="is no SMuFL metadata"):
+    for text in ("[]", json.dumps({"glyphsWithAnchors": anchors})):
+        path.with_suffix(".json").write_text(text)
+        with pytest.raises(ValueError, match=r"Square\.json is no SMuFL metadata"):
+            convert_font(path, tmp_path)
+
+
+def test_a_font_with_a_map_for_symbols_only_is_refused(tmp_path: Path) -> None:
+    path = square_font(tmp_path / "Symbol.otf")
+    with TTFont(path) as font:
+        for table in font["cmap"].tables:
+            table.platformID, table.platEncID = 3, 0
+        font["cmap"].tables = font["cmap"].tables[:1]
+        font.save(path)
+    with TTFont(path) as font:
+        assert font.getBestCmap() is None
+    with pytest.raises(ValueError, match=r"Symbol\.otf has no notehead at U\+E0A4; expected a SMuFL font"):
         convert_font(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("table", "byte"), [("CFF ", b"\xff"), ("cmap", b"\xff"), ("head", b"\0"), ("hhea", b"\xff"), ("maxp", b"\xff")]
+)
+def test_damaged_tables_are_one_clear_line(tmp_path: Path, table: str, byte: bytes) -> None:
+    path = square_font(tmp_path / "Damaged.otf")
+    with TTFont(path) as font:
+        entry = font.reader.tables[table]
+    data = bytearray(path.read_bytes())
+    data[entry.offset : entry.offset + entry.length] = byte * entry.length
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"Damaged\.otf cannot be read as a font: \S") as caught:
+        convert_font(path, tmp_path)
+    assert "\n" not in str(caught.value)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from entourage.engrave.archives import ScoreFile
-from entourage.engrave.job import EngraveJob, draw, tasks_of
+from entourage.engrave.job import FORMATS, EngraveJob, Format, draw, tasks_of
 from entourage.engrave.options import FONTS, MusicFont
 
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
@@ -30,6 +30,8 @@ def test_every_font_engraves_each_score_in_all() -> None:
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="a score is called composed-00000"):
         tasks_of(EngraveJob(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
+    with pytest.raises(ValueError, match="a score is called composed-00000"):
+        tasks_of(EngraveJob(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
     with pytest.raises(ValueError, match="font 'leipzig' is given twice"):
         EngraveJob(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
 
@@ -39,6 +41,15 @@ def test_what_decides_leaves_out_where_and_how() -> None:
     two = EngraveJob(Path("b"), (Path("y"),), workers=2, ray="local")
     assert one.decisive() == two.decisive()
     assert one.decisive() != EngraveJob(Path("a"), (Path("x"),), seed=1).decisive()
+
+
+def test_the_order_of_formats_does_not_count() -> None:
+    def formats(*names: Format) -> object:
+        return EngraveJob(Path("a"), (Path("x"),), formats=names).decisive()["formats"]
+
+    assert formats("parquet", "coco") == formats("coco", "parquet") == formats("coco", "parquet", "coco")
+    assert formats("parquet", "coco") != formats("coco")
+    assert formats(*FORMATS) == list(FORMATS)
 
 
 def test_draws_depend_on_seed_and_purpose() -> None:

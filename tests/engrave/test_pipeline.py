@@ -197,8 +197,21 @@ def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:
     engrave(job(out, songs))
     with pytest.raises(ValueError, match="begun with other options: seed was 0 and is 1"):
         engrave(job(out, songs, seed=1))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(ValueError, match="is not an empty folder"):
-        engrave(job(songs, songs))
+        engrave(job(tmp_path / "full", songs))
+
+
+def test_a_run_does_not_engrave_what_it_has_written(tmp_path: Path, songs: Path) -> None:
+    out = songs / "engraved"
+    engrave(job(out, songs))
+    first = contents(out)
+    assert engrave(job(out, songs))["counts"]["scores"] == 3
+    assert contents(out) == first
+    with pytest.raises(ValueError, match=r"sources lies in .*engraved, where the output goes"):
+        engrave(job(out, out / "sources"))
+    assert contents(out) == first
 
 
 def test_a_font_of_the_users_own_is_kept_in_the_folder(tmp_path: Path, songs: Path) -> None:

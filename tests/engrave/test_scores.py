@@ -72,9 +72,9 @@ def test_a_tune_is_read_alone(tmp_path: Path) -> None:
     path.write_text("X:1\nT:One\nK:G\nF|]\n\nX:2\nT:Two\nK:F\nB|]\n")
     score = read_score(ScoreFile("a", path, tune=2))
     assert (score.text, score.title) == ("X:2\nT:Two\nK:F\nB|]\n", "Two")
-    with pytest.raises(ValueError, match="holds 2 tunes; expected one"):
+    with pytest.raises(ValueError, match=r"a\.abc: it holds 2 tunes; expected one"):
         read_score(ScoreFile("a", path))
-    with pytest.raises(ValueError, match="tune 3 does not exist; expected at most 2"):
+    with pytest.raises(ValueError, match=r"a\.abc, tune 3: it holds 2 tunes; expected at least 3"):
         read_score(ScoreFile("a", path, tune=3))
 
 

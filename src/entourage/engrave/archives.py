@@ -6,8 +6,8 @@ the archive says of itself. A name inside an archive is a label and never a path
 
 from __future__ import annotations
 
-import io
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple, TypeVar
 
-from lxml import etree
-
-from entourage.engrave.safe_xml import parse_xml
+from entourage.engrave.mxl import read_limited, unpack_mxl
 from entourage.engrave.tunes import tune_numbers
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -28,7 +27,17 @@ _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 LARGEST_SCORE = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
 MOST_MEMBERS = 500_000
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
-Found = tuple[str, Path, str, int]  # what a score is called, its file, its name inside, and which tune it is
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """A score before it is named: what its file is called and what follows that name; its file; where inside it is."""
+
+    name: str
+    ending: str
+    path: Path
+    member: str
+    tune: int
 
 
 @dataclass(frozen=True)
@@ -52,29 +61,33 @@ class ScoreFile:
         return f"{where}, tune {self.tune}" if self.tune else where
 
 
-def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
+def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> list[ScoreFile]:
     """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
 
     Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
 
     Args:
-        sources: files, folders and archives. A file that is named is taken whatever its suffix.
+        sources: files, folders and archives. A file that is named is taken whatever its suffix; hidden files and
+            folders are taken only if they are named.
+        apart: a folder that is not searched, since what lies in it is to be written over.
 
     Returns:
         The scores in an order that depends on their names alone, each once however often it is given.
 
     Raises:
-        ValueError: a source does not exist, is no regular file, folder or readable archive, or all sources together
-            hold no score.
+        ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
+            readable archive, holds more than `MOST_MEMBERS`, or all sources together hold no score.
     """
     found: list[Found] = []
     for source in map(Path, sources):
-        if source.is_dir():
-            files = sorted(p for p in source.rglob("*") if p.is_file() and not p.name.startswith("."))
-            scores = [p for p in files if p.suffix.lower() in SCORE_SUFFIXES]
-            found += [f for p in scores for f in _tunes(p.relative_to(source).as_posix(), p, "", partial(_open, p))]
-        elif not source.exists():
+        if not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
+        if apart is not None and any(_same(folder, apart) for folder in (source, *source.resolve().parents)):
+            raise ValueError(f"{source} lies in {apart}, where the output goes; expected scores from elsewhere")
+        if source.is_dir():
+            for path in _searched(source, apart):
+                name = path.relative_to(source).as_posix()
+                found += _at_most(_tunes(name, path, "", partial(_open, path)), "tunes", path)
         elif not source.is_file():  # reading a pipe would wait for ever
             raise ValueError(
                 f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
@@ -82,7 +95,7 @@ def find_scores(sources: Iterable[str | Path]) -> list[ScoreFile]:
         elif _is_archive(source):
             found += _members(source)
         else:
-            found += _tunes(source.name, source, "", partial(_open, source))
+            found += _at_most(_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
     if not found:
         kinds = " ".join(SCORE_SUFFIXES)
         raise ValueError(
@@ -98,14 +111,30 @@ def read_bytes(file: ScoreFile) -> bytes:
         ValueError: one line that says which score cannot be read, and why.
     """
     try:
-        data = _limited(file.path.open("rb"), file) if not file.member else _from_archive(file)
+        data = read_limited(file.path.open("rb"), LARGEST_SCORE, file) if not file.member else _from_archive(file)
         if data[:4] == b"PK\x03\x04":
-            data = _from_mxl(data, file)
+            data = unpack_mxl(data, LARGEST_SCORE, file)
     except _UNREADABLE as error:
-        raise ValueError(f"{file} cannot be read: {str(error) or type(error).__name__}") from error
+        raise ValueError(f"{file} cannot be read: {_why(error)}") from error
     if not data.strip():
         raise ValueError(f"{file} is empty; expected a score")
     return data
+
+
+def _searched(source: Path, apart: Path | None) -> list[Path]:
+    """The scores in a folder at any depth; folders that are hidden or kept apart are not entered."""
+    scores = []
+    for name, folders, files in os.walk(source):
+        folder = Path(name)
+        folders[:] = [f for f in folders if not f.startswith(".") and not (apart and _same(folder / f, apart))]
+        paths = [folder / f for f in files if not f.startswith(".")]
+        scores += [p for p in paths if p.suffix.lower() in SCORE_SUFFIXES and p.is_file()]
+    return sorted(scores)
+
+
+def _same(folder: Path, other: Path) -> bool:
+    """Whether two paths, however they are written, lead to the same folder."""
+    return folder.exists() and other.exists() and folder.samefile(other)
 
 
 def _is_archive(path: Path) -> bool:
@@ -114,7 +143,12 @@ def _is_archive(path: Path) -> bool:
 
 
 def _is_zip(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
+    """Whether it is ZIP, by its name or else its start: a tar that ends in an .mxl has the end of a ZIP."""
+    name = path.name.lower()
+    if name.endswith((".zip", *_TAR_SUFFIXES)):
+        return name.endswith(".zip")
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second begins one that holds nothing
 
 
 def _members(archive: Path) -> list[Found]:
@@ -122,22 +156,35 @@ def _members(archive: Path) -> list[Found]:
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as opened:
-                names = [info.filename for info in opened.infolist() if not info.is_dir()]
-                return [f for n in _scores(names, archive) for f in _tunes(n, archive, n, partial(opened.open, n))]
+                infos = _at_most(opened.infolist(), "files", archive)
+                names = _scores(info.filename for info in infos if not info.is_dir())
+                each = (f for n in names for f in _tunes(n, archive, n, partial(opened.open, n)))
+                return _at_most(each, "scores", archive)
         with tarfile.open(archive) as tar:
-            members = {member.name: member for member in tar if member.isfile()}
-            scores = _scores(list(members), archive)
-            return [f for n in scores for f in _tunes(n, archive, n, partial(tar.extractfile, members[n]))]
+            members = {member.name: member for member in _at_most(tar, "files", archive) if member.isfile()}
+            each = (f for n in _scores(members) for f in _tunes(n, archive, n, partial(tar.extractfile, members[n])))
+            return _at_most(each, "scores", archive)
     except _UNREADABLE as error:
-        raise ValueError(f"{archive} cannot be read as an archive: {error}") from error
+        raise ValueError(f"{archive} cannot be read as an archive: {_why(error)}") from error
 
 
-def _scores(names: list[str], archive: Path) -> list[str]:
+def _why(error: Exception) -> str:
+    """What an error says, on one line: tarfile adds a line for each kind it has tried."""
+    return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
+
+
+def _scores(names: Iterable[str]) -> list[str]:
     """Those of the names that are scores, in the order of the archive."""
-    if len(names) > MOST_MEMBERS:
-        raise ValueError(f"{archive} holds {len(names)} files; expected at most {MOST_MEMBERS}")
     scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
     return list(dict.fromkeys(scores))
+
+
+def _at_most(things: Iterable[T], kind: str, where: Path) -> list[T]:
+    """All of them, unless they are so many that a small file must be meant to fill the memory."""
+    taken = list(islice(things, MOST_MEMBERS + 1))
+    if len(taken) > MOST_MEMBERS:
+        raise ValueError(f"{where} holds more than {MOST_MEMBERS} {kind}; expected at most as many")
+    return taken
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -153,11 +200,10 @@ def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | 
             stream = opener()
             if stream is not None:
                 with stream:
-                    numbers = tune_numbers(stream.read(LARGEST_SCORE))
+                    numbers = list(islice(tune_numbers(stream.read(LARGEST_SCORE)), MOST_MEMBERS + 1))
     if len(numbers) < 2:
-        return [(name, path, member, 0)]
-    start = name.removesuffix(PurePosixPath(name).suffix)
-    return [(f"{start}-X{number or k}{suffix}", path, member, k) for k, number in enumerate(numbers, start=1)]
+        return [Found(name, "", path, member, 0)]
+    return [Found(name, f"-X{number or k}", path, member, k) for k, number in enumerate(numbers, start=1)]
 
 
 def _from_archive(file: ScoreFile) -> bytes:
@@ -166,57 +212,25 @@ def _from_archive(file: ScoreFile) -> bytes:
         raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
     if _is_zip(file.path):
         with zipfile.ZipFile(file.path) as archive:
-            return _limited(archive.open(file.member), file)
+            return read_limited(archive.open(file.member), LARGEST_SCORE, file)
     with tarfile.open(file.path) as tar:
         stream = tar.extractfile(file.member)
         if stream is None:
             raise ValueError(f"{file} is not a regular file")
-        return _limited(stream, file)
-
-
-def _from_mxl(data: bytes, file: ScoreFile) -> bytes:
-    """The score inside compressed MusicXML: the first root file of its container, or else its first XML file."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
-        names = [n for n in names if not n.startswith("META-INF")]
-        if not names:
-            raise ValueError(f"{file} holds no score; expected a MusicXML file inside")
-        container = b""
-        if "META-INF/container.xml" in archive.namelist():
-            container = _limited(archive.open("META-INF/container.xml"), file)
-        rooted = [path for path in _root_files(container, file) if path in names]
-        return _limited(archive.open((rooted or names)[0]), file)
-
-
-def _root_files(container: bytes, file: ScoreFile) -> list[str]:
-    """The files that a container names as its scores, the first of which is the score itself."""
-    if not container.strip():
-        return []
-    try:
-        root = parse_xml(container)
-    except etree.XMLSyntaxError as error:
-        raise ValueError(f"{file}: META-INF/container.xml is not well-formed XML: {error.msg}") from error
-    return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
-
-
-def _limited(stream: IO[bytes], file: ScoreFile) -> bytes:
-    with stream:
-        data = stream.read(LARGEST_SCORE + 1)
-    if len(data) > LARGEST_SCORE:
-        raise ValueError(f"{file} is larger than {LARGEST_SCORE // 2**20} MB; expected one score")
-    return data
+        return read_limited(stream, LARGEST_SCORE, file)
 
 
 def _named(found: list[Found]) -> list[ScoreFile]:
     """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
     named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
-    for name, path, member, tune in found:
-        stem = PurePosixPath(name.replace("\\", "/")).stem[:80]
+    for name, ending, path, member, tune in found:
+        stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + ending
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
         named.setdefault((path.resolve(), member, tune), (plain, path))
     seen: dict[str, int] = {}
     files = []
     for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
-        count = seen[name] = seen.get(name, 0) + 1
+        same = name.casefold()  # on macOS and Windows, Song and song are the same file
+        count = seen[same] = seen.get(same, 0) + 1
         files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune))
     return files

@@ -13,7 +13,7 @@ from fontTools.misc.transform import Scale
 from fontTools.pens.boundsPen import BoundsPen
 from fontTools.pens.svgPathPen import SVGPathPen
 from fontTools.pens.transformPen import TransformPen
-from fontTools.ttLib import TTFont, TTLibError
+from fontTools.ttLib import TTFont
 
 from entourage.data import atomic_path
 from entourage.engrave.options import FONTS, MusicFont
@@ -22,6 +22,7 @@ _SMUFL = range(0xE000, 0xF400)
 _EM = 1000  # Verovio's units
 # Glyphs with their height in ems, of which a staff has one: a notehead is a space tall, a G clef some seven.
 _TALL = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
+_Outline = tuple[str, tuple[float, float, float, float], float]  # as SVG, its box and its advance, in Verovio's units
 
 
 def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
@@ -62,50 +63,55 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     Raises:
         ValueError: the file is no font, or its glyphs are not those of SMuFL.
     """
-    try:
-        font = TTFont(path)
-        glyphs, cmap = font.getGlyphSet(), font.getBestCmap()
-    except (TTLibError, OSError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read as a font: {error}") from error
-    codes = sorted(code for code in cmap if code in _SMUFL)
-    _check(path, font)
+    outlines = _outlines(path)
+    _check(path, outlines)
     name = "".join(c for c in path.stem if c.isalnum())
     if not name or name.lower() in (bundled.lower() for bundled in FONTS):
         name += "Custom"
-    scale = Scale(_EM / font["head"].unitsPerEm)
     anchors = _anchors(path)
     boxes, files = [], {}
-    for code in codes:
-        pen, bounds = SVGPathPen(glyphs), BoundsPen(glyphs)
-        for drawn in (pen, bounds):
-            glyphs[cmap[code]].draw(TransformPen(drawn, scale))
-        x0, y0, x1, y1 = bounds.bounds or (0, 0, 0, 0)
-        advance = glyphs[cmap[code]].width * scale[0]
+    for code, (drawn, (x0, y0, x1, y1), advance) in outlines.items():
         box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
         inside = "".join(
             f'<a n={quoteattr(n)} x="{x:g}" y="{y:g}"/>'
             for n, (x, y) in anchors.get(code, _guess(code, x1 / 250)).items()
         )
         boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
-        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{pen.getCommands()}"/></g>'
+        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{drawn}"/></g>'
     index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
     target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"  # it goes by the file's name
     with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        outlines = [(f"{name}/{code:04X}.xml", text) for code, text in files.items()]
-        for inside, text in ((f"{name}.xml", index), *outlines, (f"{name}.css", "")):
+        glyphs = [(f"{name}/{code:04X}.xml", text) for code, text in files.items()]
+        for inside, text in ((f"{name}.xml", index), *glyphs, (f"{name}.css", "")):
             archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
     return MusicFont(name, target, hashlib.sha256("".join((index, *files.values())).encode()).hexdigest())
 
 
-def _check(path: Path, font: TTFont) -> None:
+def _outlines(path: Path) -> dict[int, _Outline]:
+    """The glyphs of a font at SMuFL's code points; a font whose only character map is for symbols has none there."""
+    outlines: dict[int, _Outline] = {}
+    try:
+        with TTFont(path) as font:
+            glyphs, cmap = font.getGlyphSet(), font.getBestCmap() or {}
+            scale = Scale(_EM / font["head"].unitsPerEm)
+            for code in sorted(code for code in cmap if code in _SMUFL):
+                glyph, pen, bounds = glyphs[cmap[code]], SVGPathPen(glyphs), BoundsPen(glyphs)
+                for drawn in (pen, bounds):
+                    glyph.draw(TransformPen(drawn, scale))
+                outlines[code] = pen.getCommands(), bounds.bounds or (0, 0, 0, 0), glyph.width * scale[0]
+    except Exception as error:  # tables are read when they are needed, and damaged ones bring about almost anything
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path} cannot be read as a font: {why}") from error
+    return outlines
+
+
+def _check(path: Path, outlines: dict[int, _Outline]) -> None:
     """Other fonts use the same code points for something else; three glyphs are enough to tell."""
-    glyphs, cmap, em = font.getGlyphSet(), font.getBestCmap(), font["head"].unitsPerEm
     for code, (name, least, most) in _TALL.items():
-        if code not in cmap:
+        if code not in outlines:
             raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
-        pen = BoundsPen(glyphs)
-        glyphs[cmap[code]].draw(pen)
-        height = (pen.bounds[3] - pen.bounds[1]) / em if pen.bounds else 0.0
+        _, (_, y0, _, y1), _ = outlines[code]
+        height = (y1 - y0) / _EM
         if not least <= height <= most:
             expected = f"{least:g} to {most:g} em, as the {name} of a SMuFL font"
             raise ValueError(f"{path}: U+{code:04X} is {height:.2f} em tall; expected {expected}")
@@ -125,13 +131,13 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
         if beside.is_file():
             try:
                 given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]
-            except (ValueError, KeyError, TypeError) as error:
+                return {
+                    code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
+                    for code, name in _NAMED.items()
+                    if name in given
+                }
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
                 raise ValueError(f"{beside} is no SMuFL metadata: {error}") from error
-            return {
-                code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
-                for code, name in _NAMED.items()
-                if name in given
-            }
     return {}
 
 

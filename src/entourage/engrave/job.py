@@ -82,6 +82,7 @@ class EngraveJob:
         options = asdict(self)
         for name in ("out", "sources", "workers", "ray"):
             del options[name]
+        options["formats"] = [name for name in FORMATS if name in self.formats]  # in whatever order they are given
         options["fonts"] = [f"{font.name} {font.digest}".strip() for font in self.fonts]
         return json.loads(json.dumps(options))  # type: ignore[no-any-return]
 
@@ -110,7 +111,7 @@ def tasks_of(job: EngraveJob, files: list[ScoreFile]) -> list[Task]:
         ValueError: a score has the name of one that is composed.
     """
     composed = [f"composed-{i:05d}" for i in range(job.compose)]
-    if same := {file.name for file in files}.intersection(composed):
+    if same := {file.name.casefold() for file in files}.intersection(composed):  # the same file on macOS and Windows
         raise ValueError(f"a score is called {min(same)}, as is one to be composed; expected another name")
     named: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
     named += [(name, None, i) for i, name in enumerate(composed)]

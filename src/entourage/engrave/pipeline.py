@@ -35,13 +35,13 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
         The manifest, with the failures under "failed".
 
     Raises:
-        ValueError: nothing to engrave, the engine is not installed, no cluster answers, the folder holds a data set
-            made with other options, or another run is at work on it.
+        ValueError: nothing to engrave, a source lies in the folder, the engine is not installed, no cluster answers,
+            the folder holds a data set made with other options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
     given = job.fonts
     job = replace(job, fonts=tuple(_kept(font, job.out) for font in given))
-    tasks = tasks_of(job, find_scores(job.sources) if job.sources else [])
+    tasks = tasks_of(job, find_scores(job.sources, job.out) if job.sources else [])
     if job.engine == "lilypond":
         LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
     if job.ray:

@@ -13,7 +13,7 @@ from lxml import etree
 from entourage.engrave.archives import ScoreFile, read_bytes
 from entourage.engrave.headings import mei_heading, musicxml_heading, text_heading
 from entourage.engrave.safe_xml import parse_xml
-from entourage.engrave.tunes import split_tunes
+from entourage.engrave.tunes import nth_tune
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
@@ -75,12 +75,10 @@ def parse_score(text: str, name: str) -> Score:
 
 def _one_tune(text: str, file: ScoreFile) -> str:
     """The tune that is meant: several at once would be engraved as one score, all in the key of the last."""
-    tunes = split_tunes(text)
-    if file.tune > len(tunes):
-        raise ValueError(f"{file} does not exist; expected at most {len(tunes)}")
-    if not file.tune and len(tunes) > 1:
-        raise ValueError(f"{file} holds {len(tunes)} tunes; expected one, as find_scores tells them apart")
-    return tunes[file.tune - 1] if tunes else text
+    try:
+        return nth_tune(text, file.tune)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
 
 
 def _read_xml(text: str, file: ScoreFile) -> Score:
