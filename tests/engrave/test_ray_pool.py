@@ -50,6 +50,7 @@ class Cluster:
         self.down = False
         self.waiting: set[int] = set()  # numbers of workers that get a core only once nothing else happens
         self.broken: set[int] = set()  # and of those that cannot be started
+        self.idle = 0  # how often nothing else happened
 
     def init(self, address: str | None, **options: object) -> None:
         self.address = address
@@ -77,6 +78,7 @@ class Cluster:
     def wait(self, pending: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
         ready = [one for one in pending if self._comes(one)][:num_returns]
         if not ready and timeout is None:
+            self.idle += 1
             ready = pending[:num_returns]
         elif not ready:
             time.sleep(timeout or 0.0)
@@ -142,6 +144,7 @@ def test_a_task_waits_for_a_core_as_long_as_it_takes(
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     cluster.waiting = {0, 1}
     assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
+    assert cluster.idle > 0
 
 
 def test_a_worker_that_gets_no_core_holds_up_nothing(
@@ -153,6 +156,7 @@ def test_a_worker_that_gets_no_core_holds_up_nothing(
     tasks = [TASKS[0], TASKS[1], TASKS[3]]
     assert [outcome.name for outcome in run_tasks(JOB, tasks)] == [task.name for task in tasks]
     assert cluster.killed == []
+    assert cluster.idle == 0
 
 
 def test_a_worker_that_cannot_be_started_costs_a_score(
