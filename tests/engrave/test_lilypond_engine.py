@@ -1,10 +1,13 @@
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.engrave.conftest import build_score, direction, notations, note
 
+from entourage.engrave import lilypond_engine, pool
 from entourage.engrave.archives import ScoreFile
 from entourage.engrave.lilypond_engine import LilypondEngraver, disarm
 from entourage.engrave.options import PageOptions
@@ -57,3 +60,36 @@ def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
     with suppress(ValueError):  # LilyPond may well refuse it
         list(LilypondEngraver(PageOptions()).engrave(score))
     assert not mark.exists()
+
+
+def test_lilypond_is_given_up_well_before_its_worker() -> None:
+    assert sum(lilypond_engine._PATIENCE.values()) <= 0.8 * pool._PATIENCE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "lilypond"
+    program.write_text("#!/bin/sh\nsleep 60 &\necho $! > child\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
+    monkeypatch.setitem(lilypond_engine._PATIENCE, "lilypond", 1.0)
+    engraver = LilypondEngraver(PageOptions())
+    with pytest.raises(ValueError, match="s: lilypond took longer than 1 s"):
+        engraver._run("lilypond", [], tmp_path, Score("s", "", "musicxml"))
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    for _ in range(100):  # the kernel takes a moment
+        if not child.exists() or child.read_text().split()[2] == "Z":
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the child lives on")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no /bin/sh")
+def test_a_program_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "musicxml2ly"
+    program.write_text("#!/bin/sh\necho first >&2\necho no such part >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
+    with pytest.raises(ValueError, match="s: musicxml2ly failed: no such part"):
+        LilypondEngraver(PageOptions())._run("musicxml2ly", [], tmp_path, Score("s", "", "musicxml"))

@@ -17,6 +17,7 @@ from entourage.engrave import pipeline, work
 from entourage.engrave.fonts import convert_font
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.parts import STATE
 from entourage.engrave.pipeline import engrave
 from entourage.engrave.pool import run_tasks
 from entourage.engrave.work import Outcome, Worker
@@ -112,8 +113,13 @@ def test_killed_and_resumed_gives_the_same_bytes(
         with pytest.raises(KeyboardInterrupt):
             engrave(job(out, songs))
     (out / "images" / ".half.0123456789abcdef.png").write_bytes(b"half")
+    theirs = out / "crops" / ".half.0123456789abcdef.png"  # of a command that is at work there
+    theirs.parent.mkdir()
+    theirs.write_bytes(b"half")
     assert not (out / "manifest.json").exists()
     engrave(job(out, songs))
+    assert theirs.read_bytes() == b"half"
+    theirs.unlink()
     assert contents(out) == contents(tmp_path / "whole")
 
 
@@ -181,7 +187,7 @@ def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path, songs: Path, mon
 
 
 def test_killed_before_the_first_score_is_no_obstacle(tmp_path: Path, songs: Path) -> None:
-    (tmp_path / "out" / work.STATE).mkdir(parents=True)
+    (tmp_path / "out" / STATE).mkdir(parents=True)
     assert engrave(job(tmp_path / "out", songs))["counts"]["pages"] == 3
 
 
@@ -221,7 +227,7 @@ def test_a_font_of_the_users_own_is_kept_in_the_folder(tmp_path: Path, songs: Pa
     out = tmp_path / "out"
     manifest = engrave(job(out, songs, fonts=own(0xE0A4, 0xE0A2)))
     assert manifest["options"]["fonts"] == [f"Square {own(0xE0A4, 0xE0A2)[0].digest}"]
-    (kept,) = (out / work.STATE).rglob("Square.zip")
+    (kept,) = (out / STATE).rglob("Square.zip")
     (tmp_path / "converted" / "Square.zip").unlink()
     assert kept.is_file()
     with pytest.raises(ValueError, match="begun with other options: fonts was"):  # another font of the same name
@@ -260,6 +266,7 @@ def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path,
     engrave(job(out, songs))
     assert len(list((out / "images").glob("Three-leipzig-*.png"))) > 1
     mine = {"images/mine.png", "images/mine-1.png", "notes.txt", "sources/mine.mxl", "stats/report.html"}
+    mine |= {"images/Three-leipzig-2024.png", "sources/Three-leipzig.mei", "sources/Two-leipzig.abc"}
     for name in mine:
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("mine")
@@ -293,6 +300,16 @@ def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
     assert not (out / "images" / "One-leipzig-1.png").exists()
 
 
+def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    engrave(job(out, songs))
+    engrave(job(out, out / "sources"))
+    assert {path.name for path in (out / "images").iterdir()} == {
+        f"{name}-leipzig-leipzig-1.png" for name in ("One", "Two", "Three")
+    }
+    assert (out / "sources" / "One-leipzig.mxl").is_file()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -302,7 +319,7 @@ from entourage.engrave.options import MusicFont, PageOptions
 from tests.engrave.conftest import run_here
 
 pipeline.run_tasks = run_here
-write, written = work._write, []
+write, written = work.write_whole, []
 
 def fatal(path, data):
     if len(written) == int(sys.argv[3]):
@@ -311,7 +328,7 @@ def fatal(path, data):
     written.append(path)
     write(path, data)
 
-work._write = fatal
+work.write_whole = fatal
 size = PageOptions(width=700, height=500, interline=10, margin=20)
 pipeline.engrave(EngraveJob(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
 """

@@ -15,8 +15,9 @@ from tests.engrave.conftest import run_here
 from entourage.engrave import pipeline, pool, ray_pool
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.parts import UnwritableError
 from entourage.engrave.pool import run_tasks
-from entourage.engrave.work import Outcome, UnwritableError, Worker
+from entourage.engrave.work import Outcome, Worker
 
 JOB = EngraveJob(Path("out"), (Path("songs"),), ray="local")
 TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
@@ -28,10 +29,11 @@ class ActorDiedError(Exception):
 
 @dataclass(eq=False)
 class Pending:
-    """What will be an outcome."""
+    """What will be an outcome or, without a task, word that a worker is ready."""
 
     server: Any
-    task: Task
+    number: int
+    task: Task | None = None
 
 
 class Cluster:
@@ -44,10 +46,15 @@ class Cluster:
         self.made: list[Any] = []
         self.killed: list[Any] = []
         self.address: str | None = "not connected"
+        self.attempts: str | None = None
         self.down = False
+        self.waiting: set[int] = set()  # numbers of workers that get a core only once nothing else happens
+        self.broken: set[int] = set()  # and of those that cannot be started
+        self.idle = 0  # how often nothing else happened
 
     def init(self, address: str | None, **options: object) -> None:
         self.address = address
+        self.attempts = os.environ.get("RAY_NUM_REDIS_GET_RETRIES")
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 2.0, "memory": 1e9}
@@ -59,7 +66,8 @@ class Cluster:
             def make(*arguments: object) -> Any:
                 os.chdir(self.folder)  # where Ray starts its workers
                 inside = kind(*arguments)
-                actor = SimpleNamespace(do=SimpleNamespace(remote=partial(Pending, inside)))
+                remote = SimpleNamespace(remote=partial(Pending, inside, len(self.made)))
+                actor = SimpleNamespace(do=remote, ready=remote)
                 self.made.append(actor)
                 return actor
 
@@ -67,13 +75,23 @@ class Cluster:
 
         return wrap
 
-    def wait(self, pending: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        ready = [one for one in pending if one.task.name != "task4"][:num_returns]  # which never ends
-        if not ready:
-            time.sleep(timeout)
+    def wait(self, pending: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
+        ready = [one for one in pending if self._comes(one)][:num_returns]
+        if not ready and timeout is None:
+            self.idle += 1
+            ready = pending[:num_returns]
+        elif not ready:
+            time.sleep(timeout or 0.0)
         return ready, [one for one in pending if one not in ready]
 
+    def _comes(self, one: Pending) -> bool:
+        return one.number not in self.waiting if one.task is None else one.task.name != "task4"  # which never ends
+
     def get(self, one: Any) -> object:
+        if one.task is None:
+            if one.number in self.broken:
+                raise ActorDiedError("The actor died in its constructor")
+            return one.server.ready()
         if one.task.name == "task2":
             raise ActorDiedError("The actor died unexpectedly")
         return one.server.do(one.task)
@@ -115,7 +133,65 @@ def test_crashes_and_endless_tasks_cost_one_score_each(
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
     assert len(cluster.killed) == 2
     assert len(cluster.made) == len(bounds) == 3  # one a core, kept from task to task, and one for that which crashed
+    assert cluster.address == "local"  # None would mean whatever $RAY_ADDRESS says
     assert cluster.down
+
+
+def test_a_task_waits_for_a_core_as_long_as_it_takes(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
+    cluster.waiting = {0, 1}
+    assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
+    assert cluster.idle > 0
+
+
+def test_a_worker_that_gets_no_core_holds_up_nothing(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    cluster.waiting = {1}
+    tasks = [TASKS[0], TASKS[1], TASKS[3]]
+    assert [outcome.name for outcome in run_tasks(JOB, tasks)] == [task.name for task in tasks]
+    assert cluster.killed == []
+    assert cluster.idle == 0
+
+
+def test_a_worker_that_cannot_be_started_costs_a_score(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    cluster.broken = {0}
+    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, [TASKS[0], TASKS[1], TASKS[3]])}
+    assert outcomes.pop("task0") == Outcome("task0", 0, "task0: the engraver crashed (ActorDiedError)", lost=True)
+    assert [outcome.pages for outcome in outcomes.values()] == [1, 1]
+    cluster.broken = set(range(9))
+    assert sum(outcome.lost for outcome in run_tasks(JOB, TASKS)) == len(TASKS)
+
+
+def test_a_cluster_with_other_versions_is_refused(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_pool, "makers", lambda engine: {"entourage": "another"})
+    with pytest.raises(ValueError, match=r"the cluster engraves with .*; expected the versions of this machine, .*ano"):
+        list(run_tasks(JOB, TASKS))
+    assert cluster.down
+
+
+def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_NUM_REDIS_GET_RETRIES", raising=False)
+    monkeypatch.setattr(ray_pool, "check_address", lambda address: None)
+    there = EngraveJob(Path("out"), compose=1, ray="head:6379")
+    ray_pool.RayPool(there, TASKS, 1.0, int)
+    assert (cluster.address, cluster.attempts) == ("head:6379", "5")
+    assert "RAY_NUM_REDIS_GET_RETRIES" not in os.environ
+    monkeypatch.setenv("RAY_NUM_REDIS_GET_RETRIES", "9")
+    ray_pool.RayPool(there, TASKS, 1.0, int)
+    assert (cluster.attempts, os.environ["RAY_NUM_REDIS_GET_RETRIES"]) == ("9", "9")
 
 
 def test_a_full_disk_stops_the_run(cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from entourage.engrave import work
 from entourage.engrave.archives import ScoreFile
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.parts import UnwritableError, begun_path, begun_places, part_path, read_part_meta
 from entourage.engrave.scores import Score, read_score
-from entourage.engrave.work import UnwritableError, Worker, part_path, read_part_meta, source_file, source_path
+from entourage.engrave.work import Outcome, Worker, source_file, source_path
 
 
 def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> 
     assert not (tmp_path / "segmentation").exists()  # no format asked for it
 
 
-def test_nothing_is_left_of_a_score_that_fails_half_way(
+def test_a_score_that_fails_half_way_has_noted_what_it_left(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(score: Score) -> bytes:
@@ -65,8 +66,78 @@ def test_nothing_is_left_of_a_score_that_fails_half_way(
     monkeypatch.setattr(work, "source_file", fail)
     job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
-    assert outcome.failure == "it ends in the middle"
-    assert [p.name for p in (tmp_path / "out").rglob("*") if p.is_file()] == ["s.begun"]
+    assert outcome == Outcome("s", failure="it ends in the middle")
+    left = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
+    assert {*begun_places(begun_path(job.out, "s"))} == left - {".state/s.begun"}
+    assert len(left) == 5
+
+
+def test_places_are_noted_before_they_are_written_to(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    written: list[str] = []
+
+    def write(path: Path, data: bytes) -> None:
+        written.append(path.relative_to(tmp_path).as_posix())
+        assert begun_places(begun_path(tmp_path, "s")) == written
+
+    monkeypatch.setattr(work, "write_whole", write)
+    assert Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
+    assert written == ["images/s-1.png", "sources/s.mxl"]
+
+
+def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    image, text = job.out / "images" / "s-1.png", score_path.read_text()
+    before, places = image.read_bytes(), ["images/s-1.png", "sources/s.mxl"]
+
+    def killed(score: Score) -> bytes:
+        raise KeyboardInterrupt
+
+    score_path.write_text(text.replace("<octave>5", "<octave>4"))
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "source_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Worker(job).do(task)
+    assert image.read_bytes() != before
+    assert begun_places(begun_path(job.out, "s"))[2:4] == places  # those of the part that is gone
+    score_path.write_text(text)
+    assert Worker(job).done(task) is None
+    assert Worker(job).do(task) == Outcome("s", 1)
+    assert image.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["RULES", "__version__"])
+def test_what_another_version_made_is_not_done(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    assert Worker(job).done(task) == Outcome("s", 1)
+    monkeypatch.setattr(f"entourage.engrave.parts.{what}", "another")
+    assert Worker(job).done(task) is None
+    assert Worker(job).do(task).pages == 1
+    meta = read_part_meta(part_path(job.out, "s"))
+    assert meta is not None
+    assert "another" in meta["makers"].values()
+    assert Worker(job).done(task) == Outcome("s", 1)
+
+
+def test_a_score_that_changed_or_is_gone_is_not_done(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    assert Worker(job).done(task) is None
+    Worker(job).do(task)
+    score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
+    assert Worker(job).done(task) is None
+    score_path.unlink()
+    assert Worker(job).done(task) is None
 
 
 def test_a_full_disk_is_no_fault_of_the_score(

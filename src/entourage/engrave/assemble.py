@@ -19,9 +19,10 @@ from entourage.data import atomic_path, write_json
 from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.leftovers import remove_leftovers
+from entourage.engrave.parts import RULES, part_path, read_part_meta
 from entourage.engrave.patches import PATCHES, write_patches
 from entourage.engrave.splits import SPLITS, Split, split_works
-from entourage.engrave.work import Outcome, part_path, read_part_meta
+from entourage.engrave.work import Outcome
 
 TABLE = "symbols.parquet"
 _PACKAGES = ("verovio", "lxml", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")
@@ -55,7 +56,8 @@ def assemble(job: EngraveJob, tasks: list[Task], outcomes: dict[str, Outcome]) -
     if "patches" in job.formats:
         write_patches(job.out, job.patches_a_class, job.seed)
     _write_failures(job.out, tasks, outcomes)
-    remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]})
+    read = {task.file.path for task in tasks if task.file is not None}
+    remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)
     return _write_manifest(job, tasks, done)
 
 
@@ -103,8 +105,9 @@ def _write_manifest(job: EngraveJob, tasks: list[Task], done: dict[str, dict[str
             with (job.out / name).open("rb") as stream:
                 files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
     packages = _PACKAGES + (("lilypond",) if job.engine == "lilypond" else ())
+    own = {"entourage": __version__, "rules": str(RULES), "python": platform.python_version()}
     manifest = {
-        "versions": {"entourage": __version__, "python": platform.python_version()} | {p: version(p) for p in packages},
+        "versions": own | {package: version(package) for package in packages},
         "options": job.decisive(),
         "counts": {
             "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.scores import Score
 
 _SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
-_PATIENCE = 600  # seconds
+_PATIENCE = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
 _ACTIVE = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
 
 
@@ -88,19 +91,39 @@ class LilypondEngraver:
     def _run(self, program: str, arguments: list[str], folder: Path, score: Score) -> None:
         path = f"{self._folder}{os.pathsep}{os.environ.get('PATH', '')}"  # musicxml2ly looks for its sister there
         try:
-            done = subprocess.run(
-                [str(self._folder / program), *arguments],
-                cwd=folder,
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                timeout=_PATIENCE,
-                check=False,
-            )
+            code, errors = _run_alone([str(self._folder / program), *arguments], folder, path, _PATIENCE[program])
         except subprocess.TimeoutExpired as error:
-            raise ValueError(f"{score.name}: {program} took longer than {_PATIENCE} s") from error
-        if done.returncode:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            raise ValueError(f"{score.name}: {program} failed: {last[0]}")
+            raise ValueError(f"{score.name}: {program} took longer than {_PATIENCE[program]:g} s") from error
+        if code:
+            raise ValueError(f"{score.name}: {program} failed: {(errors.strip().splitlines() or ['no message'])[-1]}")
+
+
+def _run_alone(command: list[str], folder: Path, path: str, patience: float) -> tuple[int, str]:
+    """Runs a program and what it starts in a group of their own, none of which outlives this call."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            errors = process.communicate(timeout=patience)[1]
+        except BaseException:  # also the end of the worker
+            _kill_group(process)
+            raise
+    return process.returncode, errors.decode(errors="replace")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":  # there are no groups
+        process.kill()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def disarm(text: str) -> str:

@@ -18,9 +18,10 @@ from entourage.engrave.assemble import assemble
 from entourage.engrave.job import EngraveJob, tasks_of
 from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.options import MusicFont
+from entourage.engrave.parts import FOLDERS, STATE
 from entourage.engrave.pool import run_tasks
 from entourage.engrave.ray_pool import check_address
-from entourage.engrave.work import STATE, Outcome
+from entourage.engrave.work import Outcome
 
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
 
@@ -117,8 +118,14 @@ def _begin(job: EngraveJob) -> None:
         if differ:
             what = f"{differ[0]} was {begun.get(differ[0])!r} and is {options[differ[0]]!r}"
             raise ValueError(f"{job.out} was begun with other options: {what}; expected the same, or an empty folder")
-        for leftover in job.out.rglob(".*"):
-            if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
-                leftover.unlink()
+        _tidy(job.out)
         return
     write_json(path, options, indent=1)
+
+
+def _tidy(out: Path) -> None:
+    """Removes what is not yet complete, where this command writes: other folders in there may be at work themselves."""
+    places = [*out.glob(".*"), *(out / STATE).rglob(".*"), *(p for name in FOLDERS for p in (out / name).glob(".*"))]
+    for leftover in places:
+        if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
+            leftover.unlink()

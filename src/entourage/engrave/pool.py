@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,10 +13,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.parts import UnwritableError
 from entourage.engrave.ray_pool import RayPool
-from entourage.engrave.work import Outcome, UnwritableError, Worker
+from entourage.engrave.work import Outcome, Worker
 
 _PATIENCE = 600.0  # seconds after which a task is given up
+_GRACE = 5.0  # seconds in which a worker may end what it has started
 _MEMORY = 8 * 2**30  # bytes that a worker may use
 
 
@@ -22,18 +26,21 @@ def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
     """Does all tasks and yields their outcomes as they come.
 
     A score that crashes the engraver takes its worker with it; the task is reported as a failure, a new worker takes
-    the place of the old one, and the others go on. That is why even a single worker is a process of its own.
+    the place of the old one, and the others go on. That is why even a single worker is a process of its own. What an
+    earlier run has made of the same score stands, though: the crash says nothing of that.
 
     Raises:
         UnwritableError: the output cannot be written.
-        ValueError: a Ray cluster is asked for and cannot be reached.
+        ValueError: a Ray cluster is asked for and cannot be reached, or has other versions.
     """
-    if job.ray:
-        if tasks:
-            yield from RayPool(job, tasks, _PATIENCE, _bound_memory).run()
+    if not tasks:
         return
-    workers = min(job.workers or os.cpu_count() or 1, max(len(tasks), 1))
-    yield from _Pool(job, tasks, workers).run()
+    workers = min(job.workers or os.cpu_count() or 1, len(tasks))
+    pool = RayPool(job, tasks, _PATIENCE, _bound_memory) if job.ray else _Pool(job, tasks, workers)
+    named = {task.name: task for task in tasks}
+    for outcome in pool.run():
+        before = Worker(job).done(named[outcome.name]) if outcome.lost else None
+        yield before or outcome
 
 
 class _Pool:
@@ -62,7 +69,8 @@ class _Pool:
             for connection, (process, _, _) in self.busy.items():
                 connection.close()
                 process.terminate()
-                process.join()
+            for process, _, _ in self.busy.values():
+                _end(process)
 
     def _start(self) -> None:
         task = next(self.todo, None)
@@ -86,12 +94,11 @@ class _Pool:
                 raise EOFError
             outcome: Outcome | UnwritableError = connection.recv()
         except (EOFError, OSError):
-            process.terminate()
-            process.join()
+            _end(process)
             connection.close()
             self._start()
             why = f"took longer than {_PATIENCE:g} s" if stuck else f"crashed (exit code {process.exitcode})"
-            return Outcome(task.name, failure=f"{task.name}: the engraver {why}")
+            return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
         if isinstance(outcome, UnwritableError):
             connection.close()  # which ends the worker
             raise outcome
@@ -106,8 +113,16 @@ class _Pool:
         return outcome
 
 
+def _end(process: BaseProcess) -> None:
+    process.terminate()
+    process.join(_GRACE)
+    process.kill()  # deep in Verovio it hears nothing else
+    process.join()
+
+
 def _serve(job: EngraveJob, connection: Connection) -> None:
     """What a worker process does: tasks in, outcomes out, until there are no more."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with LilyPond, if that is at work
     _bound_memory()
     worker = Worker(job)
     while True:

@@ -7,17 +7,19 @@ import os
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.work import Outcome, UnwritableError, Worker
+from entourage.engrave.parts import UnwritableError, makers
+from entourage.engrave.work import Outcome, Worker
 
 _ANSWER = 5.0  # seconds within which a cluster must answer
-_ATTEMPTS = 5  # to join it, a second each
+_ATTEMPTS = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # to join it, a second each
 
 
 class Server:
@@ -34,6 +36,10 @@ class Server:
         with suppress(OSError):  # it is not needed where all paths are absolute
             os.chdir(folder)
         self._worker = Worker(job)
+
+    def ready(self) -> dict[str, str]:
+        """The versions at work here; that they come says that the worker has its core."""
+        return self._worker.makers
 
     def do(self, task: Task) -> Outcome | UnwritableError:
         """The outcome of a task; an error is returned, for Ray would wrap what is raised."""
@@ -60,9 +66,11 @@ class RayPool:
         self.ray = _connected(job.ray)
         self.make: Any = self.ray.remote(num_cpus=1, max_restarts=0)(Server)
         self.with_what = (replace(job, out=job.out.absolute()), Path.cwd(), bound_memory)
-        self.todo = iter(tasks)
+        self.makers = makers(job.engine)
+        self.todo = deque(tasks)
         self.patience = patience
         self.size = min(max(int(self.ray.cluster_resources().get("CPU", 1)), 1), len(tasks))
+        self.starting: dict[Any, Any] = {}  # actors that wait for a core, by what will say that they have it
         self.busy: dict[Any, tuple[Any, Task, float]] = {}  # by what will be its outcome: actor, task, deadline
 
     def run(self) -> Iterator[Outcome]:
@@ -70,26 +78,55 @@ class RayPool:
 
         Raises:
             UnwritableError: the output cannot be written.
+            ValueError: the cluster has other versions than this machine.
         """
         try:
             for _ in range(self.size):
                 self._start()
-            while self.busy:
-                first = min(deadline for _, _, deadline in self.busy.values())
-                ready, _ = self.ray.wait(list(self.busy), num_returns=1, timeout=max(first - time.monotonic(), 0.0))
-                late = [pending for pending, (_, _, end) in self.busy.items() if end <= time.monotonic()]
-                for pending in ready or late:
-                    yield self._receive(pending, stuck=not ready)
+            while self.busy or self.todo:
+                pending, late = self._next()
+                outcome = self._welcome(pending) if pending in self.starting else self._receive(pending, stuck=late)
+                if outcome is not None:
+                    yield outcome
         finally:
             self.ray.shutdown()
 
-    def _start(self) -> None:
-        task = next(self.todo, None)
-        if task is not None:
-            self._hand(self.make.remote(*self.with_what), task)
+    def _next(self) -> tuple[Any, bool]:
+        """What comes first: an answer, or the end of somebody's time. To wait for a core costs a task no time."""
+        while True:
+            first = min((end for _, _, end in self.busy.values()), default=None)
+            left = None if first is None else max(first - time.monotonic(), 0.0)
+            ready, _ = self.ray.wait([*self.busy, *self.starting], num_returns=1, timeout=left)
+            late = [pending for pending, (_, _, end) in self.busy.items() if end <= time.monotonic()]
+            for pending in ready or late:
+                return pending, not ready
 
-    def _hand(self, actor: Any, task: Task) -> None:
-        self.busy[actor.do.remote(task)] = (actor, task, time.monotonic() + self.patience)
+    def _start(self) -> None:
+        actor = self.make.remote(*self.with_what)
+        self.starting[actor.ready.remote()] = actor
+
+    def _welcome(self, pending: Any) -> Outcome | None:
+        """Hands a new actor its first task; one that cannot be started costs a task, or there would be no end of it."""
+        actor = self.starting.pop(pending)
+        try:
+            found = self.ray.get(pending)
+        except self.ray.exceptions.RayError as error:
+            return self._give_up(actor, self.todo.popleft(), f"crashed ({type(error).__name__})") if self.todo else None
+        if found != self.makers:
+            raise ValueError(f"the cluster engraves with {found}; expected the versions of this machine, {self.makers}")
+        self._hand(actor)
+        return None
+
+    def _hand(self, actor: Any) -> None:
+        if self.todo:
+            task = self.todo.popleft()
+            self.busy[actor.do.remote(task)] = (actor, task, time.monotonic() + self.patience)
+
+    def _give_up(self, actor: Any, task: Task, why: str) -> Outcome:
+        self.ray.kill(actor)
+        if self.todo:
+            self._start()
+        return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
 
     def _receive(self, pending: Any, *, stuck: bool) -> Outcome:
         actor, task, _ = self.busy.pop(pending)
@@ -101,31 +138,39 @@ class RayPool:
         if isinstance(outcome, UnwritableError):
             raise outcome
         if outcome is None:
-            self.ray.kill(actor)
-            self._start()
-            return Outcome(task.name, failure=f"{task.name}: the engraver {why}")
-        following = next(self.todo, None)
-        if following is not None:
-            self._hand(actor, following)
+            return self._give_up(actor, task, why)
+        self._hand(actor)
         return outcome  # type: ignore[no-any-return]
 
 
 def _connected(address: str) -> Any:
     """The `ray` module, once it is connected to the cluster."""
     check_address(address)
-    if address not in ("local", "auto"):
-        # Ray reads it when it is imported, and would try for 20 s to make sense of somebody else who answers.
-        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", str(_ATTEMPTS))
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
-    try:
-        ray.init(address=None if address == "local" else address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"Ray cannot be reached at {address!r}: {reason}") from error
+    with _few_attempts(address):
+        try:
+            import ray
+        except ImportError as error:
+            raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(f"Ray cannot be reached at {address!r}: {reason}") from error
     return ray
+
+
+@contextmanager
+def _few_attempts(address: str) -> Iterator[None]:
+    """Ray would try for 20 s to make sense of somebody else who answers; it learns how often when it is imported."""
+    name, number = _ATTEMPTS
+    ours = address not in ("local", "auto") and name not in os.environ
+    if ours:
+        os.environ[name] = number
+    try:
+        yield
+    finally:
+        if ours:
+            os.environ.pop(name, None)
 
 
 def check_address(address: str) -> None:

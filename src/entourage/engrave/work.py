@@ -4,46 +4,55 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from entourage.data import atomic_path
 from entourage.engrave.compose import compose
 from entourage.engrave.degrade import Degrader
-from entourage.engrave.formats import SCHEMA, page_table, page_xml
+from entourage.engrave.formats import page_table, page_xml
 from entourage.engrave.job import EngraveJob, Task, draw
 from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.page import Page
+from entourage.engrave.parts import (
+    UnwritableError,
+    begun_path,
+    makers,
+    note_begun,
+    part_path,
+    part_places,
+    read_part_meta,
+    write_part,
+    write_whole,
+)
 from entourage.engrave.png import encode_png
 from entourage.engrave.replace import replace_common
 from entourage.engrave.scores import Score, parse_score, read_score
 from entourage.engrave.symbols import EXTENDED_IDS
 from entourage.engrave.verovio_engine import VerovioEngraver
 
-STATE = ".state"  # folder of finished tasks inside the output
-BEGUN = ".begun"  # ending of the file there that says that a task has begun to write
-_META = b"entourage"
 _ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: the number of its pages, or why it failed."""
+    """What became of a task.
+
+    Attributes:
+        name: of the task.
+        pages: how many it has.
+        failure: why it has none.
+        lost: the worker was, so that nothing is known of the score.
+    """
 
     name: str
     pages: int = 0
     failure: str = ""
-
-
-class UnwritableError(OSError):
-    """The output cannot be written, which is no fault of the score: the run has to stop."""
+    lost: bool = False
 
 
 class Worker:
@@ -54,7 +63,7 @@ class Worker:
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
 
     def do(self, task: Task) -> Outcome:
-        """Does a task, unless it has been done before and its files are still there.
+        """Does a task, unless it has been done before, by the same versions, and its files are still there.
 
         Bad scores are an outcome, not an error.
 
@@ -63,11 +72,7 @@ class Worker:
         """
         try:
             score = self._score(task)
-            digest = hashlib.sha256(score.text.encode()).hexdigest()
-            done = read_part_meta(part_path(self.job.out, task.name))
-            if done is not None and done["source_sha256"] == digest and self._complete(done):
-                return Outcome(task.name, len(done["pages"]))
-            return self._engrave(task, score, digest)
+            return self._finished(task, score) or self._engrave(task, score)
         except UnwritableError:
             raise
         except Exception as error:  # no score may stop the others, whatever it brings about
@@ -77,8 +82,25 @@ class Worker:
                 reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({told})"
             return Outcome(task.name, failure=reason)
 
-    def _complete(self, done: dict[str, Any]) -> bool:
-        return all((self.job.out / place).is_file() for place in done["files"])
+    def done(self, task: Task) -> Outcome | None:
+        """The outcome of a task that is done and whose score has not changed since; None of any other."""
+        if read_part_meta(part_path(self.job.out, task.name)) is None:  # which spares reading the score
+            return None
+        with suppress(Exception):  # as in `do`
+            return self._finished(task, self._score(task))
+        return None
+
+    @cached_property
+    def makers(self) -> dict[str, str]:
+        """The versions at work here."""
+        return makers(self.job.engine)
+
+    def _finished(self, task: Task, score: Score) -> Outcome | None:
+        meta = read_part_meta(part_path(self.job.out, task.name))
+        if meta is None or meta["makers"] != self.makers or meta["source_sha256"] != _digest(score):
+            return None
+        there = all((self.job.out / place).is_file() for place in meta["files"])
+        return Outcome(task.name, len(meta["pages"])) if there else None
 
     def _score(self, task: Task) -> Score:
         if task.file is None:
@@ -86,19 +108,10 @@ class Worker:
             return parse_score(text, f"composed-{task.index:05d}")
         return replace_common(read_score(task.file), self.job.replace, self.job.seed)
 
-    def _engrave(self, task: Task, score: Score, digest: str) -> Outcome:
-        files: dict[str, str] = {}
-        _write(self.job.out / STATE / f"{task.name}{BEGUN}", b"")
-        try:
-            return self._write_pages(task, score, digest, files)
-        except UnwritableError:  # what is there is right, and the run that continues may be at work on it already
-            raise
-        except Exception:
-            for place in files:  # of a score that fails nothing is left
-                (self.job.out / place).unlink(missing_ok=True)
-            raise
-
-    def _write_pages(self, task: Task, score: Score, digest: str, files: dict[str, str]) -> Outcome:
+    def _engrave(self, task: Task, score: Score) -> Outcome:
+        part, files = part_path(self.job.out, task.name), dict[str, str]()
+        note_begun(begun_path(self.job.out, task.name), part_places(part))
+        part.unlink(missing_ok=True)  # with the first page that is written it no longer holds
         source = source_path(task.name, score)
         tables, pages = [], []
         for page in self._pages(task, score):
@@ -109,20 +122,22 @@ class Worker:
                 page_table(page, score=task.name, source=source, work=score.work, name=name, font=task.font.name)
             )
             pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
-            self._save(self._files(page, name), files)
+            self._save(task, self._files(page, name), files)
         if not pages:
             raise ValueError(f"{task.name}: no page has {self.job.fewest_symbols} symbols or more")
-        self._save(self._sources(task, score), files)
-        meta = {"name": task.name, "work": score.work, "source_sha256": digest, "pages": pages, "files": files}
+        self._save(task, self._sources(task, score), files)
+        meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
         meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
-        write_part(part_path(self.job.out, task.name), pa.concat_tables(tables), meta)
+        meta["makers"] = self.makers
+        write_part(part, pa.concat_tables(tables), meta)
         return Outcome(task.name, len(pages))
 
-    def _save(self, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
-        """Writes files of the output and notes their checksums."""
+    def _save(self, task: Task, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
+        """Writes files of the output, each noted before, so that a kill leaves none unknown; and their checksums."""
         for place, data in contents:
             files[place] = hashlib.sha256(data).hexdigest()
-            _write(self.job.out / place, data)
+            note_begun(begun_path(self.job.out, task.name), [place])
+            write_whole(self.job.out / place, data)
 
     def _sources(self, task: Task, score: Score) -> Iterator[tuple[str, bytes]]:
         """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
@@ -175,34 +190,5 @@ def source_file(score: Score) -> bytes:
     return stream.getvalue()
 
 
-def part_path(out: Path, name: str) -> Path:
-    """Where the rows of a finished task lie."""
-    return out / STATE / f"{name}.parquet"
-
-
-def write_part(path: Path, table: pa.Table, meta: dict[str, Any]) -> None:
-    """Writes the rows of a task, with what else is known of it; once this file is there, the task is done."""
-    table = table.replace_schema_metadata({_META: json.dumps(meta, sort_keys=True).encode()})
-    stream = io.BytesIO()
-    pq.write_table(table, stream, compression="zstd")
-    _write(path, stream.getvalue())
-
-
-def read_part_meta(path: Path) -> dict[str, Any] | None:
-    """What is known of a finished task; None if it is not finished, or its file is damaged."""
-    try:
-        schema = pq.read_schema(path)
-        if not schema.equals(SCHEMA) or not schema.metadata:
-            return None
-        meta: dict[str, Any] = json.loads(schema.metadata[_META])
-        return meta
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError):
-        return None
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(data)
-    except OSError as error:
-        raise UnwritableError(f"{path} cannot be written: {error.strerror or error}") from error
+def _digest(score: Score) -> str:
+    return hashlib.sha256(score.text.encode()).hexdigest()
