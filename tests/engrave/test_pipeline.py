@@ -303,7 +303,7 @@ def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
 def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
     engrave(job(out, songs))
-    with pytest.raises(ValueError, match="lies in .*out, where the output goes; expected scores from elsewhere"):
+    with pytest.raises(ValueError, match=r"lies in .*out, where the output goes; expected scores from elsewhere"):
         engrave(job(out, out / "sources"))
     engrave(job(again, out / "sources"))
     assert {path.name for path in (again / "images").iterdir()} == {
