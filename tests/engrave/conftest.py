@@ -77,6 +77,15 @@ def direction(inside: str) -> str:
     return f"<direction placement='below'><direction-type>{inside}</direction-type></direction>"
 
 
+@pytest.fixture
+def songs(tmp_path: Path, musicxml: str) -> Path:
+    folder = tmp_path / "songs"
+    folder.mkdir()
+    for i, title in enumerate(("One", "Two", "Three")):
+        (folder / f"{title}.xml").write_text(musicxml.replace("Études", title).replace("<fifths>1", f"<fifths>{i}"))
+    return folder
+
+
 @pytest.fixture(scope="session")
 def engraver() -> VerovioEngraver:
     return VerovioEngraver(PageOptions(), MusicFont("Leipzig"))

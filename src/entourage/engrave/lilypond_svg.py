@@ -11,11 +11,9 @@ from lxml import etree
 from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.lilypond_tags import number_staves, tagged_symbols, unlabelled
 from entourage.engrave.marks import Group, Mark
-from entourage.engrave.outlines import Edges, ellipse, filled, parse_path, positive, rectangle, stroked
+from entourage.engrave.outlines import NUMBER, Edges, ellipse, filled, parse_path, positive, rectangle, stroked
 from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.text import Typeface
-
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class _Place:
     def inside(self, transform: str | None) -> _Place:
         place = self
         for name, arguments in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
-            a, *rest = (float(n) for n in _NUMBER.findall(arguments))
+            a, *rest = (float(n) for n in NUMBER.findall(arguments))
             b = rest[0] if rest else a
             if name == "translate":
                 place = _Place(place.x + place.sx * a, place.y + place.sy * b, place.sx, place.sy)
@@ -105,7 +103,7 @@ class LilypondReader:
         if tag == "circle":
             return place.edges(ellipse(number("cx"), number("cy"), number("r"), number("r")))
         if tag == "polygon":
-            points = np.array(_NUMBER.findall(element.get("points", "")), dtype=float).reshape(-1, 2)
+            points = np.array(NUMBER.findall(element.get("points", "")), dtype=float).reshape(-1, 2)
             return place.edges(positive(filled([points])))
         if tag == "path":
             fine = 0.04 / abs(place.sx)

@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from lxml import etree
 
 from entourage.engrave.outlines import filled, parse_path
+from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.text import Letter
 
 _FALLBACK = "Leipzig"  # where the engraver looks for what a font does not have
@@ -52,7 +52,7 @@ class MusicLetters:
 
 
 def _draw(text: bytes) -> Letter:
-    glyph = etree.fromstring(text, etree.XMLParser(resolve_entities=False, no_network=True))
+    glyph = parse_xml(text)
     data = "".join(path.get("d", "") for path in glyph.iter("{*}path"))
     edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)  # y upwards in the font
     return Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + _BESIDE)

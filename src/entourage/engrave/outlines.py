@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 Points = NDArray[np.float64]  # (n, 2)
 Edges = NDArray[np.float64]  # (n, 4)
 
-_TOKEN = re.compile(r"[A-Za-z]|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")  # as SVG writes them
+_TOKEN = re.compile(rf"[A-Za-z]|{NUMBER.pattern}")
 _STRAIGHT = re.compile(r"M(-?\d+) (-?\d+) L(-?\d+) (-?\d+)")  # a staff line, a stem: most paths of a page
 _ARGUMENTS = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "T": 2, "Z": 0}
 _NO_EDGES: Edges = np.empty((0, 4))

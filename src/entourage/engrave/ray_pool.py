@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from entourage.data import reason_of
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.parts import UnwritableError, makers
 from entourage.engrave.work import Outcome, Worker
@@ -154,8 +155,7 @@ def _connected(address: str) -> Any:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ValueError(f"Ray cannot be reached at {address!r}: {reason}") from error
+            raise ValueError(f"Ray cannot be reached at {address!r}: {reason_of(error)}") from error
     return ray
 
 

@@ -12,6 +12,7 @@ from lxml import etree
 from entourage.engrave.marks import Group, Mark
 from entourage.engrave.music_text import MusicLetters
 from entourage.engrave.outlines import (
+    NUMBER,
     Edges,
     dashes,
     ellipse,
@@ -26,7 +27,6 @@ from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.text import Letter, Typeface
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _CALL = re.compile(r"(\w+)\(([^)]*)\)")
 _FINE = 0.04  # pixels between a curve and its chords
 _BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
@@ -136,7 +136,7 @@ class SvgReader:
             x, y = left + number("x"), top + number("y")
             return [Mark("area", rectangle(x, y, number("width"), number("height")), group, x=x, y=y)]
         if tag in ("polygon", "polyline"):
-            numbers = np.array(_NUMBER.findall(element.get("points", "")), dtype=float)
+            numbers = np.array(NUMBER.findall(element.get("points", "")), dtype=float)
             lines = [(numbers.reshape(-1, 2) + shift) * self.pixels]
         elif tag == "path":
             lines = [(p + shift) * self.pixels for p in parse_path(element.get("d", ""), _FINE / self.pixels)]
@@ -145,7 +145,7 @@ class SvgReader:
         if tag == "polygon" or (tag == "path" and element.get("fill") != "none" and any(len(p) > 2 for p in lines)):
             parts = [positive(filled([p])) for p in lines] + [stroked(p, width, "round") for p in lines if width > 0]
             return [Mark("area", np.concatenate(parts), group, x=lines[0][0, 0], y=lines[0][0, 1])]
-        pattern = [float(n) * self.pixels for n in _NUMBER.findall(element.get("stroke-dasharray", ""))]
+        pattern = [float(n) * self.pixels for n in NUMBER.findall(element.get("stroke-dasharray", ""))]
         cap = element.get("stroke-linecap", "butt")
         marks = []
         for line in lines:
@@ -174,7 +174,7 @@ class SvgReader:
             self._flush(pen, group, origin, marks)
             pen.x, pen.y = float(element.get("x", pen.x)), float(element.get("y", pen.y))
         pen.anchor = element.get("text-anchor", pen.anchor)
-        size = _NUMBER.match(element.get("font-size", ""))
+        size = NUMBER.match(element.get("font-size", ""))
         pen.size = float(size[0]) if size else pen.size
         bold = {"bold": True, "normal": False}.get(element.get("font-weight", ""), bold)
         italic = {"italic": True, "normal": False}.get(element.get("font-style", ""), italic)

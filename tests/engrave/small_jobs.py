@@ -1,0 +1,19 @@
+"""Small runs of the whole chain, and what they leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import MusicFont, PageOptions
+
+SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
+
+
+def job(out: Path, songs: Path, **options: object) -> EngraveJob:
+    known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),)}
+    return EngraveJob(out, (songs,), **(known | options))  # type: ignore[arg-type]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
