@@ -22,7 +22,7 @@ from entourage.embed.fit import train_embedding
 from entourage.embed.recipe import Recipe
 from entourage.embed.training import EmbeddingData
 from experiments.cells import Cell, Experiment, Table, arguments, main
-from experiments.embed_losses import OURS, contestant
+from experiments.embed_losses import OURS, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
@@ -52,7 +52,7 @@ def cost_experiment(bench: Bench) -> Experiment:
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
         f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[0].learning_rate:g}."
     )
-    return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), setting.described(), note)
+    return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
 
 def first_epoch_near_the_last(curve: list[float], share: float = SHARE) -> int:

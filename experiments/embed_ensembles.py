@@ -17,7 +17,7 @@ from entourage.data import resolve_device
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, Table, arguments, main
-from experiments.embed_losses import METRICS, OURS, chosen, contestant
+from experiments.embed_losses import METRICS, OURS, chosen, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
@@ -52,7 +52,7 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
         " standard deviation over ensembles that share no network."
     )
     tables = partial(_tables, setting.datasets)
-    return Experiment("embed_ensembles", "Ensembles of embeddings", cells, tables, setting.described(), note)
+    return Experiment("embed_ensembles", "Ensembles of embeddings", cells, tables, described(setting), note)
 
 
 def _member_key(dataset: str, seed: int) -> str:

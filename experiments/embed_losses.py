@@ -11,7 +11,7 @@ were held out; it is then trained on all training classes from several seeds and
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -32,12 +32,22 @@ METRICS = ("recall@1", "recall@2", "recall@4", "recall@8", "nmi")
 ORIGINAL = {"cub200": "original-cub", "cars196": "original-cars"}
 
 
+def ours() -> dict[str, Any]:
+    """What of a recipe makes it the default's: the loss and its classifier."""
+    default = recipe("default")
+    return {name: getattr(default, name) for name in ("group", "head", "scale", "head_rate")}
+
+
+def described(setting: Setting) -> dict[str, Any]:
+    """All that results depend on, the default Group Loss included, for the ledger."""
+    return {**setting.described(), "default": {**ours(), "group": asdict(ours()["group"])}}
+
+
 def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
     """The common recipe with that loss."""
     base = setting.recipe
     if name == OURS:
-        ours = recipe("default")
-        return replace(base, group=ours.group, head=ours.head, scale=ours.scale, head_rate=ours.head_rate)
+        return replace(base, **ours())
     if name == "group loss, original":
         return replace(base, group=preset(ORIGINAL.get(dataset, "original-cub")))
     if name == "group loss, thesis":
@@ -82,7 +92,7 @@ def losses_experiment(bench: Bench) -> Experiment:
         "Losses for embeddings on equal terms",
         cells,
         partial(_tables, setting),
-        {**setting.described(), "rates": RATES},
+        {**described(setting), "rates": RATES},
         note,
     )
 

@@ -30,25 +30,50 @@ def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[
 
 
 _COSINE: dict[str, Any] = {"head": "cosine", "scale": 20.0}
+_CENTRES: dict[str, Any] = {"head": "centres", "scale": 20.0}
 _SHARP: dict[str, Any] = {"head": "cosine", "scale": 32.0}
 _PROXY = {"cross_entropy_weight": 0.0, "proxy_weight": 1.0}
 VARIANTS: dict[str, Mapping[str, Any]] = {
     "linear": _variant(),
     "cosine": _variant(**_COSINE),
     "cosine, temperature 4": _variant({"temperature": 4.0}, **_COSINE),
-    "cosine, smoothing 0.1": _variant({"label_smoothing": 0.1}, **_COSINE),
+    "cosine, smoothing": _variant({"label_smoothing": 0.1}, **_COSINE),
     "cosine, class players": _variant({"class_players": 1.0}, **_COSINE),
     "cosine, loud class players": _variant({"class_players": 4.0}, **_COSINE),
     "cosine, memory": _variant({"memory": 5}, **_COSINE),
+    "cosine, sharp": _variant({"sharpness": 3.0}, **_COSINE),
+    "cosine, sharp, memory": _variant({"sharpness": 3.0, "memory": 5}, **_COSINE),
     "cosine, more classes": _variant(**_COSINE, classes_per_batch=24, samples_per_class=4),
+    "centres": _variant(**_CENTRES),
+    "centres, memory": _variant({"memory": 5}, **_CENTRES),
+    "centres, long memory": _variant({"memory": 20}, **_CENTRES),
+    "centres, temperature 4": _variant({"temperature": 4.0}, **_CENTRES),
+    "centres, memory, temperature 4": _variant({"memory": 5, "temperature": 4.0}, **_CENTRES),
+    "centres, memory, smoothing": _variant({"memory": 5, "label_smoothing": 0.1}, **_CENTRES),
+    "centres, game twice": _variant({"memory": 5, "cross_entropy_weight": 0.5}, **_CENTRES),
+    "centres, no game": _variant(
+        {"cross_entropy_weight": 0.0, "iterations": 0, "temperature": 1.0, "anchors_per_class": 0}, **_CENTRES
+    ),
+    "centres, sharp, memory": _variant({"sharpness": 3.0, "memory": 5}, **_CENTRES),
     "proxy": _variant(_PROXY, **_SHARP),
     "proxy, temperature 4": _variant({**_PROXY, "temperature": 4.0}, **_SHARP),
-    "proxy and cross-entropy": _variant({**_PROXY, "cross_entropy_weight": 1.0}, **_SHARP),
-    "proxy, a third": _variant({**_PROXY, "proxy_weight": 0.33}, **_SHARP),
+    "proxy, temperature 80": _variant({**_PROXY, "temperature": 80.0}, **_SHARP),
+    "proxy, smoothing": _variant({**_PROXY, "label_smoothing": 0.1}, **_SHARP),
+    "proxy, four anchors": _variant({**_PROXY, "anchors_per_class": 4}, **_SHARP),
+    "proxy, three rounds": _variant({**_PROXY, "iterations": 3}, **_SHARP),
+    "proxy, shifted": _variant({**_PROXY, "negatives": "shift"}, **_SHARP),
+    "proxy, sharp": _variant({**_PROXY, "sharpness": 3.0}, **_SHARP),
+    "proxy, memory": _variant({**_PROXY, "memory": 5}, **_SHARP),
+    "proxy, sharp, memory": _variant({**_PROXY, "sharpness": 3.0, "memory": 5}, **_SHARP),
     "proxy, class players": _variant({**_PROXY, "class_players": 1.0}, **_SHARP),
     "proxy, class players, memory": _variant({**_PROXY, "class_players": 1.0, "memory": 5}, **_SHARP),
-    "proxy, more classes": _variant(_PROXY, **_SHARP, classes_per_batch=24, samples_per_class=4),
+    "proxy, a third": _variant({**_PROXY, "proxy_weight": 0.33}, **_SHARP),
+    "proxy, twice": _variant({**_PROXY, "proxy_weight": 2.0}, **_SHARP),
     "proxy, faster head": _variant(_PROXY, **_SHARP, head_rate=30.0),
+    "proxy and cross-entropy": _variant({**_PROXY, "cross_entropy_weight": 1.0}, **_SHARP),
+    "proxy and cross-entropy, smoothing": _variant(
+        {**_PROXY, "cross_entropy_weight": 1.0, "label_smoothing": 0.1}, **_SHARP
+    ),
 }
 
 

@@ -18,7 +18,7 @@ def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptio
     n = len(e)
     rows = [row - row.mean() if o.similarity == "pearson" else row for row in e]
     w = torch.stack([torch.stack([a @ b / (a.norm() * b.norm()) for b in rows]) for a in rows])
-    w = w.clamp_min(0) if o.negatives == "clamp" else w - w.min().detach().clamp_max(0)
+    w = (w.clamp_min(0) if o.negatives == "clamp" else w - w.min().detach().clamp_max(0)) ** o.sharpness
     if o.zero_diagonal:
         w = w * (1 - torch.eye(n, dtype=w.dtype))
     x = torch.stack(
@@ -29,10 +29,23 @@ def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptio
         x = payoff / payoff.sum(dim=1, keepdim=True)
     judged = range(n) if o.count_anchors else [i for i in range(n) if not anchors[i]]
     game = torch.stack([-(x[i, y[i]] + o.floor).log() for i in judged]).mean()
-    return game + o.cross_entropy_weight * F.cross_entropy(z, y)
+    present = y.unique().tolist()
+    pull = sum(torch.log(1 + torch.exp(3.2 - z[y == c, c]).sum()) for c in present) / len(present)
+    push = sum(torch.log(1 + torch.exp(3.2 + z[y != c, c]).sum()) for c in range(CLASSES)) / CLASSES
+    return game + o.cross_entropy_weight * F.cross_entropy(z, y) + o.proxy_weight * (pull + push)
 
 
-@pytest.mark.parametrize("changes", [{}, {"similarity": "cosine"}, {"negatives": "shift"}, {"iterations": 3}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"similarity": "cosine"},
+        {"negatives": "shift"},
+        {"iterations": 3},
+        {"sharpness": 2.5},
+        {"proxy_weight": 0.5},
+    ],
+)
 @pytest.mark.parametrize("name", PRESETS)
 def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes: dict[str, Any]) -> None:
     options = replace(preset(name), **changes)

@@ -1,11 +1,13 @@
 """Classifiers: a cosine is a cosine, in every precision."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
-from entourage.embed import CosineHead, make_head
-from entourage.embed.heads import cosine_logits
+from entourage.embed import CentresHead, CosineHead, make_head
+from entourage.embed.heads import HeadKind, cosine_logits
 
 
 def test_logits_are_scaled_cosines() -> None:
@@ -32,17 +34,52 @@ def test_class_vectors_start_at_about_length_one_in_any_direction() -> None:
     assert nn.functional.normalize(weight).mean(dim=0).norm() < 0.2
 
 
-def test_autocast_keeps_the_digits_of_a_cosine() -> None:
+def test_one_centre_a_class_is_a_cosine() -> None:
     torch.manual_seed(0)
-    head, embeddings = CosineHead(64, 3), torch.randn(5, 64)
+    head, embeddings = CentresHead(7, 3, scale=4.0, centres=1), torch.randn(5, 7)
+    torch.testing.assert_close(head(embeddings), cosine_logits(embeddings, head.centre_vectors[:, 0], 4.0))
+
+
+def test_the_nearest_centres_of_a_class_count_most() -> None:
+    torch.manual_seed(0)
+    head, embeddings = CentresHead(7, 3, scale=4.0, centres=2, gamma=0.3).double(), torch.randn(5, 7).double()
+    logits = head(embeddings).detach()
+    for n, embedding in enumerate(embeddings):
+        for m, centres in enumerate(head.centre_vectors.detach()):
+            cosines = [float(embedding @ centre / (embedding.norm() * centre.norm())) for centre in centres]
+            shares = [math.exp(cosine / 0.3) for cosine in cosines]
+            expected = sum(share * cosine for share, cosine in zip(shares, cosines, strict=True)) / sum(shares)
+            assert float(logits[n, m]) == pytest.approx(4 * expected, rel=1e-12)
+
+
+def test_all_centres_learn() -> None:
+    torch.manual_seed(0)
+    head = CentresHead(7, 3, centres=4)
+    nn.functional.cross_entropy(head(torch.randn(6, 7)), torch.arange(6) % 3).backward()
+    assert head.centre_vectors.grad is not None
+    assert (head.centre_vectors.grad.norm(dim=2) > 0).all()
+
+
+def test_a_class_vector_is_the_mean_direction_of_its_centres() -> None:
+    head = CentresHead(2, 1, centres=2)
+    with torch.no_grad():
+        head.centre_vectors.copy_(torch.tensor([[[3.0, 0.0], [0.0, 0.1]]]))
+    torch.testing.assert_close(head.weight, torch.tensor([[0.5, 0.5]]))
+    assert list(head.state_dict()) == ["centre_vectors"]
+
+
+@pytest.mark.parametrize("kind", ["cosine", "centres"])
+def test_autocast_keeps_the_digits_of_a_cosine(kind: HeadKind) -> None:
+    torch.manual_seed(0)
+    head, embeddings = make_head(kind, 64, 3), torch.randn(5, 64)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = head(embeddings)
     assert torch.equal(inside, head(embeddings))
     assert head(embeddings.bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("kind", "made"), [("linear", nn.Linear), ("cosine", CosineHead)])
-def test_both_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None:
+@pytest.mark.parametrize(("kind", "made"), [("linear", nn.Linear), ("cosine", CosineHead), ("centres", CentresHead)])
+def test_all_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None:
     head = make_head(kind, 7, 3)  # type: ignore[arg-type]
     assert isinstance(head, made)
     assert head.weight.shape == (3, 7)
@@ -50,7 +87,13 @@ def test_both_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None
 
 
 def test_bad_heads_are_refused() -> None:
-    with pytest.raises(ValueError, match="head is 'mlp'; expected linear or cosine"):
+    with pytest.raises(ValueError, match="head is 'mlp'; expected linear, cosine or centres"):
         make_head("mlp", 7, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"scale is 0.0; expected a number above 0"):
         make_head("cosine", 7, 3, scale=0.0)
+    with pytest.raises(ValueError, match=r"scale is 0.0; expected a number above 0"):
+        make_head("centres", 7, 3, scale=0.0)
+    with pytest.raises(ValueError, match=r"gamma is 0.0; expected a number above 0"):
+        CentresHead(7, 3, gamma=0.0)
+    with pytest.raises(ValueError, match="centres is 0; expected 1 or more"):
+        CentresHead(7, 3, centres=0)

@@ -37,6 +37,7 @@ def test_presets_say_what_the_text_or_the_code_said(name: str, said: dict[str, A
 def test_what_was_thought_of_later_is_off_in_them(name: str) -> None:
     options = preset(name)
     assert (options.label_smoothing, options.class_players, options.memory, options.objective) == (0, 0, 0, "labels")
+    assert (options.sharpness, options.proxy_weight) == (1, 0)
 
 
 def test_every_preset_is_listed() -> None:
@@ -67,6 +68,8 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         ("cross_entropy_weight", -0.1, "expected 0 or more"),
         ("class_players", -1.0, "expected 0 or more"),
         ("memory", -1, "expected 0 or more"),
+        ("sharpness", 0.5, "expected 1 or more"),
+        ("sharpness", float("nan"), "expected 1 or more"),
         ("floor", float("nan"), "expected 0 or more"),
         ("label_smoothing", 1.0, "expected a share"),
     ],

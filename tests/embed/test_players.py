@@ -1,5 +1,7 @@
 """Similarities of a batch, its class vectors and its memory, against plain sums over players."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -29,6 +31,17 @@ def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, m
     expected = mend(pearson(x))  # type: ignore[operator]
     torch.testing.assert_close(w, expected.fill_diagonal_(0))
     assert (w >= 0).all()
+
+
+@pytest.mark.parametrize("negatives", ["clamp", "shift"])
+def test_sharpness_is_a_power_of_all_similarities(negatives: str) -> None:
+    x, vectors = normal(12, 5), normal(3, 5, seed=1)
+    plain = GroupLossOptions(negatives=negatives, class_players=2.0)  # type: ignore[arg-type]
+    before, after = (relate(x, 3, replace(plain, sharpness=power), vectors) for power in (1.0, 3.0))
+    torch.testing.assert_close(after.w, before.w**3)
+    assert before.field is not None
+    assert after.field is not None
+    torch.testing.assert_close(after.field, 2 * (before.field / 2) ** 3)  # voices are counted, not sharpened
 
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])

@@ -3,7 +3,7 @@
 from entourage.embed.adapter import GroupLossWithHead
 from entourage.embed.anchors import choose_anchors
 from entourage.embed.group_loss import GroupLoss, LossParts, refine
-from entourage.embed.heads import CosineHead, make_head
+from entourage.embed.heads import CentresHead, CosineHead, make_head
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.options import PRESETS, GroupLossOptions, preset
 from entourage.embed.rivals import RIVALS, rival
@@ -13,6 +13,7 @@ __all__ = [
     "PRESETS",
     "RIVALS",
     "BalancedBatchSampler",
+    "CentresHead",
     "CosineHead",
     "GroupLoss",
     "GroupLossOptions",

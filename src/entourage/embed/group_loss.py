@@ -48,6 +48,7 @@ class GroupLoss(nn.Module):
         anchor_choice: drawn at random by torch's generator, or the first of each class in the batch.
         similarity: between embeddings: "pearson", "cosine" or "gaussian".
         negatives: negative similarities are set to 0 ("clamp"), or all of them are lifted ("shift").
+        sharpness: power that similarities are raised to after that; the higher, the more the nearest are listened to.
         zero_diagonal: no sample supports itself.
         objective: "labels", or "agreement" for the divergence between the strategies of one class.
         cross_entropy_weight: of the plain cross-entropy of the logits, which is added.
@@ -78,6 +79,7 @@ class GroupLoss(nn.Module):
         anchor_choice: AnchorChoice = "random",
         similarity: Similarity = "pearson",
         negatives: Negatives = "clamp",
+        sharpness: float = 1.0,
         zero_diagonal: bool = True,
         objective: Objective = "labels",
         cross_entropy_weight: float = 1.0,
@@ -96,6 +98,7 @@ class GroupLoss(nn.Module):
             anchor_choice=anchor_choice,
             similarity=similarity,
             negatives=negatives,
+            sharpness=sharpness,
             zero_diagonal=zero_diagonal,
             objective=objective,
             cross_entropy_weight=cross_entropy_weight,

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-HeadKind = Literal["linear", "cosine"]
+HeadKind = Literal["linear", "cosine", "centres"]
 
 
 def cosine_logits(embeddings: Tensor, class_vectors: Tensor, scale: float | Tensor) -> Tensor:
@@ -54,14 +54,63 @@ class CosineHead(nn.Module):
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}, scale={self.scale}"
 
 
-def make_head(kind: HeadKind, dimensions: int, classes: int, *, scale: float = 20.0) -> nn.Linear | CosineHead:
+class CentresHead(nn.Module):
+    """A cosine classifier with several directions a class, as in SoftTriple (Qian et al., 2019), without its margin.
+
+    Of a class an embedding sees the mean of the cosines with its centres, the nearest of which count most.
+
+    Args:
+        dimensions: of an embedding.
+        classes: how many there are.
+        scale: the largest a logit can be.
+        centres: of each class.
+        gamma: how softly an embedding is assigned to centres, by softmax(cosines / gamma).
+    """
+
+    def __init__(
+        self, dimensions: int, classes: int, scale: float = 20.0, centres: int = 10, gamma: float = 0.1
+    ) -> None:
+        super().__init__()
+        if centres < 1:
+            raise ValueError(f"centres is {centres}; expected 1 or more")
+        for name, value in (("scale", scale), ("gamma", gamma)):
+            if not value > 0:
+                raise ValueError(f"{name} is {value}; expected a number above 0")
+        self.scale = scale
+        self.gamma = gamma
+        self.centre_vectors = nn.Parameter(torch.empty(classes, centres, dimensions))
+        nn.init.normal_(self.centre_vectors, std=1 / math.sqrt(dimensions))
+
+    @property
+    def weight(self) -> Tensor:
+        """The mean direction of each class' centres, shape (m, d)."""
+        return F.normalize(self.centre_vectors, dim=2).mean(dim=1)
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """Logits, shape (n, m), of embeddings, shape (n, d)."""
+        with torch.autocast(embeddings.device.type, enabled=False):  # eight bits are few for a cosine
+            precise = embeddings.to(self.centre_vectors.dtype)
+            cosines = cosine_logits(precise, self.centre_vectors.flatten(0, 1), 1.0)
+            cosines = cosines.view(-1, *self.centre_vectors.shape[:2])  # (n, m, centres)
+            assigned = torch.softmax(cosines / self.gamma, dim=2)
+            return self.scale * (assigned * cosines).sum(dim=2)
+
+    def extra_repr(self) -> str:
+        """Sizes, scale and gamma, for `print`."""
+        classes, centres, dimensions = self.centre_vectors.shape
+        return f"{dimensions}, {classes}, scale={self.scale}, centres={centres}, gamma={self.gamma}"
+
+
+def make_head(
+    kind: HeadKind, dimensions: int, classes: int, *, scale: float = 20.0
+) -> nn.Linear | CosineHead | CentresHead:
     """A classifier whose `weight` has a row a class, shape (m, d).
 
     Args:
-        kind: "linear", or "cosine".
+        kind: "linear", "cosine", or "centres": a cosine with ten directions a class.
         dimensions: of an embedding.
         classes: how many there are.
-        scale: of a cosine.
+        scale: of cosines.
 
     Raises:
         ValueError: on another kind.
@@ -70,4 +119,6 @@ def make_head(kind: HeadKind, dimensions: int, classes: int, *, scale: float = 2
         return nn.Linear(dimensions, classes)
     if kind == "cosine":
         return CosineHead(dimensions, classes, scale)
-    raise ValueError(f"head is {kind!r}; expected linear or cosine")
+    if kind == "centres":
+        return CentresHead(dimensions, classes, scale)
+    raise ValueError(f"head is {kind!r}; expected linear, cosine or centres")

@@ -21,6 +21,7 @@ class GroupLossOptions:
     anchor_choice: AnchorChoice = "random"
     similarity: Similarity = "pearson"
     negatives: Negatives = "clamp"  # what becomes of negative similarities
+    sharpness: float = 1.0  # power that similarities are raised to: above 1 the nearest are heard most
     zero_diagonal: bool = True  # nobody supports himself
     objective: Objective = "labels"  # "agreement": the same distribution within a class, whatever it is
     cross_entropy_weight: float = 1.0  # of the plain cross-entropy of the logits
@@ -43,6 +44,8 @@ class GroupLossOptions:
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}; expected a number above 0")
+        if not self.sharpness >= 1:  # below 1 the slope at a similarity of 0 is infinite
+            raise ValueError(f"sharpness is {self.sharpness}; expected 1 or more")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing is {self.label_smoothing}; expected a share from 0 up to, not with, 1")
         weights = ("cross_entropy_weight", "proxy_weight", "floor", "class_players", "memory")

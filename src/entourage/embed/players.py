@@ -81,7 +81,7 @@ def relate(
     Args:
         embeddings: shape (n, d), float32 or float64.
         classes: m, the number of labels.
-        options: similarity, negatives, zero_diagonal and class_players are looked at.
+        options: similarity, negatives, sharpness, zero_diagonal and class_players are looked at.
         class_vectors: the classifier's rows, shape (m, d), if they play.
         earlier: samples of earlier batches, if they play.
 
@@ -97,6 +97,8 @@ def relate(
         blocks.append(_similarity(faces, _faces(earlier.embeddings.to(faces), options), options))  # (n, p)
     w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
     w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
+    if options.sharpness != 1:
+        w = w.pow(options.sharpness)
     field = None
     if class_vectors is not None:
         field = options.class_players * w[:, n : n + classes]  # (n, m), each class vector speaks for its own label
