@@ -50,17 +50,37 @@ def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(
     assert torch.equal(value, loss(e, z, LABELS, torch.zeros(4, 8)))
 
 
-@pytest.mark.parametrize("name", [name for name in RIVALS if name != "cross-entropy"])
-def test_each_brings_a_class_together(name: str) -> None:
+def trained(name: str) -> tuple[Tensor, Tensor, torch.nn.Module]:
+    """Embeddings before and after they followed a loss for a while, and the loss with all that it learnt."""
     e, z = batch()
+    before = e.detach().clone()
     loss = rival(name, 4, 8)
-    before = gap(e)
     optimiser = torch.optim.Adam([{"params": [e]}, {"params": list(loss.parameters()), "lr": 0.1}], lr=0.05)
     for _ in range(150):
         optimiser.zero_grad()
         loss(e, z, LABELS).backward()
         optimiser.step()
-    assert gap(e) > before + 0.05  # ten centres a class leave it much room
+    return before, e.detach(), loss
+
+
+@pytest.mark.parametrize("name", [name for name in RIVALS if name not in ("cross-entropy", "soft-triple")])
+def test_each_brings_a_class_together(name: str) -> None:
+    before, after, _ = trained(name)
+    assert gap(after) > gap(before) + 0.05
+
+
+def test_ten_centres_leave_a_class_room_but_each_sample_comes_to_one_of_its_own() -> None:
+    _, e, loss = trained("soft-triple")
+    assert torch.equal(loss.criterion.get_logits(e).argmax(dim=1), LABELS)
+    with torch.no_grad():
+        assert loss(e, torch.zeros(len(e), 4), LABELS) < 0.01
+
+
+@pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
+def test_what_is_learnt_of_a_class_starts_with_length_one(name: str) -> None:
+    (proxies,) = rival(name, 50, 256).parameters()
+    rows = proxies if proxies.shape[1] == 256 else proxies.T  # SoftTriple has a column a centre
+    torch.testing.assert_close(rows.norm(dim=1).mean(), torch.tensor(1.0), atol=0.05, rtol=0)  # 256 draws: 1 +- 0.044
 
 
 @pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])

@@ -5,6 +5,7 @@ Settings are those of each loss' paper, where they fit; each difference has its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -93,10 +94,14 @@ def _multi_similarity(library: ModuleType, classes: int, dimensions: int) -> Riv
 
 
 def _learned(name: str, **settings: Any) -> Callable[[ModuleType, int, int], Rival]:
-    """A maker of losses that learn something of every class."""
+    """A maker of losses that learn something of every class: proxies or centres, of which only the direction counts."""
 
     def make(library: ModuleType, classes: int, dimensions: int) -> Rival:
-        return Rival(getattr(library.losses, name)(num_classes=classes, embedding_size=dimensions, **settings))
+        # Rows of about length 1, as in our own classifiers: then one learning rate turns the proxies of all losses
+        # equally fast. The library draws lengths of 1 to 36, with which some would hardly move in a short training.
+        unit = library.utils.common_functions.TorchInitWrapper(nn.init.normal_, std=1 / math.sqrt(dimensions))
+        loss = getattr(library.losses, name)
+        return Rival(loss(num_classes=classes, embedding_size=dimensions, weight_init_func=unit, **settings))
 
     return make
 
