@@ -31,30 +31,49 @@ def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[
 
 _COSINE: dict[str, Any] = {"head": "cosine", "scale": 20.0}
 _CENTRES: dict[str, Any] = {"head": "centres", "scale": 20.0}
-_SHARP: dict[str, Any] = {"head": "cosine", "scale": 32.0}
 _PROXY = {"cross_entropy_weight": 0.0, "proxy_weight": 1.0}
+_SHARP: dict[str, Any] = {"head": "cosine", "scale": 32.0}  # what the proxies want
+_NO_GAME = {"cross_entropy_weight": 0.0, "iterations": 0, "temperature": 1.0, "anchors_per_class": 0}
 VARIANTS: dict[str, Mapping[str, Any]] = {
+    "linear, no game": _variant(_NO_GAME),
     "linear": _variant(),
+    "linear, smoothing": _variant({"label_smoothing": 0.1}),
+    "linear, memory": _variant({"memory": 5}),
+    "linear, memory, no anchors": _variant({"memory": 5, "anchors_per_class": 0}),
+    "linear, long memory, no anchors": _variant({"memory": 20, "anchors_per_class": 0}),
+    "cosine, no game": _variant(_NO_GAME, **_COSINE),
+    "cosine, no game, scale 10": _variant(_NO_GAME, head="cosine", scale=10.0),
     "cosine": _variant(**_COSINE),
     "cosine, temperature 4": _variant({"temperature": 4.0}, **_COSINE),
     "cosine, smoothing": _variant({"label_smoothing": 0.1}, **_COSINE),
     "cosine, class players": _variant({"class_players": 1.0}, **_COSINE),
     "cosine, loud class players": _variant({"class_players": 4.0}, **_COSINE),
     "cosine, memory": _variant({"memory": 5}, **_COSINE),
+    "cosine, memory, scale 10": _variant({"memory": 5}, head="cosine", scale=10.0),
+    "cosine, memory, no anchors": _variant({"memory": 5, "anchors_per_class": 0}, **_COSINE),
+    "cosine, long memory, no anchors": _variant({"memory": 20, "anchors_per_class": 0}, **_COSINE),
     "cosine, sharp": _variant({"sharpness": 3.0}, **_COSINE),
     "cosine, sharp, memory": _variant({"sharpness": 3.0, "memory": 5}, **_COSINE),
     "cosine, more classes": _variant(**_COSINE, classes_per_batch=24, samples_per_class=4),
+    "centres, no game": _variant(_NO_GAME, **_CENTRES),
+    "centres, no game, scale 12": _variant(_NO_GAME, head="centres", scale=12.0),
+    "centres, no game, smoothing": _variant({**_NO_GAME, "label_smoothing": 0.1}, **_CENTRES),
     "centres": _variant(**_CENTRES),
-    "centres, memory": _variant({"memory": 5}, **_CENTRES),
-    "centres, long memory": _variant({"memory": 20}, **_CENTRES),
     "centres, temperature 4": _variant({"temperature": 4.0}, **_CENTRES),
+    "centres, temperature 1": _variant({"temperature": 1.0}, **_CENTRES),
+    "centres, memory": _variant({"memory": 5}, **_CENTRES),
+    "centres, memory, no anchors": _variant({"memory": 5, "anchors_per_class": 0}, **_CENTRES),
     "centres, memory, temperature 4": _variant({"memory": 5, "temperature": 4.0}, **_CENTRES),
+    "centres, memory, temperature 1": _variant({"memory": 5, "temperature": 1.0}, **_CENTRES),
     "centres, memory, smoothing": _variant({"memory": 5, "label_smoothing": 0.1}, **_CENTRES),
-    "centres, game twice": _variant({"memory": 5, "cross_entropy_weight": 0.5}, **_CENTRES),
-    "centres, no game": _variant(
-        {"cross_entropy_weight": 0.0, "iterations": 0, "temperature": 1.0, "anchors_per_class": 0}, **_CENTRES
+    "centres, memory, a third of the game": _variant({"memory": 5, "cross_entropy_weight": 3.0}, **_CENTRES),
+    "centres, a tenth of the game": _variant({"memory": 5, "cross_entropy_weight": 10.0}, **_CENTRES),
+    "centres, sharp, long memory": _variant({"sharpness": 8.0, "memory": 20}, **_CENTRES),
+    "centres, a third, sharp, long memory": _variant(
+        {"cross_entropy_weight": 3.0, "sharpness": 8.0, "memory": 20}, **_CENTRES
     ),
-    "centres, sharp, memory": _variant({"sharpness": 3.0, "memory": 5}, **_CENTRES),
+    "centres, faster": _variant({"memory": 5}, **_CENTRES, head_rate=30.0),
+    "centres, proxy": _variant({**_PROXY, "memory": 5}, head="centres", scale=32.0),
     "proxy": _variant(_PROXY, **_SHARP),
     "proxy, temperature 4": _variant({**_PROXY, "temperature": 4.0}, **_SHARP),
     "proxy, temperature 80": _variant({**_PROXY, "temperature": 80.0}, **_SHARP),
