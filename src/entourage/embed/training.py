@@ -88,7 +88,7 @@ class Learner(nn.Module):
 
     Args:
         network: images to embeddings and logits.
-        loss: called as `loss(embeddings, logits, labels, class_vectors)`.
+        loss: called as `loss(embeddings, logits, labels)`, and with the classifier's weight where class vectors play.
     """
 
     def __init__(self, network: EmbeddingNetwork, loss: nn.Module) -> None:
@@ -101,10 +101,10 @@ class Learner(nn.Module):
         seen: Embedded = self.network(images)
         if classify:
             return {"loss": CrossEntropy()(*seen, codes)}
-        vectors = self.network.head.weight
         if not isinstance(self.loss, GroupLoss):
-            return {"loss": self.loss(*seen, codes, vectors)}
-        parts = self.loss.parts(*seen, codes, vectors)
+            return {"loss": self.loss(*seen, codes)}
+        plays = self.loss.options.class_players > 0
+        parts = self.loss.parts(*seen, codes, self.network.head.weight if plays else None)
         return {"loss": self.loss.total(parts), **{name: part.detach() for name, part in parts._asdict().items()}}
 
 
