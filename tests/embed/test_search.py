@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +81,11 @@ def test_a_query_that_is_no_image_is_refused(trained: Path, image_folder: Path, 
         search_run(job(trained, image_folder, str(tmp_path / "text.png")))
     Image.new("RGB", (5, 5)).save(tmp_path / "fine.png")
     assert len(search_run(job(trained, image_folder, str(tmp_path / "fine.png"))).hits) == 1
+
+
+def test_a_search_does_not_wait_for_what_only_reports_need() -> None:
+    # They take longer to import than a search takes to answer.
+    code = "import sys, entourage.embed.search; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "torch" in loaded
+    assert not {"matplotlib", "sklearn", "pandas", "scipy.stats"} & set(loaded)
