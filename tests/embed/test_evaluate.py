@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.embed.toys import index_file
 
 from entourage.embed import evaluate
 from entourage.embed.evaluate import EvalJob, choose_part, evaluate_run
-from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.read import read_images
 from entourage.training.weights import read_weights
@@ -15,7 +15,7 @@ from entourage.training.weights import read_weights
 
 def test_metrics_are_those_of_the_index(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     summary = evaluate_run(EvalJob(trained, str(image_folder), tmp_path / "out", device="cpu", progress=False))
-    tensors, notes = read_weights(trained / INDEX)
+    tensors, notes = read_weights(index_file(trained))
     expected = retrieval_metrics(tensors["embeddings"], notes["classes"])
     assert summary["metrics"] == pytest.approx(expected, abs=1e-6)
     assert (summary["images"], summary["classes"]) == (64, 8)

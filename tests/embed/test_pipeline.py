@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -6,10 +7,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.embed.toys import index_file
 
 from entourage.data import decode_pixels
 from entourage.embed import pipeline
-from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.network import build_network
 from entourage.embed.pipeline import TrainJob, train_run
@@ -26,7 +27,7 @@ from entourage.training.weights import read_weights
 
 def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        *("config.json", "summary.json", "report.html", "index.safetensors", "training"),
+        *("config.json", "summary.json", "report.html", index_file(trained).name, "training"),
         *("weights-1.safetensors", "weights-2.safetensors"),
     }
     summary = json.loads((trained / "summary.json").read_text())
@@ -49,7 +50,7 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
     network = build_network(toys.backbone(), 2).eval()
     embeddings = embed_rows(network, PixelBank(pixels.values), rows, toys.backbone().preprocessing)
     untrained = retrieval_metrics(embeddings, images.labels[rows])
-    index = read_weights(trained / INDEX)[0]["embeddings"][rows]
+    index = read_weights(index_file(trained))[0]["embeddings"][rows]
     expected = {
         "validation, before the training": untrained,
         "validation": retrieval_metrics(index, images.labels[rows]),
@@ -123,6 +124,18 @@ def test_trials_are_refused_before_the_search(
     with pytest.raises(ValueError, match="none of 8 training classes can judge the trials; expected four classes"):
         train_run(replace(job, hold_out=0.0, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_class_whose_name_is_not_utf_8_is_a_class_like_any_other(
+    image_folder: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    data, name = tmp_path / "data", os.fsdecode(b"caf\xe9")
+    for number in range(3):
+        shutil.copytree(image_folder / f"class {number + 1}", data / (name if number else "tea") / str(number))
+    job = TrainJob(str(data), tmp_path / "run", recipe, "toy", hold_out=0, device="cpu", progress=False)
+    assert train_run(job)["classes"] == {"training": 2}
+    assert r"caf\udce9" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert name in read_weights(index_file(tmp_path / "run"))[1]["classes"]
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:
