@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -26,6 +27,8 @@ from entourage.training.views import random_view
 
 MONITORED = "recall@1"
 DIGESTED = 256  # images at a time
+OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
+OTHER_PIXELS = "other images, or the same in another size"
 _MEMORY = "memory."
 
 
@@ -131,6 +134,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
     model: Learner
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
+    told_apart = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
 
     def __init__(
         self,
