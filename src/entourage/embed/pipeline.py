@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         measured |= _after(job, embedded, parts)
         curves = read_course(job.out / "training" / "member-1")
         sections = embedding_sections(embedded.part(rows), measured, curves, pixels.failures, seed=job.recipe.seed)
-    summary = _summary(job, images, parts, measured, pixels, time.perf_counter() - began)
-    summary |= {"epochs": sum(stage.epochs for stage in job.recipe.stages), "kept": [one.epoch for one in members]}
+    summary = _summary(job, images, parts, members, measured, pixels, time.perf_counter() - began)
     summary |= {"trials": [told(trial) for trial in tried]} if tried else {}
     write_page(job.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
     write_json(job.out / "summary.json", summary)
@@ -193,6 +193,7 @@ def _summary(
     job: TrainJob,
     images: ImageSet,
     parts: Parts,
+    members: Sequence[TrainedEmbedding],
     measured: dict[str, dict[str, float]],
     pixels: Pixels,
     seconds: float,
@@ -203,6 +204,8 @@ def _summary(
         "backbone": job.backbone,
         "recipe": asdict(job.recipe),
         "members": job.members,
+        "epochs": sum(stage.epochs for stage in job.recipe.stages),
+        "kept": [member.epoch for member in members],
         "images": {name: len(rows) for name, rows in parts.named().items()},
         "classes": {name: len(np.unique(images.labels[rows])) for name, rows in parts.named().items()},
         "metrics": measured,
