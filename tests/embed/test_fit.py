@@ -129,6 +129,15 @@ def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch:
     assert [options.monitor for options in played.options] == [None, *["recall@1"] * 4]
 
 
+def test_a_stage_may_have_a_weight_decay_of_its_own(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = ScriptedTraining([None, None])
+    monkeypatch.setattr(fit, "train", played)
+    stages = (Stage(1, 1e-3, weight_decay=0.0), Stage(1, 1e-3))
+    recipe = replace(RECIPE, stages=stages, weight_decay=0.25)
+    train_embedding(toys.backbone(), data_of(toys, validation=False), recipe, device="cpu")
+    assert [options.weight_decay for options in played.options] == [0.0, 0.25]
+
+
 def test_of_stages_that_are_as_good_the_last_is_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     played = ScriptedTraining([1.0, 1.0, 0.9])
     monkeypatch.setattr(fit, "train", played)

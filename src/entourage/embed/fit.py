@@ -146,7 +146,7 @@ def _options(recipe: Recipe, stage: Stage, *, judged: bool) -> TrainingOptions:
         epochs=stage.epochs,
         optimizer=recipe.optimizer,
         learning_rate=stage.learning_rate,
-        weight_decay=recipe.weight_decay,
+        weight_decay=recipe.weight_decay if stage.weight_decay is None else stage.weight_decay,
         schedule=stage.schedule,
         milestones=stage.milestones,
         seed=recipe.seed,
