@@ -28,7 +28,7 @@ from entourage.training.views import random_view
 MONITORED = "recall@1"
 DIGESTED = 256  # images at a time
 OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
-OTHER_PIXELS = "other images, or the same in another size"
+OTHER_PIXELS = "other images"
 _MEMORY = "memory."
 
 
