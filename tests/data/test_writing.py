@@ -91,6 +91,8 @@ def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
     check_outputs(tmp_path, ["report.html"], [tmp_path / "labels.csv", tmp_path])
     with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
         check_outputs(tmp_path / "labels.csv")
+    with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
+        check_outputs(tmp_path / "labels.csv" / "new" / "deep")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
         check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])

@@ -70,10 +70,9 @@ def check_outputs(folder: Path, names: Iterable[str] = (), inputs: Iterable[Path
         inputs: what they are made from; None is left out.
 
     Raises:
-        ValueError: the folder is a file, cannot be written to, or holds an input under the name of a result.
+        ValueError: the folder, or one above it, is a file; it cannot be written to; or it holds an input under the name
+            of a result.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder}: is a file; expected a folder to write to")
     _check_writable(folder)
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
@@ -84,6 +83,8 @@ def check_outputs(folder: Path, names: Iterable[str] = (), inputs: Iterable[Path
 def _check_writable(folder: Path) -> None:
     """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
     place = next((path for path in (folder, *folder.parents) if path.exists()), Path())
+    if not place.is_dir():
+        raise ValueError(f"{place}: is a file; expected a folder to write to")
     probe = place / f".{secrets.token_hex(8)}"
     try:
         probe.touch(exist_ok=False)
