@@ -4,16 +4,20 @@
 
 Networks differ by their seed alone. Those of an ensemble are drawn without overlap from all that were trained, so the
 spread over ensembles of one and of two is told, too. Embeddings of the test images wait in a folder of their own until
-they are put together.
+they are put together, in files whose names tell one recipe from another.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from entourage.data import resolve_device
+from entourage.embed.recipe import Recipe
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, Table, arguments, main
@@ -44,7 +48,7 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
         for size in SIZES:
             for number in range(max(SIZES) // size):
                 members = range(size * number, size * (number + 1))
-                measure = partial(_ensemble, bench, work, dataset, members)
+                measure = partial(_ensemble, bench, losses, work, dataset, members)
                 needs = [_member_key(dataset, seed) for seed in members]
                 cells.append(Cell(f"{dataset}/{size} networks/{number}", measure, 2.0, needs))
     note = (
@@ -60,16 +64,30 @@ def _member_key(dataset: str, seed: int) -> str:
 
 
 def _member(bench: Bench, losses: Ledger, work: Path, dataset: str, seed: int, ledger: Ledger) -> dict[str, float]:
+    recipe = _recipe(bench, losses, dataset, seed)
+    embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
+    write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": seed})
+    return {"rate": recipe.stages[0].learning_rate, "epochs": recipe.stages[0].epochs}
+
+
+def _recipe(bench: Bench, losses: Ledger, dataset: str, seed: int) -> Recipe:
     stage = bench.setting.recipe.stages[0]
     rate, epochs = chosen(losses, dataset, OURS) or (stage.learning_rate, stage.epochs)
-    recipe = with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
-    embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
-    write_weights(work / f"{dataset}-{seed}.safetensors", {"embeddings": embeddings}, {"seed": seed})
-    return {"rate": rate, "epochs": epochs}
+    return with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
 
 
-def _ensemble(bench: Bench, work: Path, dataset: str, members: range, ledger: Ledger) -> dict[str, float]:
-    parts = [read_weights(work / f"{dataset}-{seed}.safetensors")[0]["embeddings"] for seed in members]
+def _file(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> Path:
+    """Where the embeddings of a network wait: with another recipe, backbone or number of classes elsewhere."""
+    told = json.dumps([bench.setting.backbone, bench.setting.classes, asdict(recipe)])
+    digest = hashlib.blake2b(told.encode(), digest_size=6).hexdigest()
+    return work / f"{dataset}-{recipe.seed}-{digest}.safetensors"
+
+
+def _ensemble(
+    bench: Bench, losses: Ledger, work: Path, dataset: str, members: range, ledger: Ledger
+) -> dict[str, float]:
+    files = [_file(bench, work, dataset, _recipe(bench, losses, dataset, seed)) for seed in members]
+    parts = [read_weights(file)[0]["embeddings"] for file in files]
     return bench.measure(dataset, join_embeddings(parts).to(resolve_device(bench.setting.device)))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,11 @@ def test_options_out_of_range_are_refused(tmp_path: Path, option: str) -> None:
     result = run("label", tmp_path, "--labels", "l.csv", "--out", "o", option, "0")
     assert result.returncode == 2
     assert option in result.stderr
+
+
+def test_a_name_that_is_not_utf_8_goes_out_as_it_is() -> None:
+    code = r"import sys, typer, entourage.cli; m = sys.modules['entourage.cli.main']"
+    code += r"; m.app = lambda: typer.echo('caf\udce9'); m.main()"
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, env=strict, check=True)
+    assert result.stdout == b"caf\xe9\n"

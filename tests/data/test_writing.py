@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,11 @@ def test_a_text_is_written_whole_and_in_utf_8(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
+def test_a_name_that_is_not_utf_8_is_written_as_its_numbers(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", os.fsdecode(b"caf\xe9"))
+    assert (tmp_path / "a.txt").read_text("utf-8") == r"caf\udce9"
+
+
 @pytest.mark.parametrize(("indent", "text"), [(2, '{\n  "a": [\n    1\n  ]\n}\n'), (None, '{"a": [1]}\n')])
 def test_json_is_written_with_a_last_line(tmp_path: Path, indent: int | None, text: str) -> None:
     write_json(tmp_path / "a.json", {"a": [1]}, indent=indent)
@@ -84,6 +91,24 @@ def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
     check_outputs(tmp_path, ["report.html"], [tmp_path / "labels.csv", tmp_path])
     with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
         check_outputs(tmp_path / "labels.csv")
+    with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
+        check_outputs(tmp_path / "labels.csv" / "new" / "deep")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
         check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_outputs(tmp_path / "new" / "deep")
+    assert list(tmp_path.iterdir()) == []  # neither the folder nor the probe stays
+    probed: list[Path] = []
+
+    def refuse(path: Path, **_: object) -> None:
+        probed.append(path.parent)
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    for folder in (tmp_path, tmp_path / "new" / "deep"):
+        with pytest.raises(ValueError, match=rf"^{folder}: cannot be written to \(Permission denied\); expected a"):
+            check_outputs(folder)
+    assert probed == [tmp_path, tmp_path]

@@ -67,3 +67,10 @@ def test_a_trainer_of_the_library_trains_with_it() -> None:
 def test_pairs_and_references_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"is given; expected None: .*Group Loss"):
         GroupLossWithHead(nn.Linear(8, 3))(torch.randn(12, 8), LABELS, **given)  # type: ignore[arg-type]
+
+
+def test_a_classifier_without_a_weight_is_refused_where_class_vectors_play() -> None:
+    head = nn.Sequential(nn.Linear(8, 3))
+    with pytest.raises(ValueError, match="head is a Sequential without a weight; expected one, as class vectors play"):
+        GroupLossWithHead(head, GroupLoss(class_players=1.0))
+    assert GroupLossWithHead(head)(torch.randn(12, 8), LABELS).isfinite()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.embed.toys import index_file
 
 from entourage.embed import evaluate
 from entourage.embed.evaluate import EvalJob, choose_part, evaluate_run
-from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.read import read_images
 from entourage.training.weights import read_weights
@@ -15,7 +15,7 @@ from entourage.training.weights import read_weights
 
 def test_metrics_are_those_of_the_index(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     summary = evaluate_run(EvalJob(trained, str(image_folder), tmp_path / "out", device="cpu", progress=False))
-    tensors, notes = read_weights(trained / INDEX)
+    tensors, notes = read_weights(index_file(trained))
     expected = retrieval_metrics(tensors["embeddings"], notes["classes"])
     assert summary["metrics"] == pytest.approx(expected, abs=1e-6)
     assert (summary["images"], summary["classes"]) == (64, 8)
@@ -61,3 +61,21 @@ def test_a_file_in_the_way_is_refused_before_anything_is_embedded(
     (tmp_path / "out").touch()
     with pytest.raises(ValueError, match="out: is a file; expected a folder to write to"):
         evaluate_run(EvalJob(trained, str(image_folder), tmp_path / "out", device="cpu"))
+
+
+def test_the_report_of_a_run_is_not_overwritten(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    before = (trained / "report.html").read_text()
+    with pytest.raises(ValueError, match="run: holds a run, whose report would be overwritten; expected"):
+        evaluate_run(EvalJob(trained, str(image_folder), trained, device="cpu"))
+    assert (trained / "report.html").read_text() == before
+    assert not (trained / "metrics.json").exists()
+
+
+def test_images_that_cannot_be_read_are_named_where_they_leave_too_few(
+    trained: Path, image_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(image_folder / "class 1", tmp_path / "data" / "good")
+    (tmp_path / "data" / "bad").mkdir()
+    (tmp_path / "data" / "bad" / "0.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"cannot be measured; .*; 1 images could not be read: bad/0.png "):
+        evaluate_run(EvalJob(trained, str(tmp_path / "data"), tmp_path / "out", device="cpu"))

@@ -13,7 +13,7 @@ from entourage.embed import GroupLossOptions, fit, retrieval_metrics
 from entourage.embed.fit import hold_out_classes, train_embedding
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
-from entourage.embed.training import EmbeddingData, EmbeddingTask
+from entourage.embed.training import EmbeddingData, EmbeddingTask, Learner
 from entourage.training import TrainingOptions, TrainingResult
 from entourage.training.bank import PixelBank
 from entourage.training.views import PLAIN
@@ -51,6 +51,12 @@ def test_two_classes_are_left_on_either_side(share: float) -> None:
     labels = np.arange(6).repeat(2)
     training, held = hold_out_classes(labels, share)
     assert min(len(set(labels[training])), len(set(labels[held]))) == 2
+
+
+@pytest.mark.parametrize(("classes", "held"), [(11, 2), (12, 4), (40, 4), (60, 6)])
+def test_a_tenth_of_few_classes_is_four_where_there_are_twelve(classes: int, held: int) -> None:
+    labels = np.arange(classes)
+    assert len(hold_out_classes(labels, 0.1)[1]) == held
 
 
 @pytest.mark.parametrize(
@@ -117,9 +123,47 @@ def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch:
     # Stage 3 begins with the weights of stage 2; so does stage 4, as stage 3 was worse; stage 5 with those of stage 4.
     assert [round(value - start) for value in played.began] == [0, 1, 2, 2, 3]
     assert trained.best == 0.7
+    assert trained.epoch == 1 + 30 + 20 + 20
     assert round(float(trained.network.head.bias[0].detach()) - start) == 3
     assert [options.learning_rate for options in played.options] == [3e-4, 2e-4, 2e-5, 2e-5, 2e-5]
     assert [options.monitor for options in played.options] == [None, *["recall@1"] * 4]
+
+
+def test_a_stage_may_have_a_weight_decay_of_its_own(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = ScriptedTraining([None, None])
+    monkeypatch.setattr(fit, "train", played)
+    stages = (Stage(1, 1e-3, weight_decay=0.0), Stage(1, 1e-3))
+    recipe = replace(RECIPE, stages=stages, weight_decay=0.25)
+    train_embedding(toys.backbone(), data_of(toys, validation=False), recipe, device="cpu")
+    assert [options.weight_decay for options in played.options] == [0.0, 0.25]
+
+
+def test_of_stages_that_are_as_good_the_last_is_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = ScriptedTraining([1.0, 1.0, 0.9])
+    monkeypatch.setattr(fit, "train", played)
+    recipe = replace(RECIPE, stages=(Stage(3, 2e-4), Stage(4, 2e-4), Stage(5, 2e-4)))
+    trained = train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu")
+    assert round(float(trained.network.head.bias[0].detach()) - played.began[0]) == 2
+    assert trained.epoch == 7
+
+
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_when_all_is_found_from_the_start_learning_goes_on(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_folder: bool
+) -> None:
+    weights: list[torch.Tensor] = []
+
+    def found(task: EmbeddingTask, model: Learner) -> dict[str, float]:
+        weights.append(model.network.head.weight.clone())
+        return {"recall@1": (1.0, 1.0, 0.5, 1.0, 0.5)[len(weights) - 1]}
+
+    monkeypatch.setattr(EmbeddingTask, "validate", found)
+    recipe = replace(RECIPE, stages=(Stage(5, 1e-2),))
+    run = tmp_path if in_folder else None
+    trained = train_embedding(toys.backbone(), data_of(toys), recipe, run=run, device="cpu", progress=False)
+    assert trained.epoch == 4
+    assert torch.equal(trained.network.head.weight, weights[3])
+    assert not torch.equal(weights[3], weights[0])
 
 
 def test_without_validation_the_last_weights_are_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +171,7 @@ def test_without_validation_the_last_weights_are_kept(toys: ModuleType, monkeypa
     monkeypatch.setattr(fit, "train", played)
     trained = train_embedding(toys.backbone(), data_of(toys, validation=False), RECIPE, device="cpu")
     assert trained.best is None
+    assert trained.epoch == 6
     assert [options.restore_best for options in played.options] == [False, False]
     assert round(float(trained.network.head.bias[0].detach()) - played.began[0]) == 2
 

@@ -84,7 +84,9 @@ EXTREMES = {
     "zeros": lambda e, z: (torch.zeros_like(e), torch.zeros_like(z)),
     "opposites": lambda e, z: (e[:1] * torch.tensor([1.0, -1.0]).repeat(8)[:, None], z),
     "huge": lambda e, z: (1e18 * e, 1e4 * z),
+    "as huge as can be": lambda e, z: (3e38 * (e / e.abs().max()), 3e38 * (z / z.abs().max())),
     "tiny": lambda e, z: (1e-30 * e, 1e-30 * z),
+    "of different size": lambda e, z: (10.0 ** torch.linspace(-28, 37, len(e))[:, None] * e, z),
     "sure and wrong": lambda e, z: (e, 1e3 * F.one_hot((LABELS + 1) % CLASSES, CLASSES).float()),
     "sure and right": lambda e, z: (e, 1e3 * F.one_hot(LABELS, CLASSES).float()),
 }
@@ -101,3 +103,38 @@ def test_never_nan(name: str, extreme: str, objective: str) -> None:
         gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
         assert value.isfinite(), changes
         assert all(gradient.isfinite().all() for gradient in gradients), changes
+
+
+@pytest.mark.parametrize("negatives", ["clamp", "shift"])
+@pytest.mark.parametrize("similarity", ["pearson", "cosine", "gaussian"])
+@pytest.mark.parametrize("extreme", EXTREMES)
+def test_never_nan_whoever_plays_and_whatever_is_similar(extreme: str, similarity: str, negatives: str) -> None:
+    e, z = (t.detach() for t in batch(dtype=torch.float32))
+    e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
+    vectors = torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)  # of the anchors
+    for size in (1.0, 1e37):
+        own = (size * vectors).requires_grad_()
+        loss = GroupLoss(
+            iterations=3,
+            temperature=1e-3,
+            similarity=similarity,
+            negatives=negatives,
+            sharpness=32.0,
+            proxy_weight=1e6,
+            class_players=1e6,
+            memory=1,
+        )
+        for _ in range(2):  # the second time with players of the first batch
+            value = loss(e, z, LABELS, own)
+            gradients = torch.autograd.grad(value, (e, z, own))
+            assert value.isfinite()
+            assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e19, 1e36])
+def test_a_gaussian_does_not_see_the_size_of_all_embeddings_together(size: float) -> None:
+    e, z = (t.detach() for t in batch(dtype=torch.float32))
+    vectors = torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0))
+    loss = GroupLoss(similarity="gaussian", anchor_choice="first", class_players=1.0)
+    torch.testing.assert_close(loss(size * e, z, LABELS, size * vectors), loss(e, z, LABELS, vectors))

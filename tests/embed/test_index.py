@@ -1,3 +1,4 @@
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -6,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from entourage.data import ImageSet
+from entourage.embed import index as module
 from entourage.embed.ensemble import EmbeddedImages, embed_images
-from entourage.embed.index import INDEX, Index, find_index
+from entourage.embed.index import Index, find_index
 from entourage.embed.read import read_images
 from entourage.embed.run_folder import load_members, read_config
 from entourage.game import directions
@@ -37,6 +40,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     run, data = tmp_path / "run", tmp_path / "data"
     shutil.copytree(trained, run)
     shutil.copytree(image_folder, data)
+    trained_indices = list(run.glob("index-*.safetensors"))
     calls: list[int] = []
 
     def find() -> Index:
@@ -55,17 +59,61 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     assert len(first.items) == 64
     assert first.classes[0] == "class 0"
     assert first.skipped[0][0] == "class 0/broken.png"
+    (kept,) = set(run.glob("index-*.safetensors")) - set(trained_indices)
     image = data / "class 3" / "24.png"
     os.utime(image, ns=(0, image.stat().st_mtime_ns + 10**9))
     find()
     assert len(calls) == 2
-    (run / INDEX).write_bytes(b"damaged")
+    os.utime(image, ns=(0, image.stat().st_mtime_ns - 10**9))
+    find()
+    assert len(calls) == 2  # the index of the images as they were is still there
+    kept.write_bytes(b"damaged")
     find()
     text = (run / "config.json").read_text()
     weights = read_config(run).weights
     (run / "config.json").write_text(text.replace(weights, "other weights"))
     find()
     assert len(calls) == 4
+
+
+def embedded(images: ImageSet) -> EmbeddedImages:
+    return EmbeddedImages(torch.ones(len(images), 2), np.arange(len(images)), [])
+
+
+def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    config, images = read_config(trained), read_images(image_folder)
+    sets = [images.subset(np.arange(5 + n)) for n in range(5)]
+    made: list[int] = []
+
+    def find(number: int) -> None:
+        def embed() -> EmbeddedImages:
+            made.append(number)
+            return embedded(sets[number])
+
+        assert len(find_index(tmp_path, config, sets[number], embed).items) == 5 + number
+        for path in tmp_path.iterdir():  # the clock of a file system may be coarse
+            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**10))
+
+    for number in (0, 1, 2, 0, 3, 0, 2, 3, 1):
+        find(number)
+    assert made == [0, 1, 2, 3, 1]  # 1 had to go for 3: all others had been asked for since
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_index_that_cannot_be_kept_answers_with_a_warning(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Path, *_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(module, "write_weights", read_only)
+    images = read_images(image_folder)
+    with pytest.warns(UserWarning, match=r"^the index is not kept: cannot write to .*: Read-only file system$"):
+        index = find_index(tmp_path, read_config(trained), images, lambda: embedded(images))
+    assert len(index.items) == len(images)
 
 
 def test_training_leaves_an_index_of_all_images(

@@ -55,7 +55,7 @@ def test_they_are_what_a_query_by_query_computation_gives(
     labels[5] = 0  # a class of one: it cannot be asked for
     found = retrieval_metrics(embeddings, labels, (1, 3, 10), normalize=normalize, nmi=False)
     expected = by_hand(embeddings.numpy(), labels.numpy(), (1, 3, 10), normalize)
-    assert found == pytest.approx(expected, rel=1e-6)  # each query's precision is a float32
+    assert found == pytest.approx(expected, rel=1e-12)
     assert 0.2 < found["r_precision"] < found["recall@1"] < found["recall@10"] < 1
 
 
@@ -137,6 +137,23 @@ def test_arrays_names_and_parameters_do_as_well() -> None:
     assert retrieval_metrics(torch.nn.Parameter(embeddings), labels, device="cpu") == expected
 
 
+def test_an_array_in_any_order_and_a_single_k_do_as_well() -> None:
+    embeddings, labels = clusters()
+    expected = retrieval_metrics(embeddings, labels, (3,), nmi=False)
+    assert retrieval_metrics(embeddings, labels, 3, nmi=False) == expected
+    assert retrieval_metrics(embeddings, labels, np.array([3, 3]), nmi=False) == expected  # type: ignore[arg-type]
+    backwards = embeddings.numpy()[::-1]
+    assert retrieval_metrics(backwards, labels.numpy()[::-1], 3, nmi=False) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e37])
+def test_raw_distances_are_compared_whatever_their_size(size: float) -> None:
+    embeddings, labels = clusters()
+    embeddings = (embeddings / embeddings.abs().max()).float()
+    found, expected = (retrieval_metrics(scale * embeddings, labels, normalize=False) for scale in (size, 1.0))
+    assert found == pytest.approx(expected)
+
+
 def test_the_seed_decides_the_clusters() -> None:
     embeddings, labels = clusters(spread=2.0)
     values = [retrieval_metrics(embeddings, labels, (1,), seed=seed)["nmi"] for seed in (0, 0, 1, 2, 3)]
@@ -153,8 +170,11 @@ def test_the_seed_decides_the_clusters() -> None:
         (torch.ones(4, 2), [3, 3, 3, 3], (1,), "all 4 labels are the same; expected two or more classes"),
         (torch.ones(0, 2), [], (1,), "all 0 labels are the same"),
         (torch.ones(4, 2), [0, 1, 2, 3], (1,), "none of 4 labels comes twice; expected a class with two"),
-        (torch.ones(4, 2), [0, 0, 1, 1], (1, 4), "k holds 4; expected 1 to 3"),
-        (torch.ones(4, 2), [0, 0, 1, 1], (0,), "k holds 0; expected 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (1, 4), "k holds 4; expected whole numbers from 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (0,), "k holds 0; expected whole numbers from 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (1.5,), "k holds 1.5; expected whole numbers from 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (), "k is empty; expected whole numbers from 1 to 3"),
+        (torch.ones(4, 0), [0, 0, 1, 1], (1,), r"embeddings have shape \(4, 0\); expected \(samples, dimensions\)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(

@@ -1,20 +1,22 @@
 import json
+import os
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.embed.toys import index_file
 
 from entourage.data import decode_pixels
 from entourage.embed import pipeline
-from entourage.embed.index import INDEX
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.network import build_network
 from entourage.embed.pipeline import TrainJob, train_run
 from entourage.embed.random_search import Trial
-from entourage.embed.read import read_images, split_parts
+from entourage.embed.read import Parts, read_images, split_parts
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.run_folder import read_config
@@ -26,7 +28,7 @@ from entourage.training.weights import read_weights
 
 def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) -> None:
     assert {path.name for path in trained.iterdir()} == {
-        *("config.json", "summary.json", "report.html", "index.safetensors", "training"),
+        *("config.json", "summary.json", "report.html", index_file(trained).name, "training"),
         *("weights-1.safetensors", "weights-2.safetensors"),
     }
     summary = json.loads((trained / "summary.json").read_text())
@@ -34,9 +36,12 @@ def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) ->
     assert summary["classes"] == {"training": 6, "validation": 2}
     assert [one["item"] for one in summary["skipped"]] == ["class 0/broken.png"]
     assert list(summary["metrics"]) == ["validation, before the training", "training", "validation"]
+    assert summary["epochs"] == 4
+    assert [2 <= epoch <= 4 for epoch in summary["kept"]] == [True, True]  # the first epoch only prepares
     report = (trained / "report.html").read_text()
     for heading in ("Metrics", "The training", "What queries find", "A map", "Skipped"):
         assert f"<h2>{heading}</h2>" in report
+    assert f"the weights after epoch {summary['kept'][0]}" in report
 
 
 def test_the_report_compares_with_the_backbone_as_it_comes(
@@ -49,7 +54,7 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
     network = build_network(toys.backbone(), 2).eval()
     embeddings = embed_rows(network, PixelBank(pixels.values), rows, toys.backbone().preprocessing)
     untrained = retrieval_metrics(embeddings, images.labels[rows])
-    index = read_weights(trained / INDEX)[0]["embeddings"][rows]
+    index = read_weights(index_file(trained))[0]["embeddings"][rows]
     expected = {
         "validation, before the training": untrained,
         "validation": retrieval_metrics(index, images.labels[rows]),
@@ -78,7 +83,7 @@ def test_other_images_and_another_backbone_are_refused(
     same_pixels = replace(job, data=str(tmp_path / "toys"))
     assert train_run(same_pixels)["images"] == {"training": 48, "validation": 16}  # wherever they lie
     (tmp_path / "toys" / "class 7" / "63.png").write_bytes((image_folder / "class 7" / "62.png").read_bytes())
-    with pytest.raises(ValueError, match=r"holds a run with task.pixels '[0-9a-f]+', now '[0-9a-f]+'; continue it as"):
+    with pytest.raises(ValueError, match="holds a run with other images; continue it as"):
         train_run(same_pixels)
     load = pipeline.load_backbone
     monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
@@ -123,6 +128,66 @@ def test_trials_are_refused_before_the_search(
     with pytest.raises(ValueError, match="none of 8 training classes can judge the trials; expected four classes"):
         train_run(replace(job, hold_out=0.0, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("hold_out", [0.5, 0.0])
+def test_other_classes_that_are_held_out_are_told_in_words(
+    trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path, hold_out: float
+) -> None:
+    run = shutil.copytree(trained, tmp_path / "run")
+    job = TrainJob(str(image_folder), run, recipe, "toy", 2, hold_out=hold_out, device="cpu", progress=False)
+    with pytest.raises(ValueError, match=r"with other training images or classes \(is --hold-out the same"):
+        train_run(job)
+
+
+def test_the_curve_of_the_training_is_of_as_many_images_as_the_test(image_folder: Path) -> None:
+    images = read_images(image_folder)
+    images = images.subset(np.array(["broken" not in item for item in images.items]))
+    bank, rows = PixelBank(np.zeros((64, 2, 2, 3), dtype=np.uint8)), np.arange(64)
+    small, large = np.flatnonzero(images.labels == 4), rows[40:]
+    parts = Parts(rows[:32], np.concatenate([small[:2], [large[0]]]), large[1:])
+    assert len(pipeline._data(images, bank, parts).judged["training"]) == 24  # the test has 23, in classes of eight
+    parts = Parts(rows[:32], large[:16], np.empty(0, dtype=np.int64))
+    assert len(pipeline._data(images, bank, parts).judged["training"]) == 16
+    parts = Parts(rows[:32], rows[:0], rows[:0])
+    assert len(pipeline._data(images, bank, parts).judged["training"]) == 32
+
+
+def test_images_that_cannot_be_read_are_named_where_they_leave_too_few(
+    tmp_path: Path, image_folder: Path, recipe: Recipe
+) -> None:
+    shutil.copytree(image_folder / "class 1", tmp_path / "data" / "good")
+    (tmp_path / "data" / "bad").mkdir()
+    for number in range(7):
+        (tmp_path / "data" / "bad" / f"{number}.png").write_bytes(b"no image")
+    message = r"1 class \(good\); .*; 7 images could not be read: bad/0.png \(not an image.*, .*bad/4.png.* and 2 more$"
+    with pytest.raises(ValueError, match=message) as caught:
+        train_run(TrainJob(str(tmp_path / "data"), tmp_path / "out", recipe, device="cpu", progress=False))
+    assert "\n" not in str(caught.value)
+
+
+def test_single_images_are_refused_before_they_are_decoded(
+    tmp_path: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "decode_pixels", None)
+    for number in range(1, 6):
+        (tmp_path / "lone" / str(number)).mkdir(parents=True)
+        shutil.copy(image_folder / f"class {number}" / f"{8 * number}.png", tmp_path / "lone" / str(number))
+    with pytest.raises(ValueError, match="lone: 5 images of 5 classes cannot be measured; expected two images or more"):
+        train_run(TrainJob(str(tmp_path / "lone"), tmp_path / "out", device="cpu"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_class_whose_name_is_not_utf_8_is_a_class_like_any_other(
+    image_folder: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    data, name = tmp_path / "data", os.fsdecode(b"caf\xe9")
+    for number in range(3):
+        shutil.copytree(image_folder / f"class {number + 1}", data / (name if number else "tea") / str(number))
+    job = TrainJob(str(data), tmp_path / "run", recipe, "toy", hold_out=0, device="cpu", progress=False)
+    assert train_run(job)["classes"] == {"training": 2}
+    assert r"caf\udce9" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert name in read_weights(index_file(tmp_path / "run"))[1]["classes"]
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:

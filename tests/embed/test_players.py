@@ -114,6 +114,16 @@ def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
     assert other.players() is None
 
 
+def test_what_is_remembered_does_not_change_with_the_batch() -> None:
+    memory, x, labels = Memory(1), normal(4, 5), torch.arange(4)
+    memory.add(x, labels)
+    before, _ = x.clone().zero_(), (x.zero_(), labels.zero_())
+    kept = memory.players()
+    assert kept is not None
+    assert not torch.equal(kept.embeddings, before)
+    assert kept.labels.tolist() == [0, 1, 2, 3]
+
+
 def test_no_batches_are_no_memory() -> None:
     memory = Memory(0)
     memory.add(torch.zeros(2, 1), torch.tensor([0, 1]))

@@ -5,7 +5,7 @@ import pytest
 
 from entourage.data import ImageSet
 from entourage.data.sources import ImageFiles
-from entourage.embed.read import read_images, split_parts, whole_classes
+from entourage.embed.read import naming, read_images, split_parts, whole_classes
 
 
 def image_set(labels: list[int], split: list[int] | None = None) -> ImageSet:
@@ -74,3 +74,13 @@ def test_whole_classes_come_to_as_many_images_as_wanted() -> None:
     assert (counts == 5).all()
     assert whole_classes(labels, rows, 1000).tolist() == rows.tolist()
     assert len(whole_classes(labels, rows, 1)) == 10  # two classes at least
+
+
+def test_what_could_not_be_read_is_named_only_where_there_is_something() -> None:
+    with pytest.raises(ValueError, match=r"^too few$"), naming([]):
+        raise ValueError("too few")
+    broken = [("a.png", "empty")]
+    with pytest.raises(ValueError, match=r"^too few; 1 images could not be read: a.png \(empty\)$"), naming(broken):
+        raise ValueError("too few")
+    with naming(broken):
+        pass

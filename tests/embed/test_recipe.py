@@ -47,6 +47,7 @@ def test_the_code_went_back_to_its_best_twice(name: str, batch: tuple[int, int],
     assert [stage.learning_rate for stage in did.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
     assert [stage.from_best for stage in did.stages] == [False, False, True, True]
     assert [stage.epochs for stage in did.stages] == [10, 30, 20, 20]
+    assert [stage.weight_decay for stage in did.stages] == [0.0, None, None, None]
     assert did.decoded_side == 256
 
 
@@ -73,6 +74,13 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name: str) -> None:
     assert recipe_from(json.loads(json.dumps(asdict(recipe(name))))) == recipe(name)
+
+
+def test_a_stage_that_was_kept_without_a_weight_decay_has_the_recipes() -> None:
+    kept = json.loads(json.dumps(asdict(Recipe())))
+    for stage in kept["stages"]:
+        del stage["weight_decay"]
+    assert recipe_from(kept) == Recipe()
 
 
 def test_a_recipe_of_another_version_is_refused() -> None:

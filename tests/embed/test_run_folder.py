@@ -27,6 +27,15 @@ def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path
     assert not torch.equal(members[0].network.head.weight, members[1].network.head.weight)
 
 
+def test_a_smaller_ensemble_leaves_no_weights_of_a_larger_one(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
+    config = read_config(trained)
+    members = load_members(trained, config, "cpu")
+    for count in (2, 1):
+        save_run(tmp_path, [*members, *members][: 2 * count - 1], recipe, config.backbone, config.classes, config.data)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "weights-1.safetensors"}
+    assert len(load_members(tmp_path, read_config(tmp_path), "cpu")) == 1
+
+
 def test_a_missing_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"nothing holds no config.json; expected a folder that `entourage embed train`"

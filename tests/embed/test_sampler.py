@@ -94,6 +94,7 @@ def test_a_data_loader_takes_it_and_names_are_labels_too() -> None:
         ({"batches": 0}, "batches is 0; expected 1 or more, or None"),
         ({"replicas": 2, "rank": 2}, "rank is 2; expected 0 to 1, as there are 2 replicas"),
         ({"replicas": 0}, "replicas is 0; expected 1 or more"),
+        ({"seed": -1}, "seed is -1; expected 0 or more"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:

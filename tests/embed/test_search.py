@@ -1,12 +1,14 @@
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.embed.toys import index_file
 
 from entourage.embed import search
-from entourage.embed.index import INDEX
 from entourage.embed.search import SearchJob, search_run
 from entourage.embed.show import RIGHT, UNKNOWN, WRONG
 from entourage.training.weights import read_weights
@@ -22,13 +24,14 @@ def test_an_item_finds_its_nearest_without_a_network(
     monkeypatch.setattr(search, "load_members", None)  # the index is enough
     names = ["class 3/24.png", "24.png", str(image_folder / "class 3" / "24.png")]  # three ways to say the same
     answer = search_run(job(trained, image_folder, *names))
-    tensors, notes = read_weights(trained / INDEX)
+    tensors, notes = read_weights(index_file(trained))
     cosines = (tensors["embeddings"] @ tensors["embeddings"][24]).numpy()
     best = [place for place in np.argsort(-cosines) if place != 24][:3]
-    for name in names:
-        assert [hit.item for hit in answer.hits[name]] == [notes["items"][place] for place in best]
-        assert [hit.cosine for hit in answer.hits[name]] == pytest.approx(cosines[best].tolist(), abs=1e-6)
-        assert [hit.label for hit in answer.hits[name]] == [notes["classes"][place] for place in best]
+    assert [query for query, _ in answer.hits] == names
+    for _, hits in answer.hits:
+        assert [hit.item for hit in hits] == [notes["items"][place] for place in best]
+        assert [hit.cosine for hit in hits] == pytest.approx(cosines[best].tolist(), abs=1e-6)
+        assert [hit.label for hit in hits] == [notes["classes"][place] for place in best]
     assert answer.skipped[0][0] == "class 0/broken.png"
 
 
@@ -36,8 +39,10 @@ def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tm
     shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
     own = str(tmp_path / "mine.png")
     answer = search_run(job(trained, image_folder, own, "1.png", page=tmp_path / "found.html"))
-    assert answer.hits[own][0].item == "class 3/24.png"
-    assert answer.hits[own][0].cosine == pytest.approx(1, abs=1e-5)
+    assert [query for query, _ in answer.hits] == [own, "1.png"]
+    first = answer.hits[0][1][0]
+    assert first.item == "class 3/24.png"
+    assert first.cosine == pytest.approx(1, abs=1e-5)
     page = (tmp_path / "found.html").read_text()
     assert page.count(UNKNOWN) == 3  # nobody knows the class of a file
     assert page.count(RIGHT) + page.count(WRONG) == 3
@@ -49,7 +54,37 @@ def test_images_that_came_after_the_training_are_found(trained: Path, image_fold
     shutil.copytree(image_folder, data)
     shutil.copy(data / "class 3" / "24.png", data / "class 4" / "new.png")
     answer = search_run(job(run, data, "24.png"))
-    assert answer.hits["24.png"][0].item == "class 4/new.png"
+    assert answer.hits[0][1][0].item == "class 4/new.png"
+
+
+def test_a_file_is_meant_before_an_item_that_ends_alike(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(image_folder / "class 5" / "40.png", "24.png")  # an item of another class is called so, too
+    (_, own), (_, whole) = search_run(job(trained, image_folder, "24.png", "class 3/24.png")).hits
+    assert own[0].item == "class 5/40.png"
+    assert own[0].cosine == pytest.approx(1, abs=1e-5)
+    assert whole[0].item != "class 5/40.png"
+    Path("class 3").mkdir()
+    shutil.copy("24.png", "class 3/24.png")
+    again = search_run(job(trained, image_folder, "class 3/24.png")).hits[0][1]
+    assert [hit.item for hit in again] == [hit.item for hit in whole]  # an item by its whole name goes first
+
+
+def test_a_query_that_is_given_twice_is_answered_twice(trained: Path, image_folder: Path) -> None:
+    hits = search_run(job(trained, image_folder, "24.png", "1.png", "24.png")).hits
+    assert [query for query, _ in hits] == ["24.png", "1.png", "24.png"]
+    assert hits[0] == hits[2] != hits[1]
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_search(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "find_index", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="file: is a file; expected a folder to write to"):
+        search_run(job(trained, image_folder, "24.png", page=tmp_path / "file" / "found.html"))
 
 
 @pytest.mark.parametrize(
@@ -79,3 +114,11 @@ def test_a_query_that_is_no_image_is_refused(trained: Path, image_folder: Path, 
         search_run(job(trained, image_folder, str(tmp_path / "text.png")))
     Image.new("RGB", (5, 5)).save(tmp_path / "fine.png")
     assert len(search_run(job(trained, image_folder, str(tmp_path / "fine.png"))).hits) == 1
+
+
+def test_a_search_does_not_wait_for_what_only_reports_need() -> None:
+    # They take longer to import than a search takes to answer.
+    code = "import sys, entourage.embed.search; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "torch" in loaded
+    assert not {"matplotlib", "sklearn", "pandas", "scipy.stats"} & set(loaded)

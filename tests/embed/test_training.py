@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import RIVALS, GroupLoss, GroupLossOptions, retrieval_metrics, training
+from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics, training
 from entourage.embed.network import build_network
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
@@ -80,6 +80,19 @@ def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> N
     plain.model.load_state_dict(task.model.state_dict())
     plain.model.eval()
     torch.testing.assert_close(plain.loss(plain.model, batch, 0)["loss"], cross_entropy, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["group", "cross-entropy"])
+def test_the_classifiers_weight_is_not_asked_for_where_it_does_not_play(
+    toys: ModuleType, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(head: CentresHead) -> None:
+        raise AssertionError("the weight was computed for nothing")
+
+    task = task_of(toys, replace(RECIPE, loss=loss, head="centres"))
+    monkeypatch.setattr(CentresHead, "weight", property(asked))
+    batch = task.load(task.plan(0)[0], np.random.default_rng(0))
+    assert task.loss(task.model, batch, 0)["loss"].isfinite()
 
 
 @pytest.mark.filterwarnings("ignore:.*")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,6 +26,12 @@ class ToyBody(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         out: Tensor = self.layers(images).flatten(2).mean(dim=2)  # (b, 8)
         return out
+
+
+def index_file(run: Path) -> Path:
+    """The only index of a run."""
+    (path,) = run.glob("index-*.safetensors")
+    return path
 
 
 def backbone(seed: int = 0) -> Backbone:

@@ -9,12 +9,13 @@ from experiments.embed_cost import cost_experiment, first_epoch_near_the_last
 from experiments.embed_trials import Bench
 
 
-def test_cost_tells_seconds_memory_and_epochs(one_set: Bench, tmp_path: Path) -> None:
+def test_cost_tells_seconds_and_epochs_and_on_a_cpu_no_memory(one_set: Bench, tmp_path: Path) -> None:
     ledger = run_experiment(cost_experiment(one_set), tmp_path, say=False)
     timed = ledger.values("cub200/proxy-nca/time 0")
     assert timed is not None
-    assert timed["gigabytes"] > 0.05
-    assert (tmp_path / "embed_cost.md").read_text().count("| proxy-nca |") == 1
+    assert timed.keys() == {"seconds"}  # the peak of a program never falls: it would be another loss'
+    (row,) = [line for line in (tmp_path / "embed_cost.md").read_text().splitlines() if "| proxy-nca |" in line]
+    assert row.split("|")[3].strip() == ""
 
 
 def test_nearly_the_last_is_the_first_epoch_that_comes_close() -> None:

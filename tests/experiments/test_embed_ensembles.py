@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from experiments.embed_ensembles import ensembles_experiment
 from experiments.embed_trials import Bench
 from experiments.ledger import Ledger
 
+from entourage.embed.recipe import Recipe, Stage
 from entourage.training.weights import read_weights
 
 
@@ -20,8 +23,10 @@ def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
     ledger = run_experiment(experiment, tmp_path, say=False)
     keys = [key for key in ledger.rows if "networks" in key]
     assert len(keys) == 5 + 2 + 1
-    parts = [read_weights(tmp_path / "work" / f"cub200-{seed}.safetensors")[0] for seed in range(4)]
-    joined = torch.cat([torch.nn.functional.normalize(part["embeddings"], dim=1) for part in parts[2:]], dim=1)
+    files = sorted((tmp_path / "work").iterdir())
+    assert [file.name.rpartition("-")[0] for file in files] == [f"cub200-{seed}" for seed in range(5)]
+    parts = [read_weights(file)[0] for file in files]
+    joined = torch.cat([torch.nn.functional.normalize(part["embeddings"], dim=1) for part in parts[2:4]], dim=1)
     assert ledger.values("cub200/2 networks/1") == pytest.approx(one_set.measure("cub200", joined), abs=1e-6)
     assert len(re.findall(r"\d ± \d", (tmp_path / "embed_ensembles.md").read_text())) == 2 * 5
 
@@ -31,3 +36,17 @@ def test_what_was_chosen_for_the_default_is_used(one_set: Bench, tmp_path: Path)
     losses.add("cub200/group loss, default/rate 0.0004", {"recall@1": 0.5, "epoch": 1}, 1.0)
     cell = ensembles_experiment(one_set, losses, tmp_path).cells[0]
     assert cell.work(losses) == {"rate": 4e-4, "epochs": 1}
+
+
+@pytest.mark.parametrize(
+    "change", [{"backbone": "other"}, {"classes": 3}, {"recipe": Recipe(dimensions=4, stages=(Stage(1, 1e-3),))}]
+)
+def test_networks_of_another_setting_are_other_files(
+    one_set: Bench, tmp_path: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bench, "train", lambda *_: None)
+    monkeypatch.setattr(Bench, "embed_test", lambda *_: torch.zeros(2, 2))
+    ledger = Ledger("none", tmp_path)
+    for setting in (one_set.setting, replace(one_set.setting, **change)):
+        ensembles_experiment(Bench(setting), ledger, tmp_path / "work").cells[0].work(ledger)
+    assert len(list((tmp_path / "work").iterdir())) == 2

@@ -121,6 +121,16 @@ def test_a_constant_row_correlates_with_nothing(d: int, constant: float, dtype: 
     assert (w[2:, 2:].diagonal() > 0.99).all()
 
 
+@pytest.mark.parametrize("similarity", [pearson, cosine])
+@pytest.mark.parametrize("size", [1e-31, 3e-20, 1e37])
+def test_rows_of_any_size_have_their_direction_and_a_finite_slope(similarity: Similarity, size: float) -> None:
+    x = torch.randn(6, 20, generator=torch.Generator().manual_seed(0))
+    scaled = (size * x / x.abs().max()).requires_grad_()
+    w = similarity(scaled)
+    torch.testing.assert_close(w, similarity(x))
+    assert torch.autograd.grad(w.sum(), scaled)[0].isfinite().all()
+
+
 def test_a_zero_row_has_no_cosine(embeddings: Tensor) -> None:
     embeddings[3] = 0
     w = cosine(embeddings)

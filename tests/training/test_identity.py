@@ -38,6 +38,20 @@ def test_what_differs_is_named(worker: ModuleType, change: dict[str, Any], said:
         check_same_run(Path("run"), then, now)
 
 
+def test_what_says_nothing_to_people_is_said_in_words(worker: ModuleType) -> None:
+    then, now = (of(worker, {"digest": digest}) for digest in ("ab12", "cd34"))
+    with pytest.raises(ValueError, match=r"^run holds a run with other images; continue it as it was"):
+        check_same_run(Path("run"), then, now, {"task.digest": "other images"})
+
+
+def test_a_run_of_a_version_without_an_option_goes_on_as_it_was(worker: ModuleType) -> None:
+    older = of(worker)
+    assert "ties" not in older
+    check_same_run(Path("run"), older, of(worker, ties="first"))
+    with pytest.raises(ValueError, match="ties 'not set', now 'last'"):
+        check_same_run(Path("run"), older, of(worker, ties="last"))
+
+
 def test_precision_is_what_auto_came_to(worker: ModuleType) -> None:
     then = identity(worker.Rows(), TrainingOptions(precision="auto"), "float32", 1)
     check_same_run(Path("run"), then, identity(worker.Rows(), TrainingOptions(precision="float32"), "float32", 1))

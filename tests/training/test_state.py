@@ -21,6 +21,14 @@ def test_the_best_is_the_first_of_the_extremes(mode: str, best: float, best_step
     assert state.metrics == {"error": 1.0}
 
 
+@pytest.mark.parametrize(("mode", "best", "best_step", "stale"), [("max", 5.0, 4, 3), ("min", 1.0, 5, 2)])
+def test_ties_may_go_to_the_last_and_patience_goes_on(mode: str, best: float, best_step: int, stale: int) -> None:
+    options = TrainingOptions(monitor="error", mode=mode, ties="last", patience=2)  # type: ignore[arg-type]
+    state = after([3.0, 5.0, 1.0, 5.0, 1.0], options)
+    assert (state.best, state.best_step, state.stale) == (best, best_step, stale)
+    assert state.out_of_patience(options)
+
+
 def test_what_is_no_number_is_never_best() -> None:
     options = TrainingOptions(monitor="error", mode="min", patience=2)
     assert after([math.nan], options).best is None

@@ -12,9 +12,12 @@ from entourage.cli.skipped import skipped_in, tell_skipped
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
 Data = Annotated[
-    str, typer.Argument(help="A folder of images, a pack (.npz), or a data set by name: cub200, cars196, sop, ...")
+    str,
+    typer.Argument(
+        metavar="DATA", help="A folder of images, a pack (.npz), or a data set by name: cub200, cars196, sop, ..."
+    ),
 ]
-Run = Annotated[Path, typer.Argument(help="The folder of a trained run.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Nmi = Annotated[bool, typer.Option(help="Also cluster the embeddings and compare clusters with classes.")]
 
@@ -105,7 +108,7 @@ def evaluate(
 def search(
     run: Run,
     data: Data,
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="Image files, or items of the data.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="Image files, or items of the data.")],
     count: Annotated[int, typer.Option(min=1, help="How many images to find for each query.")] = 8,
     out: Annotated[Path | None, typer.Option(help="HTML file for a picture of what was found.")] = None,
     device: Device = "auto",
@@ -114,7 +117,7 @@ def search(
     from entourage.embed.search import SearchJob, search_run
 
     answer = search_run(SearchJob(run, data, queries, count, out, device))
-    for query, hits in answer.hits.items():
+    for query, hits in answer.hits:
         typer.echo(query)
         for place, hit in enumerate(hits, start=1):
             typer.echo(f"{place:4}  {hit.cosine:.3f}  {hit.label}  {hit.item}")

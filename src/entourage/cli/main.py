@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -48,6 +49,8 @@ def entourage(
 
 def main() -> None:
     """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8: they go out as they are
     warnings.showwarning = lambda message, *_: typer.echo(f"entourage: note: {message}", err=True)
     try:
         app()

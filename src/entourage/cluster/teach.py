@@ -108,8 +108,7 @@ def _check_job(job: TrainJob, run: Path) -> None:
     """Notices before any work that it would be in vain."""
     if job.out.is_dir():
         raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
-    for folder in (run, *job.out.parents):
-        check_outputs(folder)
+    check_outputs(run)
     source = None if job.source == "points" else Path(job.source)
     check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs])
     if job.labels and job.pairs:

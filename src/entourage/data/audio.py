@@ -6,7 +6,6 @@ from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
 from entourage.data.files import UnreadableFileError, is_named_like, list_files, reason_of
 
@@ -77,5 +76,7 @@ def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.fl
 def _resampled(samples: NDArray[np.float32], before: int, after: int) -> NDArray[np.float32]:
     if before == after:
         return samples
+    from scipy.signal import resample_poly  # takes a second to import
+
     common = math.gcd(before, after)
     return np.asarray(resample_poly(samples, after // common, before // common), dtype=np.float32)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
 
 from entourage.data.files import reason_of
 from entourage.data.folders import files_below
@@ -81,6 +80,8 @@ def _image_set(
 def _read_mat(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file; expected the annotations of Cars-196")
+    from scipy.io import loadmat  # nobody else waits for it
+
     try:
         return dict(loadmat(path, squeeze_me=True))
     # SciPy's reader raises almost anything on a damaged file, and NotImplementedError on one that is really HDF5.

@@ -1,16 +1,23 @@
-"""Feature files: one row of numbers for each item, from NumPy, CSV or Parquet."""
+"""Feature files: one row of numbers for each item, from NumPy, CSV or Parquet.
+
+Pandas takes half a second to import, which only who reads a table should have to wait for.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from entourage.data.files import reason_of
 from entourage.data.npz import UNREADABLE, read_npz
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FEATURE_KEYS = ("features", "X")
 _ITEM_KEYS = ("items", "ids", "filenames")
@@ -101,6 +108,8 @@ def _read_npz(path: Path) -> _Raw:
 
 
 def _read_csv(path: Path) -> _Raw:
+    import pandas as pd
+
     try:
         _check_first_line(path)
         header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns]
@@ -128,6 +137,8 @@ def _read_csv(path: Path) -> _Raw:
 
 
 def _read_parquet(path: Path) -> _Raw:
+    import pandas as pd
+
     try:
         frame = pd.read_parquet(path)
     except UNREADABLE as error:
@@ -143,6 +154,8 @@ def _read_parquet(path: Path) -> _Raw:
 
 def _from_frame(path: Path, frame: pd.DataFrame, column: str | None, items: list[str] | None = None) -> _Raw:
     """Split a data frame into items and numeric columns."""
+    import pandas as pd
+
     features = frame if column is None else frame.drop(columns=[column])
     for name in features.columns:
         if len(features) and not _is_numeric(features[name]):
@@ -153,7 +166,9 @@ def _from_frame(path: Path, frame: pd.DataFrame, column: str | None, items: list
     return _Raw(values, [str(name) for name in features.columns], items)
 
 
-def _is_numeric(column: "pd.Series[Any]") -> bool:
+def _is_numeric(column: pd.Series[Any]) -> bool:
+    import pandas as pd
+
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
 
 
@@ -167,6 +182,8 @@ def _check_first_line(path: Path) -> None:
 
     Numbers that count the columns from 0 are the exception: data frames without names are written so.
     """
+    import pandas as pd
+
     line = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, encoding="utf-8-sig")
     cells = [cell.strip() for cell in line.iloc[0]]
     for mark, name in ((";", "';'"), ("\t", "tabs")):

@@ -42,9 +42,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all; see `atomic_path`."""
+    """Write a text in UTF-8, whole or not at all; see `atomic_path`.
+
+    Names of files need not be UTF-8: a byte that is not is written as its number, such as \\udce9.
+    """
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
@@ -67,11 +70,25 @@ def check_outputs(folder: Path, names: Iterable[str] = (), inputs: Iterable[Path
         inputs: what they are made from; None is left out.
 
     Raises:
-        ValueError: the folder is a file, or holds an input under the name of a result.
+        ValueError: the folder, or one above it, is a file; it cannot be written to; or it holds an input under the name
+            of a result.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder}: is a file; expected a folder to write to")
+    _check_writable(folder)
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
         if (folder / name).resolve() in read:
             raise ValueError(f"{folder / name}: is read and would be overwritten; expected another folder to write to")
+
+
+def _check_writable(folder: Path) -> None:
+    """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
+    place = next((path for path in (folder, *folder.parents) if path.exists()), Path())
+    if not place.is_dir():
+        raise ValueError(f"{place}: is a file; expected a folder to write to")
+    probe = place / f".{secrets.token_hex(8)}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"{folder}: cannot be written to ({reason}); expected a folder to write to") from error

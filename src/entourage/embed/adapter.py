@@ -18,6 +18,9 @@ class GroupLossWithHead(nn.Module):
             `weight` joins the game where the loss lets class vectors play.
         loss: the loss; the default preset when None.
 
+    Raises:
+        ValueError: class vectors play, and the classifier has no weight that could.
+
     Example:
         >>> import torch
         >>> from entourage.embed import GroupLossWithHead
@@ -30,6 +33,8 @@ class GroupLossWithHead(nn.Module):
         super().__init__()
         self.head = head
         self.loss = GroupLoss() if loss is None else loss
+        if self.loss.options.class_players > 0 and not isinstance(getattr(head, "weight", None), Tensor):
+            raise ValueError(f"head is a {type(head).__name__} without a weight; expected one, as class vectors play")
 
     def forward(
         self,

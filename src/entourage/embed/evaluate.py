@@ -12,8 +12,8 @@ from entourage import __version__
 from entourage.data import ImageSet, check_outputs, status, write_json
 from entourage.data.image_set import TEST, TRAIN
 from entourage.embed.ensemble import embed_images
-from entourage.embed.read import read_images
-from entourage.embed.run_folder import load_members, read_config
+from entourage.embed.read import naming, read_images
+from entourage.embed.run_folder import CONFIG, load_members, read_config
 from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
 from entourage.report import write_page
 
@@ -55,13 +55,16 @@ def evaluate_run(job: EvalJob) -> dict[str, Any]:
         ValueError: there is no run or no such data, nothing can be measured on it, or a file is in the way.
     """
     check_outputs(job.out)
+    if (job.out / CONFIG).exists():
+        raise ValueError(f"{job.out}: holds a run, whose report would be overwritten; expected another folder")
     config = read_config(job.run)
     images = choose_part(read_images(job.data), job.part)
     check_measurable(images)
     members = load_members(job.run, config, job.device)
     found = embed_images(members, images, config.recipe.decoded_side, flip=job.flip, progress=job.progress)
     images = images.subset(found.kept)
-    check_measurable(images)
+    with naming(found.skipped):
+        check_measurable(images)
     embedded = Embedded(images, found.embeddings)
     with status("Writing the report", job.progress):
         metrics = measure(embedded, nmi=job.nmi)

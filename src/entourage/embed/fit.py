@@ -27,12 +27,15 @@ class TrainedEmbedding:
         preprocessing: size and normalisation of its input.
         stages: how each stage ended.
         best: Recall@1 of the held-out classes with these weights; None where none were held out.
+        epoch: after which the network had these weights, over all stages, from 1: the last of those that did best on
+            the held-out classes, or the last of all; None if that is not known any more.
     """
 
     network: EmbeddingNetwork
     preprocessing: Preprocessing
     stages: tuple[TrainingResult, ...]
     best: float | None
+    epoch: int | None = None
 
 
 def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Rows, Rows]:
@@ -40,7 +43,8 @@ def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Ro
 
     Args:
         labels: classes of the rows, shape (n,).
-        share: of the classes to hold out, rounded; two at least on either side.
+        share: of the classes to hold out, rounded; two at least on either side, and four to hold out where there are
+            twelve or more: with fewer, many a network finds everything, and none is the best.
         seed: another one holds out other classes.
 
     Returns:
@@ -55,7 +59,8 @@ def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Ro
         raise ValueError(f"the share of classes to hold out is {share}; expected a number above 0 and below 1")
     if len(names) < 4:
         raise ValueError(f"there are {len(names)} classes; expected four or more, two to train on and two to hold out")
-    count = min(max(2, round(share * len(names))), len(names) - 2)
+    least = 4 if len(names) >= 12 else 2
+    count = min(max(least, round(share * len(names))), len(names) - 2)
     held = np.isin(given, np.random.default_rng(seed).permutation(names)[:count])
     return np.flatnonzero(~held), np.flatnonzero(held)
 
@@ -94,10 +99,10 @@ def train_embedding(
     classes = int(data.codes.max()) + 1
     learner = _learner(backbone, recipe, classes)
     results: list[TrainingResult] = []
-    best: tuple[float, dict[str, Tensor]] | None = None
+    best: tuple[float, int, dict[str, Tensor]] | None = None
     for number, stage in enumerate(recipe.stages):
         if stage.from_best and best is not None:
-            learner.load_state_dict(best[1])
+            learner.load_state_dict(best[2])
         before = sum(earlier.epochs for earlier in recipe.stages[:number])
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before, backbone.name)
         options = _options(recipe, stage, judged="validation" in data.judged)
@@ -106,11 +111,19 @@ def train_embedding(
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
         learner.load_state_dict(task.outcome().state_dict())
         reached = results[-1].best
-        if reached is not None and (best is None or reached > best[0]):
-            best = reached, {name: value.detach().clone() for name, value in learner.state_dict().items()}
+        if reached is not None and (best is None or reached >= best[0]):
+            weights = {name: value.detach().clone() for name, value in learner.state_dict().items()}
+            best = reached, before + _best_epoch(results[-1]), weights
+    recall, epoch = None, sum(result.epochs for result in results)
     if best is not None:
-        learner.load_state_dict(best[1])
-    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), None if best is None else best[0])
+        recall, epoch, weights = best
+        learner.load_state_dict(weights)
+    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), recall, epoch)
+
+
+def _best_epoch(result: TrainingResult) -> int:
+    """The epoch of a stage, from 1, after which the best was measured."""
+    return round((result.best_step or result.steps) * result.epochs / result.steps)
 
 
 def _learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
@@ -133,10 +146,11 @@ def _options(recipe: Recipe, stage: Stage, *, judged: bool) -> TrainingOptions:
         epochs=stage.epochs,
         optimizer=recipe.optimizer,
         learning_rate=stage.learning_rate,
-        weight_decay=recipe.weight_decay,
+        weight_decay=recipe.weight_decay if stage.weight_decay is None else stage.weight_decay,
         schedule=stage.schedule,
         milestones=stage.milestones,
         seed=recipe.seed,
         monitor=MONITORED if chooses else None,
+        ties="last" if chooses else "first",  # of few classes all are soon found, and learning goes on nevertheless
         restore_best=chooses,
     )

@@ -11,10 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.embed.anchors import choose_anchors
+from entourage.embed.inputs import check_shapes, check_values
 from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
 from entourage.embed.players import LabelledPlayers, Memory, relate
 from entourage.game import log_replicator
+
+LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
 
 
 class LossParts(NamedTuple):
@@ -58,7 +61,8 @@ class GroupLoss(nn.Module):
         floor: added to a probability before its logarithm is taken.
         label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
         class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
-        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered.
+        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered. They are
+            not in `state_dict`: a checkpoint keeps `loss.memory.state()` and gives it back to `loss.memory.load_state`.
 
     Example:
         >>> import torch
@@ -132,7 +136,7 @@ class GroupLoss(nn.Module):
 
         Raises:
             ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
-                samples than anchors, or a batch of nothing but anchors.
+                samples than anchors, a batch of nothing but anchors, or one that the remembered ones do not fit.
         """
         return self.total(self.parts(embeddings, logits, labels, class_vectors))
 
@@ -148,17 +152,19 @@ class GroupLoss(nn.Module):
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> LossParts:
         """The same in parts, for a log that shows them."""
-        options = self.options
-        _check_shapes(embeddings, logits, labels, class_vectors, needs_vectors=options.class_players > 0)
+        options, earlier = self.options, self.memory.players()
+        check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
         anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
-        _check_values(embeddings, logits, labels, sizes, options.anchors_per_class)
-        labels = labels.long()
         with torch.autocast(embeddings.device.type, enabled=False):
             precise = torch.promote_types(torch.promote_types(embeddings.dtype, logits.dtype), torch.float32)
             players, opinions = embeddings.to(precise), logits.to(precise)
-            vectors = class_vectors if options.class_players > 0 else None
-            log_x = refine(players, opinions, labels, anchors, options, vectors, self.memory.players())
+            vectors = class_vectors.to(precise) if class_vectors is not None and options.class_players > 0 else None
+            largest = check_values(players, opinions, vectors, labels, sizes, earlier, options.anchors_per_class)
+            labels = labels.long()
+            if largest > LARGEST_LOGIT:
+                opinions = opinions.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
+            log_x = refine(players, opinions, labels, anchors, options, vectors, earlier)
             game = _judge(log_x, labels, ~anchors, options)
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
@@ -208,44 +214,3 @@ def _judge(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOption
         return agreement_loss(log_x, labels, free)
     losses = label_loss(log_x, labels, options.label_smoothing).where(free, 0)  # (n,)
     return losses.mean() if options.count_anchors else losses.sum() / free.sum()
-
-
-def _check_shapes(
-    embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None, *, needs_vectors: bool
-) -> None:
-    if embeddings.ndim != 2 or len(embeddings) == 0:
-        raise ValueError(f"embeddings have shape {tuple(embeddings.shape)}; expected (samples, dimensions)")
-    n, d = embeddings.shape
-    if logits.ndim != 2 or len(logits) != n:
-        raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row an embedding")
-    if labels.shape != (n,):
-        raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one an embedding")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels have type {labels.dtype}; expected integers")
-    if needs_vectors and class_vectors is None:
-        raise ValueError("class_players is above 0 but no class_vectors were given; expected the classifier's weight")
-    if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
-        expected = (logits.shape[1], d)
-        raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
-
-
-def _check_values(embeddings: Tensor, logits: Tensor, labels: Tensor, sizes: Tensor, per_class: int) -> None:
-    """Looks at all values at once: a GPU is waited for once, not once a question."""
-    with torch.no_grad():
-        values = torch.stack([*embeddings.aminmax(), *logits.aminmax()])
-        counts = torch.stack([*labels.long().aminmax(), *sizes.aminmax()])
-        low, high, least, most, first, last, fewest, largest = torch.cat([values.double(), counts]).tolist()
-    m = logits.shape[1]
-    if not math.isfinite(low) or not math.isfinite(high):
-        raise ValueError("embeddings have values that are not finite; expected finite numbers (has training diverged?)")
-    if not math.isfinite(least) or not math.isfinite(most):
-        raise ValueError("logits have values that are not finite; expected finite numbers (has training diverged?)")
-    if first < 0 or last >= m:
-        raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
-    if fewest < per_class:
-        lone = int(labels[sizes.argmin()])
-        raise ValueError(
-            f"class {lone} has {fewest:.0f} samples in the batch; expected at least {per_class}, one for each anchor"
-        )
-    if largest == per_class:
-        raise ValueError(f"all samples are anchors; expected a class with more than anchors_per_class = {per_class}")

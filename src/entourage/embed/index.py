@@ -1,10 +1,16 @@
-"""The embeddings of a set of images, kept beside the networks that made them, so that a search answers at once."""
+"""The embeddings of a set of images, kept beside the networks that made them, so that a search answers at once.
+
+Each set that was searched has a file of its own, `index-DIGEST.safetensors`; the last few are kept.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +22,7 @@ from entourage.embed.ensemble import EmbeddedImages
 from entourage.embed.run_folder import RunConfig
 from entourage.training.weights import read_weights, write_weights
 
-INDEX = "index.safetensors"
+KEPT = 8  # sets of images whose index a run keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +61,9 @@ class Index:
 
 
 def find_index(folder: Path, config: RunConfig, images: ImageSet, embed: Callable[[], EmbeddedImages]) -> Index:
-    """The index in a run's folder, made anew if the images or the networks are others than it was made from.
+    """The index of these images in a run's folder, made anew if there is none or the networks are others.
+
+    If it cannot be kept there, a warning says so.
 
     Args:
         folder: of the run.
@@ -64,22 +72,49 @@ def find_index(folder: Path, config: RunConfig, images: ImageSet, embed: Callabl
         embed: embeds them; called only if it must be.
     """
     digest = _digest(config, images)
-    index = _read(folder / INDEX, digest)
-    return write_index(folder, config, images, embed()) if index is None else index
+    path = folder / index_name(digest)
+    index = _read(path, digest)
+    if index is not None:
+        with suppress(OSError):  # in a folder that is only read, none is ever removed
+            os.utime(path)
+        return index
+    index = _index(images, embed())
+    try:
+        _write(folder, digest, index)
+    except OSError as error:
+        warnings.warn(f"the index is not kept: cannot write to {folder}: {error.strerror}", stacklevel=2)
+    return index
 
 
 def write_index(folder: Path, config: RunConfig, images: ImageSet, embedded: EmbeddedImages) -> Index:
     """Keep embedded images in a run's folder."""
+    index = _index(images, embedded)
+    _write(folder, _digest(config, images), index)
+    return index
+
+
+def index_name(digest: str) -> str:
+    """The file of a set of images."""
+    return f"index-{digest[:8]}.safetensors"
+
+
+def _index(images: ImageSet, embedded: EmbeddedImages) -> Index:
     places = embedded.kept.tolist()
-    index = Index(
+    return Index(
         embedded.embeddings.cpu(),
         [images.items[place] for place in places],
         [images.class_names[images.labels[place]] for place in places],
         embedded.skipped,
     )
-    notes = {"images": _digest(config, images), "items": index.items, "classes": index.classes}
-    write_weights(folder / INDEX, {"embeddings": index.embeddings}, {**notes, "skipped": index.skipped})
-    return index
+
+
+def _write(folder: Path, digest: str, index: Index) -> None:
+    """Write an index; those that were used longest ago make room for it."""
+    notes = {"images": digest, "items": index.items, "classes": index.classes, "skipped": index.skipped}
+    write_weights(folder / index_name(digest), {"embeddings": index.embeddings}, notes)
+    used = sorted(folder.glob(index_name("?" * 8)), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in used[KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path, digest: str) -> Index | None:

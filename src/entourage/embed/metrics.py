@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
 from entourage.embed.clustering import k_means
@@ -21,7 +21,7 @@ BLOCK = 2**24  # similarities held at a time: 64 MB, whatever the number of embe
 def retrieval_metrics(
     embeddings: Tensor | ArrayLike,
     labels: Tensor | ArrayLike,
-    k: Sequence[int] = (1, 2, 4, 8),
+    k: int | Sequence[int] = (1, 2, 4, 8),
     *,
     normalize: bool = True,
     nmi: bool = True,
@@ -41,7 +41,7 @@ def retrieval_metrics(
     Args:
         embeddings: shape (n, d).
         labels: shape (n,); anything that can be compared.
-        k: the K of Recall@K.
+        k: the K of Recall@K, one or several.
         normalize: compare directions, as all of the field does; otherwise Euclidean distances between raw embeddings.
         nmi: whether to cluster, which costs O(n m d) time a round for m classes.
         seed: of k-means.
@@ -51,20 +51,20 @@ def retrieval_metrics(
         "recall@1" for each K, "r_precision", "map@r" and, if asked for, "nmi"; all from 0 to 1.
 
     Raises:
-        ValueError: on shapes that do not fit, values that are not finite, fewer than two classes, no class of two, or
-            a K that is not from 1 to n - 1.
+        ValueError: on shapes that do not fit, values that are not finite, fewer than two classes, no class of two, no
+            K, or one that is not from 1 to n - 1.
     """
     points = _points(embeddings, device)  # (n, d)
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
-    _check(points, codes, others, k)
-    if normalize:
-        points = directions(points)
+    _check(points, codes, others)
+    wanted = _places(k, len(points))
+    points = directions(points) if normalize else _near_one(points)
     with _full_precision(points.device):
-        metrics = _retrieval(points, codes, others, sorted(set(k)))
+        metrics = _retrieval(points, codes, others, wanted)
         if nmi:
             clusters = k_means(points, int(codes.max()) + 1, seed=seed)
-            metrics["nmi"] = float(normalized_mutual_info_score(codes.cpu().numpy(), clusters.cpu().numpy()))
+            metrics["nmi"] = _mutual_information(codes, clusters)
     return metrics
 
 
@@ -126,8 +126,8 @@ class _Tally:
             self.sums[f"recall@{at}"].add(hits[:, :at].any(dim=1))
         place = torch.arange(1, hits.shape[1] + 1, device=hits.device)  # (deepest,)
         counted = hits & (place <= others)  # (b, deepest), the first R of each query
-        self.sums["r_precision"].add(counted.sum(dim=1) / others[:, 0])
-        precision = counted.cumsum(dim=1) / place  # (b, deepest)
+        self.sums["r_precision"].add(counted.sum(dim=1).double() / others[:, 0])
+        precision = counted.cumsum(dim=1).double() / place  # (b, deepest)
         self.sums["map@r"].add((precision * counted).sum(dim=1) / others[:, 0])
 
     def means(self) -> dict[str, float]:
@@ -136,8 +136,8 @@ class _Tally:
 
 
 def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -> Tensor:
-    points = embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(np.asarray(embeddings))
-    if points.ndim != 2:
+    points = embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(np.ascontiguousarray(embeddings))
+    if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"embeddings have shape {tuple(points.shape)}; expected (samples, dimensions)")
     return points.detach().to(device or points.device, torch.promote_types(points.dtype, torch.float32))
 
@@ -149,7 +149,33 @@ def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
     return torch.from_numpy(np.unique(names, return_inverse=True)[1])
 
 
-def _check(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> None:
+def _near_one(points: Tensor) -> Tensor:
+    """All points times one power of two, same shape: no square overflows or underflows, and no digit is lost."""
+    exponent = math.frexp(float(points.abs().max()))[1]
+    return points * 2.0 ** -min(max(exponent, -100), 100)  # a factor that float32 can hold
+
+
+def _places(k: int | Sequence[int], n: int) -> list[int]:
+    """The K of Recall@K, rising, each once."""
+    wanted: list[object] = list(k) if isinstance(k, Iterable) else [k]
+    if not wanted:
+        raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
+    found = set()
+    for at in wanted:
+        if not isinstance(at, (int, np.integer)) or not 1 <= at <= n - 1:
+            expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
+            raise ValueError(f"k holds {at}; {expected}")
+        found.add(int(at))
+    return sorted(found)
+
+
+def _mutual_information(codes: Tensor, clusters: Tensor) -> float:
+    from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
+
+    return float(normalized_mutual_info_score(codes.cpu().numpy(), clusters.cpu().numpy()))
+
+
+def _check(points: Tensor, codes: Tensor, others: Tensor) -> None:
     n = len(points)
     if not bool(points.isfinite().all()):
         raise ValueError("embeddings have values that are not finite; expected finite numbers")
@@ -157,6 +183,3 @@ def _check(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) -> N
         raise ValueError(f"all {n} labels are the same; expected two or more classes, or every answer would be right")
     if int(others.max()) == 0:
         raise ValueError(f"none of {n} labels comes twice; expected a class with two or more members")
-    for at in k:
-        if not 1 <= at <= n - 1:
-            raise ValueError(f"k holds {at}; expected 1 to {n - 1}, the others that {n} embeddings have")

@@ -10,6 +10,15 @@ Negatives = Literal["clamp", "shift"]
 AnchorChoice = Literal["random", "first"]
 Objective = Literal["labels", "agreement"]
 
+_RANGES = {  # within them the loss of any logits is finite in float32
+    "temperature": (1e-3, 1e6),
+    "sharpness": (1.0, 32.0),  # below 1 the slope at a similarity of 0 is infinite
+    "cross_entropy_weight": (0.0, 1e6),
+    "proxy_weight": (0.0, 1e6),
+    "class_players": (0.0, 1e6),
+    "floor": (0.0, 1.0),
+}
+
 
 @dataclass(frozen=True)
 class GroupLossOptions:
@@ -42,16 +51,16 @@ class GroupLossOptions:
             value = getattr(self, name)
             if value not in get_args(choices):
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature is {self.temperature}; expected a number above 0")
-        if not self.sharpness >= 1:  # below 1 the slope at a similarity of 0 is infinite
-            raise ValueError(f"sharpness is {self.sharpness}; expected 1 or more")
+        for name in ("iterations", "anchors_per_class", "memory"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name} is {value!r}; expected a whole number of 0 or more")
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise ValueError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing is {self.label_smoothing}; expected a share from 0 up to, not with, 1")
-        weights = ("cross_entropy_weight", "proxy_weight", "floor", "class_players", "memory")
-        for name in ("iterations", "anchors_per_class", *weights):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 
 
 def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from entourage.embed.fit import TrainedEmbedding, network_preprocessing
 from entourage.embed.index import write_index
 from entourage.embed.network import build_network
 from entourage.embed.random_search import Trial
-from entourage.embed.read import Parts, read_images, split_parts, whole_classes
+from entourage.embed.read import Parts, naming, read_images, split_parts, whole_classes
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import Rows
 from entourage.embed.run_folder import save_run
@@ -80,7 +81,8 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     pixels = _decode(job, every)
     images = every.subset(pixels.kept)
-    parts = _check_parts(job, images)
+    with naming(pixels.failures):
+        parts = _check_parts(job, images)
     bank = PixelBank(pixels.values)
     tried = _search(job, EmbeddingData(bank, images.labels, parts.training), parts.validation) if job.trials else []
     if tried:
@@ -105,7 +107,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         measured |= _after(job, embedded, parts)
         curves = read_course(job.out / "training" / "member-1")
         sections = embedding_sections(embedded.part(rows), measured, curves, pixels.failures, seed=job.recipe.seed)
-    summary = _summary(job, images, parts, measured, pixels, time.perf_counter() - began)
+    summary = _summary(job, images, parts, members, measured, pixels, time.perf_counter() - began)
     summary |= {"trials": [told(trial) for trial in tried]} if tried else {}
     write_page(job.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
     write_json(job.out / "summary.json", summary)
@@ -113,8 +115,12 @@ def train_run(job: TrainJob) -> dict[str, Any]:
 
 
 def _check_parts(job: TrainJob, images: ImageSet) -> Parts:
-    """Which images are for what; trials need some to be judged by."""
+    """Which images are for what; something must be there to be measured, and to judge trials by."""
     parts = split_parts(images, job.hold_out, job.recipe.seed)
+    if not any(measurable(images.labels[rows]) for rows in parts.named().values()):
+        classes = len(np.unique(images.labels))
+        expected = "expected two images or more of one of them, one to find the other"
+        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be measured; {expected}")
     if job.trials and not measurable(images.labels[parts.validation]):
         classes = len(np.unique(images.labels[parts.training]))
         expected = "expected four classes or more, some of several images, and a share above 0 to hold out"
@@ -152,7 +158,8 @@ def _decode(job: TrainJob, images: ImageSet) -> Pixels:
 def _data(images: ImageSet, bank: PixelBank, parts: Parts) -> EmbeddingData:
     judged = {name: rows for name, rows in parts.named().items() if name != "training"}
     judged = {name: rows for name, rows in judged.items() if measurable(images.labels[rows])}
-    limit = min([CURVE, *(len(rows) for rows in judged.values())])
+    beside = judged.get("test", judged.get("validation"))  # the curve that the training's is to be compared with
+    limit = CURVE if beside is None else min(CURVE, len(beside))
     sample = whole_classes(images.labels, parts.training, limit)
     if measurable(images.labels[sample]):
         judged["training"] = sample
@@ -186,6 +193,7 @@ def _summary(
     job: TrainJob,
     images: ImageSet,
     parts: Parts,
+    members: Sequence[TrainedEmbedding],
     measured: dict[str, dict[str, float]],
     pixels: Pixels,
     seconds: float,
@@ -196,6 +204,8 @@ def _summary(
         "backbone": job.backbone,
         "recipe": asdict(job.recipe),
         "members": job.members,
+        "epochs": sum(stage.epochs for stage in job.recipe.stages),
+        "kept": [member.epoch for member in members],
         "images": {name: len(rows) for name, rows in parts.named().items()},
         "classes": {name: len(np.unique(images.labels[rows])) for name, rows in parts.named().items()},
         "metrics": measured,
@@ -207,4 +217,8 @@ def _summary(
 def _subtitle(summary: dict[str, Any]) -> str:
     networks = "One network" if summary["members"] == 1 else f"{summary['members']} networks side by side"
     counts = f"{summary['images']['training']} images of {summary['classes']['training']} classes"
-    return f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes."
+    kept = ", ".join(str(epoch) for epoch in dict.fromkeys(summary["kept"]))
+    weights = f"the weights after epoch {kept} of {summary['epochs']} were kept"
+    return (
+        f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes; {weights}."
+    )

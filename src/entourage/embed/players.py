@@ -12,6 +12,8 @@ from torch import Tensor
 from entourage.embed.options import GroupLossOptions
 from entourage.game import centre, clamp, directions, gaussian, shift
 
+FAR = 1e9  # in sizes of the batch: whoever is as far away has no similarity to it, and a square that is finite
+
 
 @dataclass(frozen=True)
 class Relations:
@@ -45,8 +47,8 @@ class Memory:
         self._kept: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
 
     def add(self, embeddings: Tensor, labels: Tensor) -> None:
-        """Keeps a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
-        self._kept.append((embeddings.detach(), labels))
+        """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
+        self._kept.append((embeddings.detach().clone(), labels.clone()))
 
     def players(self) -> LabelledPlayers | None:
         """All that are kept, oldest first; None before the first batch."""
@@ -89,12 +91,12 @@ def relate(
         Similarities and the field of labelled players. Costs O(n (n + m + p) d) time.
     """
     n = len(embeddings)
-    faces = _faces(embeddings, options)  # (n, d)
+    faces = _faces(embeddings, embeddings, options)  # (n, d)
     blocks = [_similarity(faces, None, options)]  # (n, n)
     if class_vectors is not None:
-        blocks.append(_similarity(faces, _faces(class_vectors.to(faces), options), options))  # (n, m)
+        blocks.append(_similarity(faces, _faces(class_vectors.to(faces), embeddings, options), options))  # (n, m)
     if earlier is not None:
-        blocks.append(_similarity(faces, _faces(earlier.embeddings.to(faces), options), options))  # (n, p)
+        blocks.append(_similarity(faces, _faces(earlier.embeddings.to(faces), embeddings, options), options))  # (n, p)
     w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
     w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
     if options.sharpness != 1:
@@ -111,10 +113,14 @@ def relate(
     return Relations(w, field)
 
 
-def _faces(x: Tensor, options: GroupLossOptions) -> Tensor:
-    """What similarity is taken between, shape (n, d): for a correlation the directions of centred rows."""
+def _faces(x: Tensor, batch: Tensor, options: GroupLossOptions) -> Tensor:
+    """What similarity is taken between, shape (n, d): for a correlation the directions of centred rows.
+
+    A Gaussian's bandwidth grows with the batch, so that only the size of x in comparison with it matters.
+    """
     if options.similarity == "gaussian":
-        return x
+        largest = batch.detach().abs().amax().clamp_min(torch.finfo(batch.dtype).tiny)
+        return (x / largest).clamp(-FAR, FAR)
     return directions(centre(x) if options.similarity == "pearson" else x)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from entourage.data import DATASET_NAMES, ImageSet, find_dataset, read_image_set
 from entourage.data.image_set import TEST, TRAIN
 from entourage.embed.fit import hold_out_classes
 from entourage.embed.represent import Rows
+
+NAMED = 5  # images that could not be read, in a message of one line
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,26 @@ def split_parts(images: ImageSet, hold_out: float, seed: int = 0) -> Parts:
         if np.unique(labels[held], return_counts=True)[1].max() > 1:  # otherwise there is nothing to be found
             training, validation = training[kept], training[held]
     return Parts(training, validation, np.flatnonzero(images.split == TEST))
+
+
+@contextmanager
+def naming(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
+    """Whatever a set is refused for within the block, those of its images that could not be read are named, too.
+
+    Args:
+        skipped: name and reason of each of them.
+
+    Raises:
+        ValueError: what is wrong, and then the first few names.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if not skipped:
+            raise
+        names = ", ".join(f"{name} ({reason})" for name, reason in skipped[:NAMED])
+        more = f" and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
+        raise ValueError(f"{error}; {len(skipped)} images could not be read: {names}{more}") from error
 
 
 def whole_classes(labels: Rows, rows: Rows, wanted: int, seed: int = 0) -> Rows:

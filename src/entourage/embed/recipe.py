@@ -25,6 +25,7 @@ class Stage:
     schedule: Schedule = "constant"
     milestones: tuple[int, ...] = ()  # of the schedule "step", which divides by ten
     from_best: bool = False  # begin with the best weights so far, not with the last
+    weight_decay: float | None = None  # None: the recipe's
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         optimizer="radam",  # the text says Adam
         weight_decay=weight_decay,
         stages=(
-            Stage(10, 3e-4, "classification"),
+            Stage(10, 3e-4, "classification", weight_decay=0.0),  # with an epsilon of 1e-2; here it is RAdam's own
             Stage(30, learning_rate),
             Stage(20, learning_rate / 10, from_best=True),
             Stage(20, learning_rate / 10, from_best=True),  # not a hundredth: the code divides the first rate again

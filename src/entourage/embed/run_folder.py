@@ -46,7 +46,10 @@ class RunConfig:
 def save_run(
     folder: Path, members: Sequence[TrainedEmbedding], recipe: Recipe, backbone: str, classes: int, data: str
 ) -> RunConfig:
-    """Write the weights of each member and then `config.json`, which makes the folder a run."""
+    """Write the weights of each member and then `config.json`, which makes the folder a run.
+
+    Weights of further members, of an ensemble that was larger, are removed.
+    """
     digests = []
     for number, member in enumerate(members, start=1):
         state = member.network.state_dict()
@@ -55,6 +58,10 @@ def save_run(
     best = tuple(member.best for member in members)
     config = RunConfig(backbone, classes, recipe, best, " ".join(digests), data)
     write_json(folder / CONFIG, {"entourage": __version__, **asdict(config)})
+    further = len(members) + 1
+    while (folder / weights_name(further)).exists():
+        (folder / weights_name(further)).unlink()
+        further += 1
     return config
 
 

@@ -57,6 +57,8 @@ class BalancedBatchSampler(Sampler[list[int]]):
         for name, value in (("samples_per_class", samples_per_class), ("replicas", replicas)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
+        if seed < 0:
+            raise ValueError(f"seed is {seed}; expected 0 or more")
         if batches is not None and batches < 1:
             raise ValueError(f"batches is {batches}; expected 1 or more, or None")
         if not 0 <= rank < replicas:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, decode_pixels, read_image
+from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, check_outputs, decode_pixels, read_image
 from entourage.embed.ensemble import embed_ensemble, embed_images
 from entourage.embed.index import Index, find_index
 from entourage.embed.read import read_images
@@ -57,11 +57,11 @@ class Answer:
     """What a search found.
 
     Attributes:
-        hits: for each query the most similar images, most similar first.
+        hits: each query, as it was given, with the most similar images, most similar first.
         skipped: name and reason of each image of the data that could not be read.
     """
 
-    hits: dict[str, list[Hit]]
+    hits: list[tuple[str, list[Hit]]]
     skipped: list[tuple[str, str]]
 
 
@@ -77,8 +77,11 @@ def search_run(job: SearchJob) -> Answer:
     """Find what is most like each query, at once if the run has an index of the same images, otherwise making it.
 
     Raises:
-        ValueError: there is no run or no such data, or a query is neither an item nor an image.
+        ValueError: there is no run or no such data, a query is neither an item nor an image, or the page cannot be
+            written.
     """
+    if job.page is not None:
+        check_outputs(job.page.parent)
     config = read_config(job.run)
     images = read_images(job.data)
     side = config.recipe.decoded_side
@@ -88,28 +91,36 @@ def search_run(job: SearchJob) -> Answer:
         images,
         lambda: embed_images(load_members(job.run, config, job.device), images, side, progress=job.progress),
     )
-    matcher = ItemMatcher(index.items)
-    queries = [_resolve(name, index, matcher, job.data) for name in job.queries]
+    queries = _resolve(job, index)
     vectors = _vectors(job, config, index, queries)  # (q, d)
     places, cosines = index.nearest(vectors, job.count, [query.place for query in queries])
-    hits = {
-        query.name: [Hit(index.items[i], index.classes[i], c) for i, c in zip(row, row_cosines, strict=True)]
+    hits = [
+        (query.name, [Hit(index.items[i], index.classes[i], c) for i, c in zip(row, row_cosines, strict=True)])
         for query, row, row_cosines in zip(queries, places.tolist(), cosines.tolist(), strict=True)
-    }
+    ]
     if job.page is not None:
         _write_page(job.page, images, index, queries, places)
     return Answer(hits, index.skipped)
 
 
-def _resolve(name: str, index: Index, matcher: ItemMatcher, data: str) -> _Query:
-    found = matcher.find(_below(name, data))
-    if len(found) == 1:
-        return _Query(name, index.items.index(found[0]), None)
-    if Path(name).is_file():
-        return _Query(name, None, Path(name))
-    if found:
-        raise ValueError(f"query {name!r} may mean {found[0]!r} or {found[1]!r} of {data}; expected more of its path")
-    raise ValueError(f"query {name!r} is no item of {data} that could be read, nor an image file")
+def _resolve(job: SearchJob, index: Index) -> list[_Query]:
+    """What each query means: an item by its whole path, or else a file, or else an item by the end of its path."""
+    places = {item: place for place, item in enumerate(index.items)}
+    matcher = ItemMatcher(index.items)
+    queries = []
+    for name in job.queries:
+        item = _below(name, job.data)
+        if item not in places and Path(name).is_file():
+            queries.append(_Query(name, None, Path(name)))
+            continue
+        found = [item] if item in places else matcher.find(item)
+        if not found:
+            raise ValueError(f"query {name!r} is no item of {job.data} that could be read, nor an image file")
+        if len(found) > 1:
+            meant = f"{found[0]!r} or {found[1]!r} of {job.data}"
+            raise ValueError(f"query {name!r} may mean {meant}; expected more of its path")
+        queries.append(_Query(name, places[found[0]], None))
+    return queries
 
 
 def _below(name: str, data: str) -> str:

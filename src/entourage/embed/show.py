@@ -1,7 +1,8 @@
 """What people see of embeddings: what a query finds, a map of all items, and curves of training.
 
 Pictures are SVG elements that hold their thumbnails as JPEG, so that a page needs nothing else. A `Picture` gives an
-item's image by its position; it is asked only for items that are shown.
+item's image by its position; it is asked only for items that are shown. Matplotlib and scikit-learn are imported by
+those that need them: a search answers without.
 """
 
 from __future__ import annotations
@@ -10,11 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
-from sklearn.manifold import TSNE
 
 from entourage.report import house_style, thumbnail_address, to_svg
 
@@ -89,6 +87,8 @@ def map_picture(
 
 def tsne_positions(embeddings: ArrayLike, *, seed: int = 0) -> NDArray[np.float32]:
     """Where t-SNE puts embeddings, of any length, on a plane by their directions: shape (n, 2)."""
+    from sklearn.manifold import TSNE
+
     points = np.asarray(embeddings, dtype=np.float32)
     if points.ndim != 2 or len(points) < 4:
         raise ValueError(f"embeddings have shape {points.shape}; expected (samples, dimensions), four samples or more")
@@ -100,6 +100,9 @@ def tsne_positions(embeddings: ArrayLike, *, seed: int = 0) -> NDArray[np.float3
 
 def training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Recall@1") -> str:
     """A line for each name over epochs 1, 2, ..., e.g. of training classes and of classes never seen."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     with house_style():
         figure = Figure(figsize=(4.6, 2.8))
         axes = figure.subplots()

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -26,6 +27,8 @@ from entourage.training.views import random_view
 
 MONITORED = "recall@1"
 DIGESTED = 256  # images at a time
+OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
+OTHER_PIXELS = "other images"
 _MEMORY = "memory."
 
 
@@ -88,7 +91,7 @@ class Learner(nn.Module):
 
     Args:
         network: images to embeddings and logits.
-        loss: called as `loss(embeddings, logits, labels, class_vectors)`.
+        loss: called as `loss(embeddings, logits, labels)`, and with the classifier's weight where class vectors play.
     """
 
     def __init__(self, network: EmbeddingNetwork, loss: nn.Module) -> None:
@@ -101,10 +104,10 @@ class Learner(nn.Module):
         seen: Embedded = self.network(images)
         if classify:
             return {"loss": CrossEntropy()(*seen, codes)}
-        vectors = self.network.head.weight
         if not isinstance(self.loss, GroupLoss):
-            return {"loss": self.loss(*seen, codes, vectors)}
-        parts = self.loss.parts(*seen, codes, vectors)
+            return {"loss": self.loss(*seen, codes)}
+        plays = self.loss.options.class_players > 0
+        parts = self.loss.parts(*seen, codes, self.network.head.weight if plays else None)
         return {"loss": self.loss.total(parts), **{name: part.detach() for name, part in parts._asdict().items()}}
 
 
@@ -131,6 +134,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
     model: Learner
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
+    told_apart = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
 
     def __init__(
         self,

@@ -20,11 +20,12 @@ from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.random_search import Trial, random_search
 from entourage.embed.recipe import Recipe, recipe_from
 from entourage.embed.represent import Rows, embed_rows
-from entourage.embed.training import MONITORED, EmbeddingData
+from entourage.embed.training import MONITORED, OTHER_PIXELS, OTHER_ROWS, EmbeddingData
 from entourage.training.identity import check_same_run
 from entourage.training.window import NonFiniteLossError
 
 RECORD = "trials.json"
+_TOLD = {"rows": OTHER_ROWS, "held_out": OTHER_ROWS, "pixels": OTHER_PIXELS}
 
 
 def search_recipes(
@@ -107,7 +108,7 @@ class _Record:
                 then = dict(kept["search"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.path} is no record of this version: {error}; choose another folder") from error
-            check_same_run(folder, then, self.search)
+            check_same_run(folder, then, self.search, _TOLD)
 
     def write(self) -> None:
         """Keep all scores."""

@@ -28,9 +28,8 @@ def cosine(x: Tensor) -> Tensor:
 
 
 def directions(x: Tensor) -> Tensor:
-    """Each row scaled to length 1, shape (n, d), whatever its length was; a zero row stays zero."""
-    largest = x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1), so that no square over- or underflows
-    scaled = x / torch.where(largest > 0, largest, 1)
+    """Each row scaled to length 1, shape (n, d), be it 1e-37 or 1e38 long (in float32); a zero row stays zero."""
+    scaled = _scaled(x)
     # The largest number is 1 now, and so is the least length, unless the row is zero.
     return scaled * scaled.square().sum(dim=1, keepdim=True).clamp_min(0.5).rsqrt()
 
@@ -51,13 +50,19 @@ def pearson(x: Tensor) -> Tensor:
 
 
 def centre(x: Tensor) -> Tensor:
-    """Each row minus its own mean, shape (n, d): what turns a cosine into a correlation.
+    """Each row over its largest number, minus its own mean, shape (n, d): what turns a cosine into a correlation.
 
     A row that is constant up to rounding becomes exactly zero, so that its correlation is zero and not noise.
     """
-    centred = x - x.mean(dim=1, keepdim=True)  # (n, d)
-    noise = 8 * torch.finfo(x.dtype).eps * x.detach().abs().amax(dim=1, keepdim=True)  # (n, 1)
+    scaled = _scaled(x)
+    centred = scaled - scaled.mean(dim=1, keepdim=True)  # (n, d)
+    noise = 8 * torch.finfo(x.dtype).eps
     return centred * (centred.detach().abs().amax(dim=1, keepdim=True) > noise)
+
+
+def _scaled(x: Tensor) -> Tensor:
+    """Each row over its largest number, same shape, so that no sum overflows and no square underflows."""
+    return x / x.detach().abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 
 def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = None) -> Tensor:

@@ -1,15 +1,20 @@
-"""Figures of one look, as SVG text that goes straight into a page."""
+"""Figures of one look, as SVG text that goes straight into a page.
+
+Matplotlib takes longer to import than many a command takes to answer, so that only who draws imports it.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK, ACCENT, SOFT = "#22303c", "#2a6f97", "#a9c6d9"
 _STYLE = {
@@ -30,6 +35,8 @@ _STYLE = {
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw in the look of the house."""
+    import matplotlib as mpl
+
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
         yield
 
@@ -46,7 +53,7 @@ def to_svg(figure: Figure) -> str:
 def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)) -> str:
     """How often values fall into each of equal bins of `span`."""
     with house_style():
-        figure = Figure(figsize=(4.6, 2.4))
+        figure = _figure(4.6, 2.4)
         axes = figure.subplots()
         axes.hist(np.clip(values, *span), bins=bins, range=span, color=ACCENT, rwidth=0.9)
         axes.set_xlabel(label)
@@ -57,7 +64,7 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
 def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *, label: str) -> str:
     """Horizontal bars, one a name, each a stack of parts with a legend."""
     with house_style():
-        figure = Figure(figsize=(4.6, 0.6 + 0.24 * max(len(names), 4)))
+        figure = _figure(4.6, 0.6 + 0.24 * max(len(names), 4))
         axes = figure.subplots()
         left = np.zeros(len(names))
         for (part, values), colour in zip(stacks, (INK, ACCENT, SOFT), strict=False):
@@ -73,12 +80,18 @@ def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *,
 def curve(values: ArrayLike, *, x_label: str, y_label: str) -> str:
     """One line over 0, 1, 2, ..."""
     with house_style():
-        figure = Figure(figsize=(4.6, 2.4))
+        figure = _figure(4.6, 2.4)
         axes = figure.subplots()
         axes.plot(np.asarray(values), color=ACCENT, linewidth=1.8)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         return to_svg(figure)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height))
 
 
 def _short(name: str, longest: int = 28) -> str:

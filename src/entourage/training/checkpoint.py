@@ -70,7 +70,7 @@ class Checkpoints:
             return None
         tensors, notes = read_weights(self.path)
         try:
-            check_same_run(self.folder, notes["identity"], self.identity)
+            check_same_run(self.folder, notes["identity"], self.identity, task.told_apart)
             state = RunState(**notes["state"])
             parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
             for name, value in tensors.items():

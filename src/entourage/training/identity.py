@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Task
 
 _FREE = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
+_LATER = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
 
 
 def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
@@ -26,14 +28,23 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
     Returns:
         Values by name, as they come back from JSON.
     """
-    fixed = {name: value for name, value in asdict(options).items() if name not in _FREE}
+    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
+    fixed = {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
     values = {**fixed, "precision": precision, "processes": processes, "task": type(task).__name__}
     described = {f"task.{name}": value for name, value in task.describe().items()}
     return dict(json.loads(json.dumps({**values, **described})))
 
 
-def check_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same_run(
+    folder: Path, then: Mapping[str, Any], now: Mapping[str, Any], told: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Refuse to continue a run under other circumstances.
+
+    Args:
+        folder: of the run.
+        then: what it was started with.
+        now: what it is to be continued with.
+        told: by name, what to say in place of values that say nothing to people.
 
     Raises:
         ValueError: names the first value that differs.
@@ -41,7 +52,7 @@ def check_same_run(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]
     for name in [*now, *(name for name in then if name not in now)]:
         before, after = then.get(name, "not set"), now.get(name, "not set")
         if before != after:
+            difference = told.get(name, f"{name} {before!r}, now {after!r}")
             raise ValueError(
-                f"{folder} holds a run with {name} {before!r}, now {after!r}; "
-                "continue it as it was started, or choose another folder"
+                f"{folder} holds a run with {difference}; continue it as it was started, or choose another folder"
             )

@@ -10,6 +10,7 @@ OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 Mode = Literal["max", "min"]
+Ties = Literal["first", "last"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class TrainingOptions:
     validate_every: int = 1  # epochs; the end of the run is validated in any case
     monitor: str | None = None  # the metric that says which weights are best
     mode: Mode = "max"  # whether more of it is better, or less
+    ties: Ties = "first"  # which of equally good weights are best; patience goes on in any case
     patience: int | None = None  # validations without a new best after which the run stops
     restore_best: bool = False  # whether the run ends with the best weights rather than with the last
     checkpoint_every: int | None = None  # steps; the end of an epoch is kept in any case
@@ -49,6 +51,7 @@ class TrainingOptions:
             ("schedule", Schedule),
             ("precision", Precision),
             ("mode", Mode),
+            ("ties", Ties),
         ):
             if getattr(self, name) not in get_args(choices):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(get_args(choices))}")

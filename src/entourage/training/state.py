@@ -41,7 +41,7 @@ class RunState:
         epoch: epochs completed.
         position: updates made in the epoch begun.
         metrics, best, best_step, seconds: see `TrainingResult`.
-        stale: validations since the best.
+        stale: validations since the best was first reached.
         finished: whether nothing is left to do.
     """
 
@@ -70,7 +70,8 @@ class RunState:
         value, sign = metrics[options.monitor], 1 if options.mode == "max" else -1
         if not math.isnan(value) and (self.best is None or sign * value > sign * self.best):
             return replace(state, best=value, best_step=self.step, stale=0)
-        return replace(state, stale=self.stale + 1)
+        as_good = options.ties == "last" and value == self.best
+        return replace(state, best_step=self.step if as_good else self.best_step, stale=self.stale + 1)
 
     def out_of_patience(self, options: TrainingOptions) -> bool:
         """Whether the best lies too far back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -26,12 +27,15 @@ class Task(ABC, Generic[Item, Batch]):
             only its weights are averaged over processes and kept in checkpoints. A part of it that must stay in
             evaluation mode overrides its own `train`.
         skips_parameters: whether some parameters take no part in some steps; several processes must know it.
+        told_apart: by the name of a value of `identity`, what to say if it is another one than the run in the folder
+            has; for values that say nothing to people, such as digests.
         autocast: a context in the run's number format, for passes through networks other than the model, such as a
             teacher; the loop sets it.
     """
 
     model: nn.Module
     skips_parameters: bool = False
+    told_apart: Mapping[str, str] = MappingProxyType({})
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @abstractmethod

@@ -9,6 +9,7 @@ from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
 from entourage.embed import GroupLoss
+from entourage.embed.inputs import check_values
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,8 @@ from entourage.embed import GroupLoss
         ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\)"),
         ({"logits": torch.zeros(15, CLASSES)}, r"logits have shape \(15, 6\); expected \(16, classes\)"),
         ({"embeddings": torch.zeros(16)}, r"embeddings have shape \(16,\); expected \(samples, dimensions\)"),
+        ({"logits": torch.zeros(16, 0)}, r"logits have shape \(16, 0\); expected \(16, classes\)"),
+        ({"embeddings": torch.zeros(16, 0)}, r"embeddings have shape \(16, 0\); expected .*, none of 0"),
         ({"embeddings": torch.full((16, 3), math.nan)}, "embeddings have values that are not finite"),
         ({"embeddings": torch.tensor([[1.0, -math.inf]] * 16)}, "embeddings have values that are not finite"),
         ({"logits": torch.full((16, CLASSES), math.inf)}, "logits have values that are not finite"),
@@ -49,8 +52,22 @@ def test_class_vectors_must_come_and_fit_where_they_play() -> None:
         loss(e, z, LABELS)
     with pytest.raises(ValueError, match=r"class_vectors have shape \(6, 5\); expected \(6, 12\), a row a class"):
         loss(e, z, LABELS, torch.zeros(6, 5))
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="class_vectors have values that are not finite; expected finite numbers"):
+            loss(e, z, LABELS, torch.full((6, 12), wrong))
     ignored = GroupLoss(anchor_choice="first")
     assert torch.equal(ignored(e, z, LABELS, torch.ones(6, 12)), ignored(e, z, LABELS))
+
+
+def test_batches_that_do_not_fit_the_remembered_ones_are_refused() -> None:
+    e, z = batch()
+    loss = GroupLoss(memory=2)
+    loss(e, z, LABELS)
+    with pytest.raises(ValueError, match="embeddings have 5 dimensions; expected 12, as the batches in the"):
+        loss(e[:, :5], z, LABELS)
+    with pytest.raises(ValueError, match="logits have 3 columns; expected 5 or more, as the memory has classes"):
+        loss(e, z[:, :3], LABELS // 2)
+    assert loss(e, z[:, :5], LABELS).isfinite()
 
 
 def test_labels_may_be_of_any_integer_type() -> None:
@@ -59,3 +76,23 @@ def test_labels_may_be_of_any_integer_type() -> None:
     values = {loss(e, z, LABELS.to(dtype)).item() for dtype in (torch.uint8, torch.int32, torch.int64)}
     assert len(values) == 1
     assert np.isfinite(values.pop())
+
+
+def test_all_values_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a GPU each look would wait for all that was asked of it before.
+    looks: list[int] = []
+    tolist = Tensor.tolist
+    monkeypatch.setattr(Tensor, "tolist", lambda values: (looks.append(len(values)), tolist(values))[1])
+    for name in ("item", "__bool__", "__float__", "__int__"):
+        monkeypatch.setattr(Tensor, name, lambda value: pytest.fail("a value was looked at by itself"))
+    e, z = batch()
+    loss = GroupLoss(class_players=1.0, memory=1)
+    for _ in range(2):
+        loss(e, z, LABELS, torch.ones(6, 12))
+    assert looks == [10, 11]
+
+
+def test_the_largest_logit_is_told() -> None:
+    e, z = (values.detach() for values in batch())
+    z[3, 2] = -1e30
+    assert check_values(e, z, None, LABELS, torch.full_like(LABELS, 5), None, 2) == pytest.approx(1e30)
