@@ -33,7 +33,7 @@ SHARE = 0.95
 def cost_experiment(bench: Bench) -> Experiment:
     """Two cells for each loss and data set: its time and memory, and its course."""
     setting = bench.setting
-    epochs = setting.recipe.stages[0].epochs
+    epochs = setting.recipe.stages[-1].epochs
     cells = []
     for dataset in setting.datasets:
         for seed in range(setting.seeds):
@@ -49,7 +49,7 @@ def cost_experiment(bench: Bench) -> Experiment:
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
-        f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[0].learning_rate:g}."
+        f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[-1].learning_rate:g}."
     )
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
@@ -78,14 +78,14 @@ def _time(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> d
 def _course(bench: Bench, dataset: str, name: str, ledger: Ledger) -> dict[str, list[float]]:
     halves = bench.halves(dataset)
     data = EmbeddingData(halves.bank, halves.labels, halves.training, {"test": halves.test})
-    recipe = _recipe(bench, dataset, name, bench.setting.recipe.stages[0].epochs, 0)
+    recipe = _recipe(bench, dataset, name, bench.setting.recipe.stages[-1].epochs, 0)
     with tempfile.TemporaryDirectory() as folder:
         train_embedding(bench.load(), data, recipe, run=folder, device=bench.setting.device, progress=False)
         return read_course(folder)
 
 
 def _recipe(bench: Bench, dataset: str, name: str, epochs: int, seed: int) -> Recipe:
-    rate = bench.setting.recipe.stages[0].learning_rate
+    rate = bench.setting.recipe.stages[-1].learning_rate
     return with_training(contestant(bench.setting, dataset, name), rate=rate, epochs=epochs, seed=seed)
 
 

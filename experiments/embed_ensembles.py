@@ -39,7 +39,7 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
         work: a folder for embeddings.
     """
     setting = bench.setting
-    epochs = setting.recipe.stages[0].epochs
+    epochs = setting.recipe.stages[-1].epochs
     cells = []
     for dataset in setting.datasets:
         for seed in range(max(SIZES)):
@@ -67,11 +67,11 @@ def _member(bench: Bench, losses: Ledger, work: Path, dataset: str, seed: int, l
     recipe = _recipe(bench, losses, dataset, seed)
     embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
     write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": seed})
-    return {"rate": recipe.stages[0].learning_rate, "epochs": recipe.stages[0].epochs}
+    return {"rate": recipe.stages[-1].learning_rate, "epochs": recipe.stages[-1].epochs}
 
 
 def _recipe(bench: Bench, losses: Ledger, dataset: str, seed: int) -> Recipe:
-    stage = bench.setting.recipe.stages[0]
+    stage = bench.setting.recipe.stages[-1]
     rate, epochs = chosen(losses, dataset, OURS) or (stage.learning_rate, stage.epochs)
     return with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
 

@@ -64,7 +64,7 @@ SWEEPS = (
     Sweep(
         "classes of a batch, 8 images of each",
         CLASSES,
-        lambda recipe, value: replace(recipe, classes_per_batch=value),
+        lambda recipe, value: replace(recipe, classes_per_batch=value, samples_per_class=8),
         ("cub200",),
     ),
     Sweep("cross-entropy added", (0.0, 1.0), _group("cross_entropy_weight"), ("cub200",)),
@@ -74,7 +74,7 @@ SWEEPS = (
 def robustness_experiment(bench: Bench) -> Experiment:
     """All sweeps, the grid of anchors against samples, and the courses of trainings."""
     setting = bench.setting
-    epochs = setting.recipe.stages[0].epochs
+    epochs = setting.recipe.stages[-1].epochs
     cells = []
     for seed in range(setting.seeds):
         for sweep in SWEEPS:
@@ -94,7 +94,7 @@ def robustness_experiment(bench: Bench) -> Experiment:
                 cells.append(
                     Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, seconds(dataset, epochs))
                 )
-    rate = setting.recipe.stages[0].learning_rate
+    rate = setting.recipe.stages[-1].learning_rate
     note = (
         f"The loss of the original code; {setting.backbone} at {setting.recipe.size} px, {epochs} epochs at a learning"
         f" rate of {rate:g}. Recall@1 on the test classes, per cent, mean ± standard deviation where there are several"
@@ -106,7 +106,7 @@ def robustness_experiment(bench: Bench) -> Experiment:
 
 def base(bench: Bench, dataset: str, seed: int) -> Recipe:
     """The recipe that sweeps change."""
-    stage = bench.setting.recipe.stages[0]
+    stage = bench.setting.recipe.stages[-1]
     loss = replace(bench.setting.recipe, group=preset(ORIGINAL.get(dataset, "original-cub")))
     return with_training(loss, rate=stage.learning_rate, epochs=stage.epochs, seed=seed)
 
@@ -130,7 +130,7 @@ def _grid(bench: Bench, dataset: str, anchors: int, samples: int, seed: int, led
 def _course(bench: Bench, dataset: str, name: str, ledger: Ledger) -> dict[str, list[float]]:
     """Recall@1 of training and test images after each of twice as many epochs: how much is learnt by heart."""
     recipe, halves = base(bench, dataset, 0), bench.halves(dataset)
-    stage = recipe.stages[0]
+    stage = recipe.stages[-1]
     recipe = replace(with_training(recipe, rate=stage.learning_rate, epochs=2 * stage.epochs), **COURSES[name])
     sample = whole_classes(halves.labels, halves.training, min(len(halves.training), len(halves.test)))
     data = EmbeddingData(halves.bank, halves.labels, halves.training, {"training": sample, "test": halves.test})

@@ -60,7 +60,8 @@ def run(images: Path) -> Path:
 def test_options_reach_the_run(run: Path) -> None:
     recipe = json.loads((run / "config.json").read_text())["recipe"]
     assert (recipe["size"], recipe["seed"], recipe["loss"]) == (32, 3, "group")
-    assert [(stage["epochs"], stage["learning_rate"]) for stage in recipe["stages"]] == [(1, 1e-5)]
+    assert [(stage["epochs"], stage["learning_rate"]) for stage in recipe["stages"]] == [(1, 1e-5), (1, 1e-5)]
+    assert [stage["only_head"] for stage in recipe["stages"]] == [True, False]
     assert "nmi" not in json.loads((run / "summary.json").read_text())["metrics"]["training"]
 
 

@@ -129,6 +129,31 @@ def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch:
     assert [options.monitor for options in played.options] == [None, *["recall@1"] * 4]
 
 
+def test_the_backbone_can_wait_for_what_starts_from_nothing(toys: ModuleType) -> None:
+    backbone = toys.backbone()
+    before = {name: value.clone() for name, value in backbone.module.state_dict().items()}
+    first = replace(RECIPE, stages=(Stage(2, 1e-2, only_head=True),))
+    waited = train_embedding(backbone, data_of(toys), first, device="cpu", progress=False)
+    start = train_embedding(toys.backbone(), data_of(toys), replace(first, stages=(Stage(1, 1e-9),)), device="cpu")
+    after = waited.network.body.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())  # statistics are frozen, too
+    assert (waited.network.head.weight - start.network.head.weight).abs().max() > 1e-2
+    both = replace(first, stages=(*first.stages, Stage(1, 1e-2)))
+    trained = train_embedding(toys.backbone(), data_of(toys, validation=False), both, device="cpu", progress=False)
+    assert len(trained.stages) == 2
+    assert all(parameter.requires_grad for parameter in trained.network.body.parameters())
+    assert any(not torch.equal(value, before[name]) for name, value in trained.network.body.state_dict().items())
+
+
+@pytest.mark.parametrize(("loss", "stages"), [("triplet", 1), ("proxy-anchor", 2), ("cross-entropy", 2), ("group", 2)])
+def test_a_loss_that_learns_nothing_of_its_own_waits_for_nothing(toys: ModuleType, loss: str, stages: int) -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    recipe = replace(RECIPE, loss=loss, stages=(Stage(1, 1e-3, only_head=True), Stage(1, 1e-3)))
+    assert len(train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu").stages) == stages
+    embedding = replace(recipe, dimensions=4)  # that one is there to be learnt
+    assert len(train_embedding(toys.backbone(), data_of(toys), embedding, device="cpu").stages) == 2
+
+
 def test_a_stage_may_have_a_weight_decay_of_its_own(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     played = ScriptedTraining([None, None])
     monkeypatch.setattr(fit, "train", played)

@@ -33,9 +33,9 @@ def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
 
 def test_what_was_chosen_for_the_default_is_used(one_set: Bench, tmp_path: Path) -> None:
     losses = Ledger("losses", tmp_path, {})
-    losses.add("cub200/group loss, default/rate 0.0004", {"recall@1": 0.5, "epoch": 1}, 1.0)
+    losses.add("cub200/group loss, default/rate 0.00025", {"recall@1": 0.5, "epoch": 1}, 1.0)
     cell = ensembles_experiment(one_set, losses, tmp_path).cells[0]
-    assert cell.work(losses) == {"rate": 4e-4, "epochs": 1}
+    assert cell.work(losses) == {"rate": 2.5e-4, "epochs": 1}
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,6 @@ def test_the_whole_way_from_choice_to_table(
     assert sorted(tested) == sorted(2 * expected)  # on two data sets
     assert ledger.rows["cub200/triplet/seed 0"]["failed"].startswith("triplet diverges on cub200")
     page = (tmp_path / "embed_losses.md").read_text()
-    assert "| proxy-anchor | 0.0004 | 1 | 0.1 ± 0.1 |" in page
+    assert "| proxy-anchor | 0.00025 | 1 | 0.1 ± 0.1 |" in page
     assert "| none: the features as they are |  |  | 10.0 |" in page
     assert "| triplet" not in page

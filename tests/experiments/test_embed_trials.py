@@ -71,7 +71,7 @@ def test_options_make_a_setting() -> None:
     parser.add_argument("--device", default="cpu")
     embed_trials.add_options(parser, epochs=7, seeds=3)
     setting = setting_of(parser.parse_args(["--datasets", "cub200"]))
-    assert (setting.datasets, setting.seeds, setting.recipe.stages[0].epochs) == (("cub200",), 3, 7)
+    assert (setting.datasets, setting.seeds, setting.recipe.stages[-1].epochs) == (("cub200",), 3, 7)
     tiny = setting_of(parser.parse_args(["--tiny"]))
-    assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[0].epochs) == ("efficientnet-lite0", 64, 1)
+    assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[-1].epochs) == ("efficientnet-lite0", 64, 1)
     assert with_training(setting.recipe, rate=0.1, epochs=2, seed=5).seed == 5

@@ -17,10 +17,10 @@ from experiments import embed_variants
 @pytest.mark.parametrize("name", [*VARIANTS, *RIVALS])
 def test_all_variants_are_recipes(name: str) -> None:
     made = variant(BASE, name)
-    assert made != BASE or name == "linear"
-    assert made.classes_per_batch * made.samples_per_class == 96  # one budget for all
+    assert made != BASE or name == "linear, two anchors"
+    assert made.classes_per_batch * made.samples_per_class == 60  # one budget for all
     if made.group.proxy_weight:
-        assert (made.head, made.scale) == ("cosine", 32.0)
+        assert (made.head != "linear", made.scale) == (True, 32.0)
 
 
 def test_all_variants_differ() -> None:

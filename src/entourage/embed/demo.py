@@ -40,6 +40,7 @@ RECIPE = Recipe(
     view=ViewOptions(area=(0.7, 1.0), aspect=4 / 3, flip=0.0, rotate=15.0, shear=0.2),
     head_rate=1.0,  # all of the network starts from nothing
     average=0.95,
+    freeze_norm=False,  # there was no pretraining
     stages=(Stage(4, 1e-3),),
 )
 

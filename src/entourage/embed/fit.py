@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from entourage.backbones import Backbone, Preprocessing
+from entourage.embed.group_loss import GroupLoss
 from entourage.embed.network import EmbeddingNetwork, build_network
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows
+from entourage.embed.rivals import CrossEntropy
 from entourage.embed.training import MONITORED, EmbeddingData, EmbeddingTask, Learner, make_loss
 from entourage.training import TrainingOptions, TrainingResult, train
 
@@ -101,6 +103,8 @@ def train_embedding(
     results: list[TrainingResult] = []
     best: tuple[float, int, dict[str, Tensor]] | None = None
     for number, stage in enumerate(recipe.stages):
+        if stage.only_head and not _learns_by_itself(learner):
+            continue
         if stage.from_best and best is not None:
             learner.load_state_dict(best[2])
         before = sum(earlier.epochs for earlier in recipe.stages[:number])
@@ -119,6 +123,12 @@ def train_embedding(
         recall, epoch, weights = best
         learner.load_state_dict(weights)
     return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), recall, epoch)
+
+
+def _learns_by_itself(learner: Learner) -> bool:
+    """Whether the loss has something to learn while the backbone waits: its proxies, an embedding or a classifier."""
+    looks_at_logits = isinstance(learner.loss, (GroupLoss, CrossEntropy))
+    return looks_at_logits or any(True for part in (learner.loss, learner.network.project) for _ in part.parameters())
 
 
 def _best_epoch(result: TrainingResult) -> int:

@@ -25,6 +25,7 @@ class Stage:
     schedule: Schedule = "constant"
     milestones: tuple[int, ...] = ()  # of the schedule "step", which divides by ten
     from_best: bool = False  # begin with the best weights so far, not with the last
+    only_head: bool = False  # the backbone waits: what starts from nothing would spoil it with its first steps
     weight_decay: float | None = None  # None: the recipe's
 
 
@@ -34,8 +35,8 @@ class Recipe:
 
     loss: str = "group"  # or one of `RIVALS`
     group: GroupLossOptions = field(default_factory=GroupLossOptions)
-    classes_per_batch: int = 12
-    samples_per_class: int = 8
+    classes_per_batch: int = 15
+    samples_per_class: int = 4
     size: int = 128  # side of the network's input
     crop: float = 1.0  # share of a decoded image's side that the network sees in the end
     view: ViewOptions = field(default_factory=lambda: ViewOptions(area=(0.3, 1.0), aspect=4 / 3))
@@ -43,12 +44,13 @@ class Recipe:
     head: HeadKind = "linear"
     scale: float = 20.0  # of a cosine classifier
     head_rate: float = 10.0  # what starts from nothing may learn faster
-    freeze_norm: bool = False  # statistics of batch normalisation stay those of the pretraining
+    freeze_norm: bool = True  # statistics of batch normalisation stay those of the pretraining
     average: float | None = 0.99  # decay of a moving average of the weights, which is then what is kept; None: none
     optimizer: OptimizerName = "adamw"
     weight_decay: float = 1e-4
     classification_batch: int = 32
-    stages: tuple[Stage, ...] = (Stage(10, 2.5e-4),)  # with an average, a constant rate may be stopped anywhere
+    # With an average of the weights, a constant rate may be stopped anywhere.
+    stages: tuple[Stage, ...] = (Stage(1, 2e-4, only_head=True), Stage(10, 2e-4))
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         crop=227 / 256,
         view=ViewOptions(area=(0.08, 1.0), aspect=4 / 3),  # the text speaks of crops without scaling, and of no mirror
         head_rate=1.0,
+        freeze_norm=False,
         average=None,
         optimizer="radam",  # the text says Adam
         weight_decay=weight_decay,
@@ -101,6 +104,7 @@ RECIPES: dict[str, Recipe] = {
         crop=227 / 256,
         view=ViewOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
         head_rate=1.0,
+        freeze_norm=False,
         average=None,
         optimizer="adam",
         weight_decay=0.0,  # searched for between 1e-16 and 0.1; the text says that it makes no difference
@@ -133,26 +137,26 @@ def recipe_from(values: Mapping[str, Any]) -> Recipe:
 def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe with as many epochs in all, shared out over its stages as before; each has at least one.
 
+    Stages in which the backbone waits stay as they are and are not counted.
+
     Raises:
         ValueError: there are fewer epochs than stages.
     """
-    if epochs < len(recipe.stages):
-        raise ValueError(f"epochs is {epochs}; expected {len(recipe.stages)} or more, one for each stage of the recipe")
-    total = sum(stage.epochs for stage in recipe.stages)
-    spare = epochs - len(recipe.stages)
-    ends = [round(spare * sum(s.epochs for s in recipe.stages[: n + 1]) / total) for n in range(len(recipe.stages))]
-    counts = [1 + end - begin for begin, end in zip([0, *ends], ends, strict=False)]
-    return replace(
-        recipe,
-        stages=tuple(
-            replace(
-                stage,
-                epochs=count,
-                milestones=tuple(sorted({max(1, round(at * count / stage.epochs)) for at in stage.milestones})),
-            )
-            for stage, count in zip(recipe.stages, counts, strict=True)
-        ),
-    )
+    shared = [stage for stage in recipe.stages if not stage.only_head]
+    if epochs < len(shared):
+        raise ValueError(f"epochs is {epochs}; expected {len(shared)} or more, one for each stage of the recipe")
+    total = sum(stage.epochs for stage in shared)
+    spare = epochs - len(shared)
+    ends = [round(spare * sum(s.epochs for s in shared[: n + 1]) / total) for n in range(len(shared))]
+    counts = iter([1 + end - begin for begin, end in zip([0, *ends], ends, strict=False)])
+    stages = [stage if stage.only_head else _as_long_as(stage, next(counts)) for stage in recipe.stages]
+    return replace(recipe, stages=tuple(stages))
+
+
+def _as_long_as(stage: Stage, epochs: int) -> Stage:
+    """The stage with so many epochs, and its milestones where they were in proportion."""
+    milestones = sorted({max(1, round(at * epochs / stage.epochs)) for at in stage.milestones})
+    return replace(stage, epochs=epochs, milestones=tuple(milestones))
 
 
 def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:

@@ -193,16 +193,18 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
         return found
 
     def prepare(self, device: torch.device) -> None:
-        """Images that fit go to the GPU."""
+        """Images that fit go to the GPU; a backbone that waits needs no gradients."""
         super().prepare(device)
+        self.model.network.body.requires_grad_(not self.stage.only_head)
         self.data.bank.move(device)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The backbone, and what starts from nothing: embedding, classifier and proxies."""
+        """The backbone, unless it waits, and what starts from nothing: embedding, classifier and proxies."""
         body = list(self.model.network.body.parameters())
         known = {id(parameter) for parameter in body}
         fresh = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
-        return [{"params": body}, {"params": fresh, "lr_scale": self.recipe.head_rate}]
+        new = {"params": fresh, "lr_scale": self.recipe.head_rate}
+        return [new] if self.stage.only_head else [{"params": body}, new]
 
     def extra_state(self) -> dict[str, Tensor]:
         """The average, and the batches that a Group Loss remembers."""
