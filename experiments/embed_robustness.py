@@ -68,6 +68,16 @@ SWEEPS = (
         ("cub200",),
     ),
     Sweep("cross-entropy added", (0.0, 1.0), _group("cross_entropy_weight"), ("cub200",)),
+    Sweep(
+        "statistics of batch normalisation",
+        ("of the batches", "of the pretraining"),
+        lambda recipe, value: replace(recipe, freeze_norm=value == "of the pretraining"),
+    ),
+    Sweep(
+        "epochs in which the backbone waits",
+        (0, 1),
+        lambda recipe, value: replace(recipe, stages=recipe.stages[-1 - value :]),
+    ),
 )
 
 
