@@ -18,7 +18,7 @@ from typing import Any
 from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
-from experiments.embed_trials import Bench, Setting, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, seconds, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
@@ -85,7 +85,8 @@ def losses_experiment(bench: Bench) -> Experiment:
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
         f" an epoch for what starts from nothing and up to {epochs} for all. Learning rate"
         f" ({', '.join(f'{rate:g}' for rate in RATES)}) and epoch of each loss are those with the best"
-        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once."
+        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. In the"
+        " last column the embedding of an image has that of its mirror image added to it."
         f" Per cent, mean ± standard deviation over {setting.seeds} seeds."
     )
     return Experiment(
@@ -122,16 +123,17 @@ def _test(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> d
 
 def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
     for dataset in setting.datasets:
-        rows: list[tuple[str, ...]] = [("loss", "learning rate", "epochs", *METRICS)]
+        rows: list[tuple[str, ...]] = [("loss", "learning rate", "epochs", *METRICS, MIRRORED)]
         untrained = ledger.values(f"{dataset}/untrained")
         if untrained is not None:
-            rows.append(("none: the features as they are", "", "", *(f"{100 * untrained[m]:.1f}" for m in METRICS)))
+            figures = (f"{100 * untrained[metric]:.1f}" for metric in METRICS)
+            rows.append(("none: the features as they are", "", "", *figures, ""))
         scored = []
         for name in (*FIRST, *THEN):
             runs = [ledger.values(f"{dataset}/{name}/seed {seed}") for seed in range(setting.seeds)]
             found = [run for run in runs if run is not None]
             if found:
-                cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in METRICS]
+                cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in (*METRICS, MIRRORED)]
                 mean = sum(run["recall@1"] for run in found) / len(found)
                 scored.append((mean, (name, f"{found[0]['rate']:g}", str(found[0]["epochs"]), *cells)))
         yield Table(dataset, [*rows, *(row for _, row in sorted(scored, reverse=True))])

@@ -26,6 +26,7 @@ from entourage.embed.training import EmbeddingData
 from entourage.training.bank import PixelBank
 
 BASE = Recipe()
+MIRRORED = "recall@1, mirrored"  # embeddings of an image and of its mirror image are added
 HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search among as in a test
 IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
 # For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
@@ -107,10 +108,10 @@ class Bench:
         halves = self.halves(dataset)
         return self._train(EmbeddingData(halves.bank, halves.labels, halves.training), recipe)
 
-    def embed_test(self, dataset: str, trained: TrainedEmbedding) -> torch.Tensor:
-        """Embeddings of the test images, shape (n, d)."""
+    def embed_test(self, dataset: str, trained: TrainedEmbedding, *, flip: bool = False) -> torch.Tensor:
+        """Embeddings of the test images, shape (n, d); with `flip` those of their mirror images added."""
         halves = self.halves(dataset)
-        return embed_rows(trained.network, halves.bank, halves.test, trained.preprocessing)
+        return embed_rows(trained.network, halves.bank, halves.test, trained.preprocessing, flip=flip)
 
     def measure(self, dataset: str, embeddings: torch.Tensor) -> dict[str, float]:
         """All metrics of embeddings of the test images."""
@@ -118,8 +119,11 @@ class Bench:
         return retrieval_metrics(embeddings, halves.labels[halves.test])
 
     def test(self, dataset: str, recipe: Recipe) -> dict[str, float]:
-        """Train on all training classes and measure on the test classes, once."""
-        return self.measure(dataset, self.embed_test(dataset, self.train(dataset, recipe)))
+        """Train on all training classes and measure on the test classes, as they are and with their mirror images."""
+        halves, trained = self.halves(dataset), self.train(dataset, recipe)
+        both = self.embed_test(dataset, trained, flip=True)
+        recall = retrieval_metrics(both, halves.labels[halves.test], (1,), nmi=False)["recall@1"]
+        return {**self.measure(dataset, self.embed_test(dataset, trained)), MIRRORED: recall}
 
     def untrained(self, dataset: str) -> dict[str, float]:
         """The metrics of the backbone's features as they are."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from experiments.embed_trials import Bench, seconds, setting_of, with_training
+from experiments.embed_trials import MIRRORED, Bench, seconds, setting_of, with_training
 
 from entourage.embed import retrieval_metrics
 from entourage.embed.training import EmbeddingData
@@ -52,9 +52,14 @@ def test_choosing_never_sees_a_test_class(bench: Bench, monkeypatch: pytest.Monk
 
 def test_a_test_measures_what_was_trained(bench: Bench) -> None:
     recipe = bench.setting.recipe
-    embeddings = bench.embed_test("cub200", bench.train("cub200", recipe))
-    halves = bench.halves("cub200")
-    expected = retrieval_metrics(embeddings, halves.labels[halves.test])
+    trained = bench.train("cub200", recipe)
+    embeddings, both = (bench.embed_test("cub200", trained, flip=flip) for flip in (False, True))
+    labels = bench.halves("cub200").labels[bench.halves("cub200").test]
+    expected = {
+        **retrieval_metrics(embeddings, labels),
+        MIRRORED: retrieval_metrics(both, labels, (1,), nmi=False)["recall@1"],
+    }
+    assert not torch.equal(embeddings, both)
     assert bench.test("cub200", recipe) == pytest.approx(expected)
     assert bench.test("cub200", replace(recipe, seed=1)) != pytest.approx(expected)
     assert bench.untrained("cub200") != pytest.approx(expected)
