@@ -50,7 +50,8 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
     [
         ({"size": 31}, "size is 31; expected 32 or more"),
         ({"rounds": 0}, "rounds is 0; expected 1 or more"),
-        ({"neighbours": 0}, "neighbours is 0; expected 1 or more"),
+        ({"neighbours": 0}, "neighbours is 0; expected 1 or more, or 'auto'"),
+        ({"metric": "taxi"}, "metric is 'taxi'; expected 'cosine' or 'euclidean'"),
         ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
         ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),
         ({"trust": "blind"}, "trust is 'blind'; expected 'hard' or 'soft' or 'weighted'"),

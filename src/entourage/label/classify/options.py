@@ -18,7 +18,8 @@ class AugmentOptions:
 
     size: int = 160  # side of the images that the network is trained on and asked about
     trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
-    neighbours: int = 20  # of each image in the graph
+    neighbours: int | Literal["auto"] = 20  # of each image, where the labeller says "auto" itself
+    metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
     balance: bool = True  # the game keeps classes as frequent as among the given labels
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
@@ -35,10 +36,16 @@ class AugmentOptions:
     def __post_init__(self) -> None:
         if self.size < 32:
             raise ValueError(f"size is {self.size}; expected 32 or more: networks halve their input five times")
-        for name in ("rounds", "neighbours"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        choices = {"method": ("consistency", "labels"), "trained": ("late", "all"), "trust": get_args(Trust)}
+        if self.rounds < 1:
+            raise ValueError(f"rounds is {self.rounds}; expected 1 or more")
+        if self.neighbours != "auto" and self.neighbours < 1:
+            raise ValueError(f"neighbours is {self.neighbours}; expected 1 or more, or 'auto'")
+        choices = {
+            "metric": ("cosine", "euclidean"),
+            "method": ("consistency", "labels"),
+            "trained": ("late", "all"),
+            "trust": get_args(Trust),
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
@@ -52,6 +59,7 @@ class AugmentOptions:
 _THESIS = AugmentOptions(
     size=224,
     trained="all",
+    neighbours="auto",  # where the game's own preset says so
     balance=False,
     rounds=1,
     method="labels",

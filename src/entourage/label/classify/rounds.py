@@ -11,21 +11,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
-from torch import Tensor
 
 from entourage.data import atomic_path
-from entourage.game import NeighbourGraph, directions
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.augmented import Augmented
 from entourage.label.classify.consistency import Consistency
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.features import outputs
+from entourage.label.classify.find import checked_affinity, find_labels
 from entourage.label.classify.given import FoundLabels
 from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.validate import held_out_accuracy
-from entourage.label.relate import checked_graph
+from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.training import TrainingOptions, train
 
@@ -56,12 +54,14 @@ class Augmentation:
         network: trained.
         features: what the network's body makes of every image, shape (n, d), on the CPU.
         found: a label for every image, over the graph of these features.
+        labeller: what found them, fitted; its classes are numbers.
         rounds: each of them, the last perhaps not kept.
     """
 
     network: ImageNetwork
     features: NDArray[np.float32]
     found: FoundLabels
+    labeller: GraphLabeller
     rounds: list[Round]
 
 
@@ -72,6 +72,7 @@ def play_rounds(
     options: AugmentOptions,
     device: torch.device,
     *,
+    prior: Floats | None = None,
     run: Path | None = None,
     progress: bool | None = None,
 ) -> Augmentation:
@@ -85,16 +86,18 @@ def play_rounds(
     Args:
         network: where to start; its weights are left as they are.
         examples: the images and the labels that are known.
-        labeller: unfitted; the game or one of its rivals.
+        labeller: unfitted; the game or one of its rivals. Each round's graph is as its arguments say.
         options: how many rounds, and what each is like.
         device: where.
+        prior: what is known beforehand of each image, shape (n, m), or None; every game starts from it.
         run: a folder for checkpoints; stopped rounds continue from it.
         progress: show lines; None: only on a terminal.
     """
+    checked_affinity(labeller)
     features = outputs(network.body, examples.looks, device, progress=progress)
     if options.balance and isinstance(labeller, GraphTransduction):
         labeller = clone(labeller).set_params(shares="given")
-    found, score = find_labels(features, examples, labeller, options.neighbours)
+    found, score, fitted = find_labels(features, examples, labeller, options, prior)
     rounds: list[Round] = []
     for number in range(1, options.rounds + 1):
         began = time.perf_counter()
@@ -105,25 +108,13 @@ def play_rounds(
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
-        new_found, new_score = find_labels(new_features, examples, labeller, options.neighbours)
-        kept = number == 1 or score is None or new_score is None or new_score >= score
-        rounds.append(Round(kept, new_score, float(new_found.confidence.mean()), time.perf_counter() - began))
+        new = find_labels(new_features, examples, labeller, options, prior)
+        kept = number == 1 or score is None or new.score is None or new.score >= score
+        rounds.append(Round(kept, new.score, float(new.found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
-        network, features, found, score = trained, new_features, new_found, new_score
-    return Augmentation(network.eval(), features.cpu().numpy(), found, rounds)
-
-
-def find_labels(
-    features: Tensor, examples: Examples, labeller: GraphLabeller, neighbours: int
-) -> tuple[FoundLabels, float | None]:
-    """Labels over the graph of these features (n, d), and how well given labels that are hidden are found there."""
-    w = NeighbourGraph(directions(features), min(neighbours, len(examples) - 1)).w
-    graph, _ = checked_graph(w, labeller.negatives)  # once, for all folds and the game itself
-    settings = {"affinity": "precomputed", "classes": np.arange(examples.classes), "device": str(features.device)}
-    chosen = clone(labeller).set_params(**settings)
-    score = held_out_accuracy(chosen, graph, examples.codes)
-    return FoundLabels.of(clone(chosen).fit_graph(graph, examples.codes)), score
+        network, features, (found, score, fitted) = trained, new_features, new
+    return Augmentation(network.eval(), features.cpu().numpy(), found, fitted, rounds)
 
 
 def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
