@@ -185,6 +185,14 @@ def test_a_round_goes_on_with_the_labels_it_began_with(
     assert same_weights(again.network, whole.network.state_dict())
 
 
+def test_another_game_is_another_run(toys: ModuleType, tmp_path: Path) -> None:
+    options = replace(OPTIONS, rounds=1)
+    play(toys, options, tmp_path)
+    with pytest.raises(ValueError, match="round-1 holds a run with labels that another game found"):
+        play(toys, replace(options, neighbours=6), tmp_path)
+    play(toys, options, tmp_path)  # which can still be continued
+
+
 def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     schedules: list[TrainingOptions] = []
     tasks: list[Consistency] = []

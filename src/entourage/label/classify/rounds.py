@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from entourage.data import atomic_path
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.augmented import Augmented
 from entourage.label.classify.consistency import Consistency
@@ -23,9 +22,12 @@ from entourage.label.classify.given import FoundLabels
 from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.remember import game_digest, remembered
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.training import TrainingOptions, train
+
+_OTHER_LABELS = "labels that another game found (another graph, prior or backbone, or other given labels)"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def play_rounds(
         options: how many rounds, and what each is like.
         device: where.
         prior: what is known beforehand of each image, shape (n, m), or None; every game starts from it.
-        run: a folder for checkpoints; stopped rounds continue from it.
+        run: a folder for checkpoints; stopped rounds of the same game continue from it.
         progress: show lines; None: only on a terminal.
     """
     checked_affinity(labeller)
@@ -98,12 +100,12 @@ def play_rounds(
     if options.balance and isinstance(labeller, GraphTransduction):
         labeller = clone(labeller).set_params(shares="given")
     found, score, fitted = find_labels(features, examples, labeller, options, prior)
-    rounds: list[Round] = []
+    game, rounds = game_digest(network, examples, labeller, options, prior), list[Round]()
     for number in range(1, options.rounds + 1):
         began = time.perf_counter()
         trained = copy.deepcopy(network)
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
-        found, score = _remembered(folder, found, score)
+        found, score = remembered(folder, found, score, game)
         task, schedule = _method(trained, examples, found, options, number)
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
@@ -117,26 +119,6 @@ def play_rounds(
     return Augmentation(network.eval(), features.cpu().numpy(), found, fitted, rounds)
 
 
-def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
-    """What the round was begun with: as it is now, or as it was when a stopped run began it.
-
-    On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
-    with the labels it began with.
-    """
-    if folder is None:
-        return found, score
-    file = folder / "found.npz"
-    if not file.is_file():
-        with atomic_path(file) as temporary:
-            known = np.array(np.nan if score is None else score)
-            distributions, confidence = found.distributions, found.confidence
-            np.savez(temporary, codes=found.codes, distributions=distributions, confidence=confidence, score=known)
-        return found, score
-    with np.load(file, allow_pickle=False) as kept:
-        begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"])
-        return begun, None if np.isnan(kept["score"]) else float(kept["score"])
-
-
 def _method(
     network: ImageNetwork, examples: Examples, found: FoundLabels, options: AugmentOptions, number: int
 ) -> tuple[Method, TrainingOptions]:
@@ -147,6 +129,7 @@ def _method(
         task = Consistency(network, examples, batches, found=found)
     else:
         task = Augmented(network, examples, batches, found=found, trust=options.trust)
+    task.told_apart = {"task.found": _OTHER_LABELS, **task.told_apart}
     steps = options.training.epochs * task.steps()
     if isinstance(task, Consistency):
         task.warmup_steps = min(task.warmup_steps, steps // 3)
