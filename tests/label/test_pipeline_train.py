@@ -83,13 +83,13 @@ def test_the_labels_are_those_of_the_last_round(job: LabelJob, fitted: list[Labe
 
 
 def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fitted: list[LabelAugmenter]) -> None:
-    summary = label_source(job)
+    summary = label_source(replace(job, balance=True))
     assert summary == json.loads((job.out / "summary.json").read_text())
     assert summary["options"]["n_neighbors"] == 3
     used = summary["classifier"]["options"]
     assert (used["metric"], used["size"], used["training"]["max_steps"]) == ("euclidean", 32, 1)
     game = fitted[0].labeller_
-    assert (game.n_neighbors, game.normalize) == (3, False)
+    assert (game.n_neighbors, game.normalize, game.shares, used["balance"]) == (3, False, "given", True)
     degrees = np.diff(game.graph_.indptr)
     assert degrees.min() >= 3
     assert degrees.mean() <= 6  # both directions of three edges

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class LabelJob:
         out: the folder to write to.
         prior: a CSV file with the column item and one column a class, or None.
         options: how the game is played.
+        balance: classes are as frequent as among the given labels.
         train: how a classifier is trained, or None to label only.
         backbone: the network that looks at images.
         metric: see `represent`.
@@ -60,6 +61,7 @@ class LabelJob:
     out: Path
     prior: Path | None = None
     options: TransductionOptions = field(default_factory=TransductionOptions)
+    balance: bool = False
     train: AugmentOptions | None = None
     backbone: str = "efficientnet-lite1"
     metric: Metric = "auto"
@@ -116,8 +118,9 @@ def label_source(job: LabelJob) -> dict[str, Any]:
 
 
 def _training(job: LabelJob, options: AugmentOptions) -> AugmentOptions:
-    """The options of the training, with what the job says of the graph."""
-    return options if job.metric == "auto" else replace(options, metric=job.metric)
+    """The options of the training, with what the job says of every game."""
+    metric = options.metric if job.metric == "auto" else job.metric
+    return replace(options, metric=metric, balance=options.balance or job.balance)
 
 
 def _train(job: LabelJob, options: AugmentOptions, items: Items) -> tuple[LabelAugmenter, GraphTransduction]:
@@ -167,7 +170,8 @@ def _known_prior(job: LabelJob, items: Items, classes: list[str]) -> NDArray[np.
 def _decide(job: LabelJob, items: Items) -> GraphTransduction:
     y, classes = _known_labels(job, items)
     prior = _known_prior(job, items, classes)
-    model = GraphTransduction(**asdict(job.options), classes=classes, device=job.device)
+    shares: Literal["given"] | None = "given" if job.balance else None
+    model = GraphTransduction(**asdict(job.options), shares=shares, classes=classes, device=job.device)
     return model.fit(items.features, y, prior)
 
 
@@ -190,6 +194,7 @@ def _summary(
         "source": str(job.source),
         "backbone": job.backbone if items.images else None,
         "options": asdict(job.options),
+        "balance": job.balance,
         "items": len(items.names),
         "given": int(model.given_.sum()),
         "found": int(found.sum()),

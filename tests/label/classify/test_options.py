@@ -14,6 +14,10 @@ def test_presets_are_known_by_name() -> None:
         preset("best")
 
 
+def test_no_way_takes_given_labels_for_a_fair_sample() -> None:
+    assert not any(options.balance for options in PRESETS.values())
+
+
 def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
     thesis = preset("thesis")
     assert (thesis.rounds, thesis.method, thesis.trust, thesis.trained, thesis.size) == (

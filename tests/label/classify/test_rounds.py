@@ -144,6 +144,26 @@ def test_each_round_trains_with_the_method_asked_for(
         assert {task.trust for task in tasks} == {trust}
 
 
+@pytest.mark.parametrize("balance", [False, True])
+def test_classes_are_held_to_frequencies_only_if_asked(
+    toys: ModuleType, balance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[Consistency] = []
+    train = rounds.train
+    monkeypatch.setattr(
+        rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
+    )
+    examples, _ = toys.examples()
+    examples.codes[6] = 0  # three of the first class, two of each other
+    options = replace(OPTIONS, rounds=1, balance=balance)
+    outcome = play_rounds(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
+    assert outcome.labeller.shares == ("given" if balance else None)
+    if balance:
+        torch.testing.assert_close(tasks[0].shares, torch.tensor([4.0, 3.0, 3.0]) / 10)
+    else:
+        assert tasks[0].shares is None
+
+
 class StoppedError(Exception):
     """Stands for a kill."""
 

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from entourage.label import GraphTransduction
 from entourage.label.base import GraphLabeller, Problem
+from entourage.label.classify import validate
 from entourage.label.classify.validate import FOLDS, held_out_accuracy
 from entourage.label.targets import Floats
 
@@ -85,3 +86,15 @@ def test_single_labels_tell_nothing(codes: list[int]) -> None:
 def test_a_graph_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         held_out_accuracy(GraphTransduction(affinity="precomputed", device="cpu"), complete(3), np.array([0, 0, 1, 1]))
+
+
+def test_hidden_labels_are_found_as_the_game_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    real = validate.fit_labeller
+    monkeypatch.setattr(
+        validate, "fit_labeller", lambda *told, balance: (asked.append(balance), real(*told, balance=balance))[1]
+    )
+    labeller = GraphTransduction(affinity="precomputed", device="cpu")
+    for balance in (False, True):
+        held_out_accuracy(labeller, complete(4), np.array([0, 0, 1, 1]), balance=balance)
+    assert asked == [False, False, True, True]  # two labels a class are two folds

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from entourage.game import Affinity, NeighbourGraph, directions
 from entourage.label.base import GraphLabeller
+from entourage.label.classify.balance import fit_labeller
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.given import FoundLabels
 from entourage.label.classify.options import AugmentOptions
@@ -47,13 +48,14 @@ def find_labels(
         features: shape (n, d), on the device where the game is played.
         examples: the labels that are known; images are not looked at.
         labeller: unfitted; it is left so.
-        options: how features compare, and how many neighbours a labeller gets that leaves it open.
+        options: how features compare, how many neighbours a labeller gets that leaves it open, and whether classes
+            are held to the frequencies of the given labels.
         prior: what is known beforehand of each image, shape (n, m), or None.
     """
     graph = graph_of(features, labeller, options)  # once, for all folds and the game itself
     chosen = clone(labeller).set_params(classes=np.arange(examples.classes), device=str(features.device))
-    score = held_out_accuracy(chosen, graph, examples.codes, prior)
-    fitted = clone(chosen).fit_graph(graph, examples.codes, prior)
+    score = held_out_accuracy(chosen, graph, examples.codes, prior, balance=options.balance)
+    fitted = fit_labeller(clone(chosen), graph, examples.codes, prior, balance=options.balance)
     return Finding(FoundLabels.of(fitted), score, fitted)
 
 

@@ -20,7 +20,7 @@ class AugmentOptions:
     trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
     neighbours: int | Literal["auto"] = 20  # of each image, where the labeller says "auto" itself
     metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
-    balance: bool = True  # the game keeps classes as frequent as among the given labels
+    balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
     trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
@@ -60,7 +60,6 @@ _THESIS = AugmentOptions(
     size=224,
     trained="all",
     neighbours="auto",  # where the game's own preset says so
-    balance=False,
     rounds=1,
     method="labels",
     trust="hard",

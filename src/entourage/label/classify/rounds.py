@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
+from torch import Tensor
 
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.augmented import Augmented
@@ -24,7 +24,6 @@ from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.remember import game_digest, remembered
 from entourage.label.targets import Floats
-from entourage.label.transduction import GraphTransduction
 from entourage.training import TrainingOptions, train
 
 _OTHER_LABELS = "labels that another game found (another graph, prior or backbone, or other given labels)"
@@ -97,8 +96,6 @@ def play_rounds(
     """
     checked_affinity(labeller)
     features = outputs(network.body, examples.looks, device, progress=progress)
-    if options.balance and isinstance(labeller, GraphTransduction):
-        labeller = clone(labeller).set_params(shares="given")
     found, score, fitted = find_labels(features, examples, labeller, options, prior)
     game, rounds = game_digest(network, examples, labeller, options, prior), list[Round]()
     for number in range(1, options.rounds + 1):
@@ -126,7 +123,9 @@ def _method(
     batches = replace(options.batches, seed=options.batches.seed + number)
     task: Method
     if options.method == "consistency":
-        task = Consistency(network, examples, batches, found=found)
+        task = Consistency(
+            network, examples, batches, found=found, shares=_shares(examples) if options.balance else None
+        )
     else:
         task = Augmented(network, examples, batches, found=found, trust=options.trust)
     task.told_apart = {"task.found": _OTHER_LABELS, **task.told_apart}
@@ -135,3 +134,9 @@ def _method(
         task.warmup_steps = min(task.warmup_steps, steps // 3)
     warmup = min(options.training.warmup_steps, steps // 5)
     return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)
+
+
+def _shares(examples: Examples) -> Tensor:
+    """How frequent classes are among the given labels, shape (m,); each is counted once more, so that none is 0."""
+    given = torch.bincount(torch.from_numpy(examples.codes[examples.labelled]), minlength=examples.classes)
+    return (given + 1.0) / (given + 1.0).sum()
