@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -83,7 +84,7 @@ class Consistency(Method):
 
     def _aligned(self, answer: Tensor, shares: Tensor) -> Tensor:
         """The teacher's answers (b, m), held to the classes' shares on average (distribution alignment)."""
-        self.answers = MEMORY * self.answers + (1 - MEMORY) * answer.mean(dim=0)
+        self.answers = MEMORY * self.answers + (1 - MEMORY) * _mean_over_processes(answer.mean(dim=0))
         aligned = answer * (shares / self.answers)
         return aligned / aligned.sum(dim=1, keepdim=True)
 
@@ -100,3 +101,12 @@ class Consistency(Method):
         """With what the graph said, and how frequent classes are."""
         shares = None if self.shares is None else [round(share, 6) for share in self.shares.tolist()]
         return {**super().describe(), "warmup_steps": self.warmup_steps, "found": self.found, "shares": shares}
+
+
+def _mean_over_processes(mean: Tensor) -> Tensor:
+    """The mean of all processes' means: what steers the training must be the same for all, and so in a checkpoint."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return mean
+    total = mean.contiguous()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()
