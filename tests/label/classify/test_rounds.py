@@ -136,12 +136,15 @@ def test_each_round_trains_with_the_method_asked_for(
     monkeypatch.setattr(
         rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
     )
-    changes: Any = {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust}
+    changes: Any = (
+        {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust, "alike": trust == "hard"}
+    )
     play(toys, replace(OPTIONS, rounds=2, **changes))
     assert {type(task) for task in tasks} == {Consistency if trust is None else Augmented}
     assert [task.options.seed for task in tasks] == [1, 2]  # another order in every round
     if trust is not None:
         assert {task.trust for task in tasks} == {trust}
+        assert {task.alike for task in tasks} == {trust == "hard"}
 
 
 @pytest.mark.parametrize("balance", [False, True])

@@ -24,6 +24,7 @@ class AugmentOptions:
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
     trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    alike: bool = False  # of the method "labels": given and found labels are one set, or given ones are in every batch
     mirror: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
     looks: LookOptions = field(default_factory=LookOptions)
     batches: MethodOptions = field(default_factory=MethodOptions)
@@ -63,8 +64,9 @@ _THESIS = AugmentOptions(
     rounds=1,
     method="labels",
     trust="hard",
+    alike=True,
     looks=LookOptions(weak=PLAIN),  # no augmentation is spoken of
-    batches=MethodOptions(labelled_batch=8, unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
+    batches=MethodOptions(unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
 
@@ -73,7 +75,7 @@ PRESETS: dict[str, AugmentOptions] = {
     "thesis": _THESIS,
     "original": replace(
         _THESIS,
-        batches=replace(_THESIS.batches, labelled_batch=1, unlabelled_batch=8),
+        batches=replace(_THESIS.batches, unlabelled_batch=8),
         training=replace(_THESIS.training, learning_rate=1e-4),  # not the text's 3e-4
     ),
 }

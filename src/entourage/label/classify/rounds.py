@@ -127,7 +127,7 @@ def _method(
             network, examples, batches, found=found, shares=_shares(examples) if options.balance else None
         )
     else:
-        task = Augmented(network, examples, batches, found=found, trust=options.trust)
+        task = Augmented(network, examples, batches, found=found, trust=options.trust, alike=options.alike)
     task.told_apart = {"task.found": _OTHER_LABELS, **task.told_apart}
     steps = options.training.epochs * task.steps()
     if isinstance(task, Consistency):
