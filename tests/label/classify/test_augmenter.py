@@ -85,6 +85,7 @@ def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType
     assert (answers.numpy() == truth).mean() >= 0.9
 
 
+@pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # both classes left to it are equally far
 def test_a_prior_is_kept_to_in_the_users_own_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images()
     prior = excluding_prior(30, ["blue", "green", "red"], {20: [NAMES[truth[20]]]})
