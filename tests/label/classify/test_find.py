@@ -87,6 +87,26 @@ def test_a_prior_is_heard_by_the_game(toys: ModuleType) -> None:
         assert np.array_equal(np.delete(found.codes, 20), np.delete(truth, 20))
 
 
+@pytest.mark.parametrize("balance", [False, True])
+def test_hidden_labels_are_looked_for_in_the_same_game(
+    toys: ModuleType, balance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, bool]] = []
+
+    def noted(labeller: object, graph: object, codes: object, prior: object = None, *, balance: bool = False) -> float:
+        asked.append((prior, balance))
+        return 0.25
+
+    monkeypatch.setattr(find, "held_out_accuracy", noted)
+    examples, truth = toys.examples()
+    prior = np.full((30, 3), 1 / 3)
+    options = replace(OPTIONS, balance=balance)
+    assert find_labels(blobs(truth), examples, GraphTransduction(), options, prior).score == 0.25
+    assert len(asked) == 1
+    assert asked[0][0] is prior
+    assert asked[0][1] is balance
+
+
 def test_a_linear_svm_sees_the_features(toys: ModuleType) -> None:
     examples, truth = toys.examples()
     features = blobs(truth)
