@@ -23,8 +23,17 @@ PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
 BALANCED = "game, classes as frequent as given"  # how the rounds play it; Poisson knows that of itself
 GAME = "game+network"
 TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
-OPTIONS = AugmentOptions(batches=MethodOptions(least_steps=32))  # Caltech-101 has some thousand images
+OPTIONS = AugmentOptions(
+    balance=True,  # labels are drawn here as frequent as the classes are; see FAIRLY
+    batches=MethodOptions(least_steps=32),  # Caltech-101 has some thousand images
+)
 SEARCH = "label_search"
+
+FAIRLY = (
+    "Labels are drawn in proportion to the classes, and all that labels images over a graph is told so "
+    "(`AugmentOptions(balance=True)`, off by default): the game while it is played, every propagator in its place by "
+    "scaling its distributions, and the training that follows by holding the network's answers to it."
+)
 
 _EARLIER = (
     "Not searched for: what all methods share (the side of 160 pixels, the three stages that are trained) and what the "
@@ -146,7 +155,7 @@ def choices_text(choices: Mapping[str, Choice]) -> str:
         else f"all at their defaults: `python -m experiments.{SEARCH}` has not been run"
     )
     rows = [(method, named(choice.settings), choice.origin) for method, choice in choices.items()]
-    return f"Settings, {how}:\n\n{table(('method', 'settings', 'origin'), rows)}\n\n{_EARLIER}"
+    return f"Settings, {how}:\n\n{table(('method', 'settings', 'origin'), rows)}\n\n{FAIRLY}\n\n{_EARLIER}"
 
 
 def search_text(rows: Mapping[str, Mapping[str, Any]]) -> str:

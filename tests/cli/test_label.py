@@ -56,6 +56,11 @@ def test_options_reach_the_game(images: Path) -> None:
     assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)
 
 
+@pytest.mark.parametrize("told", [[], ["--balance"]])
+def test_frequencies_are_kept_to_only_if_asked(images: Path, told: list[str]) -> None:
+    assert label(images, *told)[2]["balance"] is bool(told)
+
+
 @pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])
 def test_options_reach_the_training(
     images: Path, told: list[str], mirror: bool, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from entourage.label import GraphTransduction
 from entourage.label.pipeline import LabelJob, label_source
 
 
@@ -55,6 +56,15 @@ def test_a_prior_that_excludes_a_label_is_kept_to(job: LabelJob, tmp_path: Path)
     (tmp_path / "prior.csv").write_text("item,low,high\ni05,0,1\n")
     label_source(replace(job, prior=tmp_path / "prior.csv"))
     assert rows(job.out / "labels.csv")[5]["label"] == "high"
+
+
+def test_frequencies_of_the_labels_count_only_if_asked(job: LabelJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    real = GraphTransduction.fit
+    monkeypatch.setattr(GraphTransduction, "fit", lambda self, *data: (told.append(self.shares), real(self, *data))[1])
+    for balance in (False, True):
+        assert label_source(replace(job, balance=balance))["balance"] is balance
+    assert told == [None, "given"]
 
 
 def test_an_error_leaves_earlier_results_alone(job: LabelJob) -> None:

@@ -43,6 +43,9 @@ def label(
     backbone: Annotated[str, typer.Option(help="Network for images: efficientnet-lite0..2 or timm:NAME.")] = (
         "efficientnet-lite1"
     ),
+    balance: Annotated[
+        bool, typer.Option("--balance", help="Classes are as frequent as among the labels, which were drawn fairly.")
+    ] = False,
     metric: Annotated[Metric, typer.Option(help="How features compare; auto is cosine for images.")] = "auto",
     suggestions: Annotated[int, typer.Option(min=0, help="How many items to suggest for labelling next.")] = 12,
     train: Annotated[bool, typer.Option("--train", help="Train a classifier too: classifier.safetensors.")] = False,
@@ -82,6 +85,7 @@ def label(
             out=out,
             prior=prior,
             options=options if neighbours is None else replace(options, n_neighbors=neighbours),
+            balance=balance,
             train=_training(preset, neighbours, size, rounds, epochs, learn, layers, mirror) if train else None,
             backbone=backbone,
             metric=metric,

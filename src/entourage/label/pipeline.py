@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from entourage import __version__
@@ -25,7 +25,6 @@ from entourage.data import (
     status,
     write_json,
 )
-from entourage.game import directions
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
@@ -47,6 +46,7 @@ class LabelJob:
         out: the folder to write to.
         prior: a CSV file with the column item and one column a class, or None.
         options: how the game is played.
+        balance: classes are as frequent as among the given labels.
         train: how a classifier is trained, or None to label only.
         backbone: the network that looks at images.
         metric: see `represent`.
@@ -61,6 +61,7 @@ class LabelJob:
     out: Path
     prior: Path | None = None
     options: TransductionOptions = field(default_factory=TransductionOptions)
+    balance: bool = False
     train: AugmentOptions | None = None
     backbone: str = "efficientnet-lite1"
     metric: Metric = "auto"
@@ -99,16 +100,16 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     trained: LabelAugmenter | None = None
     if job.train is not None:
         with _timed(seconds, "train"):
-            trained = _train(job, job.train, items)
-        items = replace(items, features=directions(torch.from_numpy(trained.features_)).numpy())
-    with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", job.progress):
-        model = _decide(job, items)
+            trained, model = _train(job, _training(job, job.train), items)
+    else:
+        with _timed(seconds, "decide"), status(f"Labelling {len(items.names)} items", job.progress):
+            model = _decide(job, items)
     with _timed(seconds, "show"), status("Writing the report", job.progress):
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
     if trained is not None:
-        summary["classifier"] = {"classes": trained.classifier_.classes, "rounds": [asdict(r) for r in trained.rounds_]}
+        summary["classifier"] = _classifier_summary(trained)
         trained.classifier_.save(job.out / "classifier.safetensors")
     _write_labels(job.out / "labels.csv", items, model)
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
@@ -116,14 +117,24 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     return summary
 
 
-def _train(job: LabelJob, options: AugmentOptions, items: Items) -> LabelAugmenter:
+def _training(job: LabelJob, options: AugmentOptions) -> AugmentOptions:
+    """The options of the training, with what the job says of every game."""
+    metric = options.metric if job.metric == "auto" else job.metric
+    return replace(options, metric=metric, balance=options.balance or job.balance)
+
+
+def _train(job: LabelJob, options: AugmentOptions, items: Items) -> tuple[LabelAugmenter, GraphTransduction]:
+    """A classifier, and the game over the graph of its features, whose labels are those of the last round."""
     if items.images is None:
         raise ValueError(
             f"{job.source}: a classifier is trained on images, not on features; expected a folder of images"
         )
-    y, _ = _known_labels(job, items)
+    y, classes = _known_labels(job, items)
     if len(set(y) - {""}) < 2:
         raise ValueError(f"{job.labels}: a single class is labelled; expected two or more for a classifier")
+    prior = _known_prior(job, items, classes)
+    if prior is not None:  # a class whose images all turned out to be broken has no column in the training
+        prior = prior[:, [name in set(y) for name in classes]]
     side = (options.size, options.size)
     pixels = decode_pixels(
         items.images, side, crop=1.0, progress=job.progress, cache_file=job.out / "training" / "pixels.npy"
@@ -132,11 +143,14 @@ def _train(job: LabelJob, options: AugmentOptions, items: Items) -> LabelAugment
         raise ValueError(
             f"{pixels.failures[0][0]}: has become unreadable ({pixels.failures[0][1]}); expected it unchanged"
         )
-    labeller = GraphTransduction(**asdict(job.options))
+    game = GraphTransduction(**asdict(job.options))
     augmenter = LabelAugmenter(
-        labeller, job.backbone, options, device=job.device, run=job.out / "training", progress=job.progress
+        game, job.backbone, options, device=job.device, run=job.out / "training", progress=job.progress
     )
-    return augmenter.fit(pixels.values, y)
+    fitted = augmenter.fit(pixels.values, y, prior).labeller_
+    if not isinstance(fitted, GraphTransduction):
+        raise TypeError(f"the labels are from {type(fitted).__name__}; expected the game that was handed over")
+    return augmenter, fitted
 
 
 def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], list[str]]:
@@ -149,10 +163,15 @@ def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], lis
     return y, sorted(set(known.values()))
 
 
+def _known_prior(job: LabelJob, items: Items, classes: list[str]) -> NDArray[np.float64] | None:
+    return None if job.prior is None else read_prior(job.prior, items.names, classes)
+
+
 def _decide(job: LabelJob, items: Items) -> GraphTransduction:
     y, classes = _known_labels(job, items)
-    prior = None if job.prior is None else read_prior(job.prior, items.names, classes)
-    model = GraphTransduction(**asdict(job.options), classes=classes, device=job.device)
+    prior = _known_prior(job, items, classes)
+    shares: Literal["given"] | None = "given" if job.balance else None
+    model = GraphTransduction(**asdict(job.options), shares=shares, classes=classes, device=job.device)
     return model.fit(items.features, y, prior)
 
 
@@ -175,6 +194,7 @@ def _summary(
         "source": str(job.source),
         "backbone": job.backbone if items.images else None,
         "options": asdict(job.options),
+        "balance": job.balance,
         "items": len(items.names),
         "given": int(model.given_.sum()),
         "found": int(found.sum()),
@@ -188,6 +208,13 @@ def _summary(
         "disputed": [items.names[i] for i in disputed(model)],
         "seconds": {step: round(took, 3) for step, took in seconds.items()},
     }
+
+
+def _classifier_summary(trained: LabelAugmenter) -> dict[str, Any]:
+    options = AugmentOptions() if trained.options is None else trained.options
+    rounds = [asdict(one) for one in trained.rounds_]
+    told = json.loads(json.dumps(asdict(options)))  # as it will be read: JSON knows no tuples
+    return {"classes": trained.classifier_.classes, "rounds": rounds, "options": told}
 
 
 def _subtitle(summary: dict[str, Any]) -> str:

@@ -48,15 +48,32 @@ def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, trust: str
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
+def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
+    found = toys.found([0, 1, 2, 2, 1, 0, -1, 1], [1.0] * 6 + [0.0, 1.0])
+    for alike in (True, False):
+        method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=alike)
+        plan = method.plan(0)
+        assert {len(labelled) > 0 for labelled, _ in plan} == {not alike}
+        assert all(sorted(rows.tolist()) == list(range(8)) for _, rows in plan)  # given ones among them
+    method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=True)
+    batch = toys.batch(method.examples, [], [0, 3, 7])
+    losses = method.loss(method.model, batch, step=0)
+    assert list(losses) == ["loss"]
+    told = method.model(method.examples.looks.weak(batch.unlabelled)).log_softmax(dim=1)
+    assert losses["loss"].item() == pytest.approx(-(told[0, 0] + told[1, 2] + told[2, 1]).item() / 3, rel=1e-6)
+    losses["loss"].backward()
+    assert method.model.head.weight.grad.abs().max() > 0
+
+
 def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None:
     examples = toys.numbers()
     labels, others = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
     sure = [0.5] * 8
     described = [
-        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust).describe())
-        for codes, trust in ((labels, "hard"), (others, "hard"), (labels, "soft"))
+        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust, alike=alike).describe())
+        for codes, trust, alike in ((labels, "hard", 0), (others, "hard", 0), (labels, "soft", 0), (labels, "hard", 1))
     ]
-    assert len(set(described)) == 3
+    assert len(set(described)) == 4
 
 
 def test_labels_of_other_images_are_refused(toys: ModuleType) -> None:

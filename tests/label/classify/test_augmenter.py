@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.base import clone
 
 from entourage.backbones import load_backbone
-from entourage.label import GraphTransduction, LabelSpreading
+from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
 from entourage.label.classify import AugmentOptions, ImageClassifier, LabelAugmenter
 from entourage.label.classify import looks as looks_module
 from entourage.label.classify.features import outputs
@@ -83,6 +83,27 @@ def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType
     looks = LiveLooks(pixels, model.classifier_.preprocessing)
     answers = outputs(model.classifier_.network, looks, torch.device("cpu")).argmax(dim=1)
     assert (answers.numpy() == truth).mean() >= 0.9
+
+
+@pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # both classes left to it are equally far
+def test_a_prior_is_kept_to_in_the_users_own_labels(toys: ModuleType, toy: str) -> None:
+    pixels, truth = toys.images()
+    prior = excluding_prior(30, ["blue", "green", "red"], {20: [NAMES[truth[20]]]})
+    options = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth), prior)
+    assert model.transduction_[20] in {*NAMES, ""} - {NAMES[truth[20]]}
+    assert model.labeller_.label_distributions_[20, list(model.classes_).index(NAMES[truth[20]])] == 0
+    with pytest.raises(ValueError, match=r"the prior has shape \(30, 2\); expected \(30, 3\)"):
+        model.fit(pixels, few(truth), prior[:, :2])
+
+
+def test_the_fitted_labeller_speaks_of_the_users_own_classes(fitted: LabelAugmenter) -> None:
+    assert isinstance(fitted.labeller_, GraphTransduction)
+    assert np.array_equal(fitted.labeller_.transduction_, fitted.transduction_)
+    assert fitted.labeller_.classes_.tolist() == fitted.labeller_.classes.tolist() == ["blue", "green", "red"]
+    free = ~fitted.labeller_.given_
+    assert np.array_equal(fitted.labeller_.confidence_[free], fitted.confidence_[free])
+    assert (fitted.labeller_.predict(fitted.labeller_.graph_)[free] == fitted.transduction_[free]).mean() > 0.8
 
 
 def test_every_image_gets_a_label_from_a_real_network(fitted: LabelAugmenter, toys: ModuleType) -> None:
@@ -166,6 +187,8 @@ def test_where_mirror_images_differ_none_is_ever_made(
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
         ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
+        ({"prior": np.ones((30, 2))}, r"the prior has shape \(30, 2\)"),
+        ({"labeller": LabelSpreading(affinity="precomputed")}, "affinity of LabelSpreading is 'precomputed'"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(
@@ -177,6 +200,7 @@ def test_bad_input_is_refused_before_any_work(
     monkeypatch.setattr("entourage.label.classify.augmenter.keep_looks", never)
     pixels, truth = toys.images()
     given = {"pixels": pixels, "y": few(truth), "backbone": "efficientnet-lite0", "device": "cpu", **changes}
-    model = LabelAugmenter(None, str(given["backbone"]), OPTIONS, device=str(given["device"]))
+    labeller = changes.get("labeller")
+    model = LabelAugmenter(labeller, str(given["backbone"]), OPTIONS, device=str(given["device"]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=message):
-        model.fit(given["pixels"], given["y"])  # type: ignore[arg-type]
+        model.fit(given["pixels"], given["y"], changes.get("prior"))  # type: ignore[arg-type]

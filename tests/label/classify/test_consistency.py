@@ -30,7 +30,7 @@ def test_at_first_only_the_graph_is_heard(toys: ModuleType) -> None:
     told = logits.log_softmax(dim=1)
     expected = -(0.25 * told[0, 2] + 0.5625 * told[1, 1]) / 0.8125
     torch.testing.assert_close(loss, expected)
-    assert torch.equal(method.answers, method.shares)  # nobody was asked
+    assert torch.equal(method.answers, torch.full((3,), 1 / 3))  # nobody was asked
 
 
 def test_what_the_graph_does_not_know_is_not_taught(toys: ModuleType) -> None:
@@ -72,18 +72,23 @@ def test_a_class_that_the_network_prefers_too_often_is_held_back(toys: ModuleTyp
     method = consistency(toys, shares=torch.full((3,), 1 / 3))
     biased = torch.tensor([[0.6, 0.3, 0.1]]).repeat(10, 1)
     for _ in range(400):  # 0.98^400 of the start is left
-        aligned = method._aligned(biased)
+        aligned = method._aligned(biased, method.shares)
     torch.testing.assert_close(method.answers, biased[0], rtol=1e-2, atol=1e-3)
     torch.testing.assert_close(aligned, torch.full((10, 3), 1 / 3), rtol=1e-2, atol=1e-3)
 
 
-def test_shares_are_those_of_the_given_labels_smoothed(toys: ModuleType) -> None:
-    method = consistency(toys)
-    torch.testing.assert_close(method.shares, torch.full((3,), 1 / 3))
-    examples = toys.numbers()
-    examples.codes[3] = 0  # two of the first class, one of each other
-    shares = Consistency(toys.linear(), examples, found=toys.found(CODES, SURE)).shares
-    torch.testing.assert_close(shares, torch.tensor([3.0, 2.0, 2.0]) / 7)
+def test_without_shares_answers_are_taken_as_they_are(toys: ModuleType) -> None:
+    method = consistency(toys, warmup_steps=5)
+    teacher = toys.linear(scale=0.7)
+    method.average.module.load_state_dict(teacher.state_dict())
+    logits = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    loss = method.disagreement([logits], toys.batch(method.examples, [0], [3, 6]), step=5)
+    answer = teacher(method.examples.looks.weak(torch.tensor([3, 6]))).softmax(dim=1)
+    belief = torch.tensor([[0.25, 0.25, 0.5], [1 / 3, 1 / 3, 1 / 3]]) * answer.clamp_min(FLOOR)
+    belief = belief / belief.sum(dim=1, keepdim=True)
+    told, weight, label = logits.log_softmax(dim=1), belief.amax(dim=1) ** 2, belief.argmax(dim=1)
+    expected = -sum(weight[i] * told[i, label[i]] for i in range(2)) / weight.sum()
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_teacher_and_graph_get_no_gradient(toys: ModuleType) -> None:
@@ -121,7 +126,7 @@ def killed(toys: ModuleType, stop_at: int | None = None, codes: list[int] | None
     examples, truth = toys.examples()
     found = toys.found(truth.tolist() if codes is None else codes, np.linspace(0.4, 1, 30).tolist())
     options = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10, decay=0.9)
-    task = Killed(toys.network(), examples, options, found=found, warmup_steps=4)
+    task = Killed(toys.network(), examples, options, found=found, warmup_steps=4, shares=torch.tensor([0.5, 0.3, 0.2]))
     task.stop_at = stop_at
     return task
 

@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -52,7 +53,9 @@ def test_a_belief_is_the_label_as_far_as_it_is_sure(toys: ModuleType) -> None:
     torch.testing.assert_close(found.belief(), torch.tensor([[0.25, 0.25, 0.5], third, [1.0, 0.0, 0.0], third]))
 
 
-def test_the_digest_is_that_of_the_labels(toys: ModuleType) -> None:
+def test_the_digest_is_that_of_labels_and_game(toys: ModuleType) -> None:
+    found = toys.found([0, 1], [1, 1])
+    assert len({replace(found, game=game).digest() for game in ("", "one", "another")}) == 3
     digests = {toys.found(codes, sure).digest() for codes, sure in (([0, 1], [1, 1]), ([0, 1], [1, 0.5]))}
     assert len(digests | {toys.found([1, 0], [1, 1]).digest(), toys.found([0, -1], [1, 0]).digest()}) == 3
 

@@ -14,6 +14,10 @@ def test_presets_are_known_by_name() -> None:
         preset("best")
 
 
+def test_no_way_takes_given_labels_for_a_fair_sample() -> None:
+    assert not any(options.balance for options in PRESETS.values())
+
+
 def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
     thesis = preset("thesis")
     assert (thesis.rounds, thesis.method, thesis.trust, thesis.trained, thesis.size) == (
@@ -23,6 +27,7 @@ def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
         "all",
         224,
     )
+    assert thesis.alike  # given and found labels are one training set
     assert thesis.looks.weak == PLAIN
     assert thesis.batches.decay == 0
     assert (thesis.training.optimizer, thesis.training.epochs, thesis.training.learning_rate) == ("adam", 10, 3e-4)
@@ -50,7 +55,8 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
     [
         ({"size": 31}, "size is 31; expected 32 or more"),
         ({"rounds": 0}, "rounds is 0; expected 1 or more"),
-        ({"neighbours": 0}, "neighbours is 0; expected 1 or more"),
+        ({"neighbours": 0}, "neighbours is 0; expected 1 or more, or 'auto'"),
+        ({"metric": "taxi"}, "metric is 'taxi'; expected 'cosine' or 'euclidean'"),
         ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
         ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),
         ({"trust": "blind"}, "trust is 'blind'; expected 'hard' or 'soft' or 'weighted'"),

@@ -9,10 +9,11 @@ import torch
 
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.features import outputs
+from entourage.label.classify.find import find_labels
 from entourage.label.classify.looks import keep_looks
 from entourage.label.classify.method import Method, MethodOptions
+from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS
-from entourage.label.classify.rounds import find_labels
 from entourage.training import TrainingOptions, train
 
 
@@ -45,7 +46,7 @@ def test_every_labeller_plays_in_the_games_place(toys: ModuleType, name: str) ->
     examples, truth = toys.examples()
     features = torch.eye(3)[torch.from_numpy(truth)]
     features = features + 0.1 * torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
-    found, score = find_labels(features, examples, LABELLERS[name](), 9)
+    found, score, _ = find_labels(features, examples, LABELLERS[name](), AugmentOptions(neighbours=9))
     assert np.array_equal(found.codes, truth)
     assert score == 1.0
     assert found.confidence.shape == (30,)

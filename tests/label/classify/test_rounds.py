@@ -8,13 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base
+from entourage.label import GraphTransduction
 from entourage.label.classify import AugmentOptions, rounds
 from entourage.label.classify.augmented import Augmented
 from entourage.label.classify.consistency import Consistency
 from entourage.label.classify.features import outputs
+from entourage.label.classify.find import Finding, find_labels
 from entourage.label.classify.method import MethodOptions
-from entourage.label.classify.rounds import Augmentation, find_labels, play_rounds
+from entourage.label.classify.rounds import Augmentation, play_rounds
 from entourage.training import TrainingOptions
 
 CPU = torch.device("cpu")
@@ -39,41 +40,9 @@ def script(monkeypatch: pytest.MonkeyPatch, *scores: float | None) -> None:
     waiting = list(scores)
 
     def scripted(*arguments: Any) -> Any:
-        return find_labels(*arguments)[0], waiting.pop(0)
+        return find_labels(*arguments)._replace(score=waiting.pop(0))
 
     monkeypatch.setattr(rounds, "find_labels", scripted)
-
-
-def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
-    examples, truth = toys.examples()
-    features = torch.nn.functional.one_hot(torch.from_numpy(truth), 3) + 0.1 * torch.randn(
-        30, 3, generator=torch.Generator().manual_seed(0)
-    )
-    labeller = GraphTransduction()
-    found, score = find_labels(features, examples, labeller, 5)
-    assert np.array_equal(found.codes, truth)
-    assert found.distributions.shape == (30, 3)
-    assert score == 1.0
-    assert labeller.affinity == "self_tuning"  # left as it was
-    assert not hasattr(labeller, "transduction_")
-    lengths = torch.linspace(0.01, 100, 30)[:, None]  # only the direction of features counts
-    assert np.array_equal(find_labels(lengths * features, examples, labeller, 5)[0].codes, truth)
-    assert np.array_equal(find_labels(features, examples, LabelSpreading(), 5)[0].codes, truth)
-    find_labels(features, examples, labeller, 1000)  # more neighbours than there are images
-
-
-def test_a_graph_is_checked_once_for_all_folds(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples, truth = toys.examples()
-    features = torch.eye(3)[torch.from_numpy(truth)] + 0.1 * torch.randn(
-        30, 3, generator=torch.Generator().manual_seed(0)
-    )
-    checked: list[object] = []
-    real = rounds.checked_graph
-    for module in (rounds, base):
-        monkeypatch.setattr(module, "checked_graph", lambda w, kind: (checked.append(w), real(w, kind))[1])
-    for labeller in (GraphTransduction(), LinearSVMLabeller()):
-        find_labels(features, examples, labeller, 5)
-    assert len(checked) == 2
 
 
 def test_a_round_plans_its_epochs_and_nothing_else(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +53,16 @@ def test_a_round_plans_its_epochs_and_nothing_else(toys: ModuleType, monkeypatch
     assert planned == [0, 0, 1]  # the loop asks once how long it will take
 
 
-def test_a_class_without_a_label_is_no_reason_to_stop(toys: ModuleType) -> None:
-    examples, truth = toys.examples()
-    codes = np.where(examples.codes == 2, -1, examples.codes)
-    features = torch.eye(3)[torch.from_numpy(truth)]
-    with pytest.warns(UserWarning, match="no point is labelled 2: this is never predicted"):
-        found, _ = find_labels(features, replace(examples, codes=codes), GraphTransduction(), 29)
-    assert set(found.codes) <= {-1, 0, 1}
-    assert found.distributions.shape == (30, 3)
+def test_every_game_is_played_as_told(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(rounds, "find_labels", lambda *told: (played.append(told), find_labels(*told))[1])
+    prior, labeller = np.full((30, 3), 1 / 3), GraphTransduction(n_neighbors=4, normalize=False)
+    options = replace(OPTIONS, rounds=1, metric="euclidean")
+    play_rounds(toys.network(), toys.examples()[0], labeller, options, CPU, prior=prior, progress=False)
+    assert len(played) == 2
+    for _, _, used, chosen, known in played:
+        assert (used.n_neighbors, used.normalize, chosen.metric) == (4, False, "euclidean")
+        assert known is prior
 
 
 def test_all_rounds_are_played_while_none_is_worse(
@@ -121,7 +92,9 @@ def test_a_worse_round_is_dropped_and_is_the_last(
     examples = toys.examples()[0]
     features = outputs(outcome.network.body, examples.looks, CPU)
     np.testing.assert_allclose(outcome.features, features.numpy(), rtol=1e-5, atol=1e-6)
-    assert np.array_equal(outcome.found.codes, find_labels(features, examples, GraphTransduction(), 5)[0].codes)
+    assert np.array_equal(
+        outcome.found.codes, find_labels(features, examples, GraphTransduction(), OPTIONS).found.codes
+    )
 
 
 def test_the_first_round_is_kept_in_any_case(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,12 +136,35 @@ def test_each_round_trains_with_the_method_asked_for(
     monkeypatch.setattr(
         rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
     )
-    changes: Any = {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust}
+    changes: Any = (
+        {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust, "alike": trust == "hard"}
+    )
     play(toys, replace(OPTIONS, rounds=2, **changes))
     assert {type(task) for task in tasks} == {Consistency if trust is None else Augmented}
     assert [task.options.seed for task in tasks] == [1, 2]  # another order in every round
     if trust is not None:
         assert {task.trust for task in tasks} == {trust}
+        assert {task.alike for task in tasks} == {trust == "hard"}
+
+
+@pytest.mark.parametrize("balance", [False, True])
+def test_classes_are_held_to_frequencies_only_if_asked(
+    toys: ModuleType, balance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[Consistency] = []
+    train = rounds.train
+    monkeypatch.setattr(
+        rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
+    )
+    examples, _ = toys.examples()
+    examples.codes[6] = 0  # three of the first class, two of each other
+    options = replace(OPTIONS, rounds=1, balance=balance)
+    outcome = play_rounds(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
+    assert outcome.labeller.shares == ("given" if balance else None)
+    if balance:
+        torch.testing.assert_close(tasks[0].shares, torch.tensor([4.0, 3.0, 3.0]) / 10)
+    else:
+        assert tasks[0].shares is None
 
 
 class StoppedError(Exception):
@@ -205,9 +201,19 @@ def test_a_round_goes_on_with_the_labels_it_began_with(
 ) -> None:
     options = replace(OPTIONS, rounds=1)
     whole = play(toys, options, tmp_path)
-    monkeypatch.setattr(rounds, "find_labels", lambda *_: (toys.found([0] * 30, [1.0] * 30), 0.5))
+    monkeypatch.setattr(
+        rounds, "find_labels", lambda *_: Finding(toys.found([0] * 30, [1.0] * 30), 0.5, GraphTransduction())
+    )
     again = play(toys, options, tmp_path)  # a run with other labels would be refused as another run
     assert same_weights(again.network, whole.network.state_dict())
+
+
+def test_another_game_is_another_run(toys: ModuleType, tmp_path: Path) -> None:
+    options = replace(OPTIONS, rounds=1)
+    play(toys, options, tmp_path)
+    with pytest.raises(ValueError, match="round-1 holds a run with labels that another game found"):
+        play(toys, replace(options, neighbours=6), tmp_path)
+    play(toys, options, tmp_path)  # which can still be continued
 
 
 def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

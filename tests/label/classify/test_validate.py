@@ -7,6 +7,7 @@ from scipy import sparse
 
 from entourage.label import GraphTransduction
 from entourage.label.base import GraphLabeller, Problem
+from entourage.label.classify import validate
 from entourage.label.classify.validate import FOLDS, held_out_accuracy
 from entourage.label.targets import Floats
 
@@ -49,6 +50,15 @@ def test_hidden_labels_that_a_graph_gives_away_are_found() -> None:
     assert held_out_accuracy(labeller, w, wrong) == pytest.approx(6 / 8)
 
 
+def test_a_prior_that_rules_a_label_out_makes_it_hard_to_find() -> None:
+    w = sparse.block_diag([np.ones((6, 6)) - np.eye(6)] * 2).tocsr()
+    codes = np.array([0, 0, 0, -1, -1, -1, 1, 1, 1, -1, -1, -1])
+    prior = np.full((12, 2), 0.5)
+    prior[0] = (1e-9, 1.0)  # nearly: a prior of 0 would contradict the label itself
+    labeller = GraphTransduction(affinity="precomputed", device="cpu", max_iter=3, tol=None)
+    assert held_out_accuracy(labeller, w, codes, prior) == pytest.approx(5 / 6)
+
+
 def test_what_no_label_reaches_is_not_found_and_nobody_is_warned() -> None:
     w = sparse.csr_matrix((4, 4))
     with warnings.catch_warnings():
@@ -76,3 +86,15 @@ def test_single_labels_tell_nothing(codes: list[int]) -> None:
 def test_a_graph_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         held_out_accuracy(GraphTransduction(affinity="precomputed", device="cpu"), complete(3), np.array([0, 0, 1, 1]))
+
+
+def test_hidden_labels_are_found_as_the_game_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    real = validate.fit_labeller
+    monkeypatch.setattr(
+        validate, "fit_labeller", lambda *told, balance: (asked.append(balance), real(*told, balance=balance))[1]
+    )
+    labeller = GraphTransduction(affinity="precomputed", device="cpu")
+    for balance in (False, True):
+        held_out_accuracy(labeller, complete(4), np.array([0, 0, 1, 1]), balance=balance)
+    assert asked == [False, False, True, True]  # two labels a class are two folds

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.given import FoundLabels, Trust
-from entourage.label.classify.method import Batch, Method, MethodOptions
+from entourage.label.classify.method import Batch, Method, MethodOptions, Rows
 from entourage.label.classify.network import ImageNetwork
+from entourage.training import Losses
 
 
 class Augmented(Method):
@@ -22,6 +23,8 @@ class Augmented(Method):
         network, examples, options: as for `Method`.
         found: a label for every image.
         trust: how far they are trusted.
+        alike: given and found labels are one set to train on, as in the thesis; otherwise each batch has given ones of
+            its own beside it, which count as much as all others together.
     """
 
     def __init__(
@@ -32,10 +35,12 @@ class Augmented(Method):
         *,
         found: FoundLabels,
         trust: Trust = "weighted",
+        alike: bool = False,
     ) -> None:
         super().__init__(network, examples, options)
         found.check(len(examples), examples.classes)
         self.trust = trust
+        self.alike = alike
         self.found = found.digest()
         self.targets, self.weights = found.targets(trust)  # (n, m), (n,)
 
@@ -43,6 +48,18 @@ class Augmented(Method):
         """The found labels go to the device too."""
         super().prepare(device)
         self.targets, self.weights = self.targets.to(device), self.weights.to(device)
+
+    def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
+        """As for every method; without the labelled images beside each batch where all are alike."""
+        plan = super().plan(epoch)
+        return [(labelled[:0], rows) for labelled, rows in plan] if self.alike else plan
+
+    def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
+        """Cross-entropy on given and found labels: two means, or one over all where they are alike."""
+        if not self.alike:
+            return super().loss(model, batch, step)
+        (views,) = self.views(batch)
+        return {"loss": self.disagreement([model(views).float()], batch, step)}
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """One weak view."""
@@ -54,7 +71,7 @@ class Augmented(Method):
 
     def describe(self) -> dict[str, Any]:
         """With what was found."""
-        return {**super().describe(), "trust": self.trust, "found": self.found}
+        return {**super().describe(), "trust": self.trust, "alike": self.alike, "found": self.found}
 
 
 def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

@@ -17,11 +17,12 @@ from entourage.data import resolve_device
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
+from entourage.label.classify.find import checked_affinity
 from entourage.label.classify.looks import LiveLooks, keep_looks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
-from entourage.label.targets import read_targets, without_missing
+from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
 
 
@@ -46,6 +47,7 @@ class LabelAugmenter(BaseEstimator):
         confidence_: how sure each is, shape (n,).
         features_: what the trained network makes of every image, shape (n, d).
         rounds_: what each round came to.
+        labeller_: the labeller, fitted to the last graph: what the transduction is from, with all that it tells.
     """
 
     def __init__(
@@ -65,19 +67,25 @@ class LabelAugmenter(BaseEstimator):
         self.run = run
         self.progress = progress
 
-    def fit(self, pixels: NDArray[np.uint8], y: ArrayLike) -> Self:
+    def fit(self, pixels: NDArray[np.uint8], y: ArrayLike, prior: ArrayLike | None = None) -> Self:
         """Train.
 
         Args:
             pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`.
             y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
+            prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
+                label the image cannot have; every game starts from it.
 
         Raises:
             ValueError: something in the options, images or labels is not as it should be.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
+        labeller = GraphTransduction() if self.labeller is None else self.labeller
+        checked_affinity(labeller)
         targets = read_targets(np.asarray(without_missing(y)))
+        beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
+        starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
@@ -89,16 +97,26 @@ class LabelAugmenter(BaseEstimator):
             kept = keep_looks(stem, live, device, seed=options.batches.seed, progress=self.progress)
             examples = replace(examples, looks=kept)
         network = ImageNetwork(body, backbone.dim, examples.classes)
-        labeller = GraphTransduction() if self.labeller is None else self.labeller
         run = None if self.run is None else Path(self.run)
-        outcome = play_rounds(network, examples, labeller, options, device, run=run, progress=self.progress)
+        outcome = play_rounds(
+            network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
+        )
         self.classes_ = targets.classes
         self.transduction_ = targets.names(outcome.found.codes)
         self.confidence_ = outcome.found.confidence
         self.features_ = outcome.features
         self.rounds_ = outcome.rounds
+        self.labeller_ = _named(outcome.labeller, targets)
         self.classifier_ = _complete(outcome.network, body, backbone, [str(name) for name in targets.classes])
         return self
+
+
+def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
+    """A labeller that was fitted to numbered classes, with the users' own names of them."""
+    labeller.set_params(classes=targets.classes)
+    labeller.transduction_ = targets.names(labeller.transduction_.astype(np.int64))  # -1: undecided
+    labeller.classes_, labeller._targets = targets.classes, targets
+    return labeller
 
 
 def _complete(trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str]) -> ImageClassifier:

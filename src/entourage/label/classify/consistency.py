@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -31,8 +32,8 @@ class Consistency(Method):
         network, examples, options: as for `Method`.
         found: what the graph says.
         warmup_steps: in which only the graph is heard; the network's answers mean nothing yet.
-        shares: how frequent each class is, shape (m,); the network's answers are held to it, so that an easy class
-            does not swallow the others. None: as frequent as among the given labels.
+        shares: how frequent each class is, if that is known, shape (m,); the network's answers are held to it, so that
+            an easy class does not swallow the others. None: answers are taken as they are.
     """
 
     def __init__(
@@ -52,14 +53,15 @@ class Consistency(Method):
         self.warmup_steps = warmup_steps
         self.found = found.digest()
         self.belief = found.belief()  # (n, m)
-        given = torch.bincount(torch.from_numpy(examples.codes[examples.labelled]), minlength=examples.classes)
-        self.shares = (given + 1.0) / (given + 1.0).sum() if shares is None else shares  # (m,)
-        self.answers = self.shares.clone()  # (m,), running mean of the teacher's answers
+        self.shares = shares  # (m,)
+        start = torch.full((examples.classes,), 1 / examples.classes) if shares is None else shares
+        self.answers = start.clone()  # (m,), running mean of the teacher's answers
 
     def prepare(self, device: torch.device) -> None:
         """The beliefs go to the device too."""
         super().prepare(device)
-        self.belief, self.shares, self.answers = (t.to(device) for t in (self.belief, self.shares, self.answers))
+        self.belief, self.answers = self.belief.to(device), self.answers.to(device)
+        self.shares = None if self.shares is None else self.shares.to(device)
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """One strong view; the teacher sees a weak one."""
@@ -69,17 +71,21 @@ class Consistency(Method):
         """Cross-entropy with what both witnesses think, weighted by the square of how sure they are together."""
         belief = self.belief[batch.unlabelled]  # (b, m)
         if step >= self.warmup_steps:
-            answer = self._aligned(self.teacher(self.looks.weak(batch.unlabelled)))
-            belief = belief.clamp_min(FLOOR) * answer.clamp_min(FLOOR) / self.shares
+            answer = self.teacher(self.looks.weak(batch.unlabelled))  # (b, m)
+            if self.shares is not None:
+                answer = self._aligned(answer, self.shares)
+            belief = belief.clamp_min(FLOOR) * answer.clamp_min(FLOOR)
+            if self.shares is not None:  # both witnesses have counted it
+                belief = belief / self.shares
             belief = belief / belief.sum(dim=1, keepdim=True)
         sure, label = belief.max(dim=1)
         prefers = sure - belief.amin(dim=1) > INDIFFERENT
         return weighted_cross_entropy(logits[0], F.one_hot(label, belief.shape[1]).float(), prefers * sure**2)
 
-    def _aligned(self, answer: Tensor) -> Tensor:
+    def _aligned(self, answer: Tensor, shares: Tensor) -> Tensor:
         """The teacher's answers (b, m), held to the classes' shares on average (distribution alignment)."""
-        self.answers = MEMORY * self.answers + (1 - MEMORY) * answer.mean(dim=0)
-        aligned = answer * (self.shares / self.answers)
+        self.answers = MEMORY * self.answers + (1 - MEMORY) * _mean_over_processes(answer.mean(dim=0))
+        aligned = answer * (shares / self.answers)
         return aligned / aligned.sum(dim=1, keepdim=True)
 
     def extra_state(self) -> dict[str, Tensor]:
@@ -92,5 +98,15 @@ class Consistency(Method):
         super().load_extra_state({name: value for name, value in state.items() if name != "answers"})
 
     def describe(self) -> dict[str, Any]:
-        """With what the graph said."""
-        return {**super().describe(), "warmup_steps": self.warmup_steps, "found": self.found}
+        """With what the graph said, and how frequent classes are."""
+        shares = None if self.shares is None else [round(share, 6) for share in self.shares.tolist()]
+        return {**super().describe(), "warmup_steps": self.warmup_steps, "found": self.found, "shares": shares}
+
+
+def _mean_over_processes(mean: Tensor) -> Tensor:
+    """The mean of all processes' means: what steers the training must be the same for all, and so in a checkpoint."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return mean
+    total = mean.contiguous()
+    dist.all_reduce(total)
+    return total / dist.get_world_size()

@@ -24,11 +24,13 @@ class FoundLabels:
         codes: the class of each image, shape (n,), -1 where none was found.
         distributions: over the classes, shape (n, m).
         confidence: how sure each label is, in [0, 1], shape (n,); 0 where there is none.
+        game: a short text that tells the game they are from from others, where that is known.
     """
 
     codes: NDArray[np.int64]
     distributions: Floats
     confidence: Floats
+    game: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.codes)
@@ -50,8 +52,8 @@ class FoundLabels:
             raise ValueError(f"labels were found with distributions of shape {self.distributions.shape} for {expected}")
 
     def digest(self) -> str:
-        """Of the labels, not of confidences, whose last digits may change from machine to machine."""
-        return hashlib.blake2b(self.codes.tobytes(), digest_size=8).hexdigest()
+        """Of labels and game, not of confidences, whose last digits may change from machine to machine."""
+        return hashlib.blake2b(self.codes.tobytes() + self.game.encode(), digest_size=8).hexdigest()
 
     def belief(self) -> torch.Tensor:
         """How probable each class is, shape (n, m), float32: the label as far as it is sure, all others alike."""

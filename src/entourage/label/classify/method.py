@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -141,6 +142,11 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         done = 1.0 if step >= self.options.ramp_steps else step / self.options.ramp_steps
         return float(np.exp(-5.0 * (1.0 - done) ** 2))
 
+    def after_step(self, step: int) -> None:
+        """The average follows the weights, with the main process's statistics: a checkpoint holds no others."""
+        _share_statistics(self.model)
+        super().after_step(step)
+
     def prepare(self, device: torch.device) -> None:
         """Images that fit go to the GPU."""
         super().prepare(device)
@@ -157,3 +163,15 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         """Method, options and labels."""
         labels = hashlib.blake2b(self.examples.codes.tobytes(), digest_size=8).hexdigest()
         return {"method": type(self).__name__, **asdict(self.options), "images": self.looks.digest(), "labels": labels}
+
+
+@torch.no_grad()
+def _share_statistics(model: nn.Module) -> None:
+    """Give all processes the main one's running statistics, in one message: a teacher's answers depend on them."""
+    statistics = [value for value in model.buffers() if value.is_floating_point()]
+    if not statistics or not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    together = torch.cat([value.flatten() for value in statistics])
+    dist.broadcast(together, src=0)
+    for value, shared in zip(statistics, torch.split(together, [value.numel() for value in statistics]), strict=True):
+        value.copy_(shared.view_as(value))

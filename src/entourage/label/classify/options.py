@@ -18,11 +18,13 @@ class AugmentOptions:
 
     size: int = 160  # side of the images that the network is trained on and asked about
     trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
-    neighbours: int = 20  # of each image in the graph
-    balance: bool = True  # the game keeps classes as frequent as among the given labels
+    neighbours: int | Literal["auto"] = 20  # of each image, where the labeller says "auto" itself
+    metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
+    balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
     trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    alike: bool = False  # of the method "labels": given and found labels are one set, or given ones are in every batch
     mirror: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
     looks: LookOptions = field(default_factory=LookOptions)
     batches: MethodOptions = field(default_factory=MethodOptions)
@@ -35,10 +37,16 @@ class AugmentOptions:
     def __post_init__(self) -> None:
         if self.size < 32:
             raise ValueError(f"size is {self.size}; expected 32 or more: networks halve their input five times")
-        for name in ("rounds", "neighbours"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
-        choices = {"method": ("consistency", "labels"), "trained": ("late", "all"), "trust": get_args(Trust)}
+        if self.rounds < 1:
+            raise ValueError(f"rounds is {self.rounds}; expected 1 or more")
+        if self.neighbours != "auto" and self.neighbours < 1:
+            raise ValueError(f"neighbours is {self.neighbours}; expected 1 or more, or 'auto'")
+        choices = {
+            "metric": ("cosine", "euclidean"),
+            "method": ("consistency", "labels"),
+            "trained": ("late", "all"),
+            "trust": get_args(Trust),
+        }
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
@@ -52,12 +60,13 @@ class AugmentOptions:
 _THESIS = AugmentOptions(
     size=224,
     trained="all",
-    balance=False,
+    neighbours="auto",  # where the game's own preset says so
     rounds=1,
     method="labels",
     trust="hard",
+    alike=True,
     looks=LookOptions(weak=PLAIN),  # no augmentation is spoken of
-    batches=MethodOptions(labelled_batch=8, unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
+    batches=MethodOptions(unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
 
@@ -66,7 +75,7 @@ PRESETS: dict[str, AugmentOptions] = {
     "thesis": _THESIS,
     "original": replace(
         _THESIS,
-        batches=replace(_THESIS.batches, labelled_batch=1, unlabelled_batch=8),
+        batches=replace(_THESIS.batches, unlabelled_batch=8),
         training=replace(_THESIS.training, learning_rate=1e-4),  # not the text's 3e-4
     ),
 }

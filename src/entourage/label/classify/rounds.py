@@ -10,24 +10,23 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 from torch import Tensor
 
-from entourage.data import atomic_path
-from entourage.game import NeighbourGraph, directions
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.augmented import Augmented
 from entourage.label.classify.consistency import Consistency
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.features import outputs
+from entourage.label.classify.find import checked_affinity, find_labels
 from entourage.label.classify.given import FoundLabels
 from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.validate import held_out_accuracy
-from entourage.label.relate import checked_graph
-from entourage.label.transduction import GraphTransduction
+from entourage.label.classify.remember import game_digest, remembered
+from entourage.label.targets import Floats
 from entourage.training import TrainingOptions, train
+
+_OTHER_LABELS = "labels that another game found (another graph, prior or backbone, or other given labels)"
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,14 @@ class Augmentation:
         network: trained.
         features: what the network's body makes of every image, shape (n, d), on the CPU.
         found: a label for every image, over the graph of these features.
+        labeller: what found them, fitted; its classes are numbers.
         rounds: each of them, the last perhaps not kept.
     """
 
     network: ImageNetwork
     features: NDArray[np.float32]
     found: FoundLabels
+    labeller: GraphLabeller
     rounds: list[Round]
 
 
@@ -72,6 +73,7 @@ def play_rounds(
     options: AugmentOptions,
     device: torch.device,
     *,
+    prior: Floats | None = None,
     run: Path | None = None,
     progress: bool | None = None,
 ) -> Augmentation:
@@ -85,65 +87,33 @@ def play_rounds(
     Args:
         network: where to start; its weights are left as they are.
         examples: the images and the labels that are known.
-        labeller: unfitted; the game or one of its rivals.
+        labeller: unfitted; the game or one of its rivals. Each round's graph is as its arguments say.
         options: how many rounds, and what each is like.
         device: where.
-        run: a folder for checkpoints; stopped rounds continue from it.
+        prior: what is known beforehand of each image, shape (n, m), or None; every game starts from it.
+        run: a folder for checkpoints; stopped rounds of the same game continue from it.
         progress: show lines; None: only on a terminal.
     """
+    checked_affinity(labeller)
     features = outputs(network.body, examples.looks, device, progress=progress)
-    if options.balance and isinstance(labeller, GraphTransduction):
-        labeller = clone(labeller).set_params(shares="given")
-    found, score = find_labels(features, examples, labeller, options.neighbours)
-    rounds: list[Round] = []
+    found, score, fitted = find_labels(features, examples, labeller, options, prior)
+    game, rounds = game_digest(network, examples, labeller, options, prior), list[Round]()
     for number in range(1, options.rounds + 1):
         began = time.perf_counter()
         trained = copy.deepcopy(network)
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
-        found, score = _remembered(folder, found, score)
+        found, score = remembered(folder, found, score, game)
         task, schedule = _method(trained, examples, found, options, number)
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
-        new_found, new_score = find_labels(new_features, examples, labeller, options.neighbours)
-        kept = number == 1 or score is None or new_score is None or new_score >= score
-        rounds.append(Round(kept, new_score, float(new_found.confidence.mean()), time.perf_counter() - began))
+        new = find_labels(new_features, examples, labeller, options, prior)
+        kept = number == 1 or score is None or new.score is None or new.score >= score
+        rounds.append(Round(kept, new.score, float(new.found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
-        network, features, found, score = trained, new_features, new_found, new_score
-    return Augmentation(network.eval(), features.cpu().numpy(), found, rounds)
-
-
-def find_labels(
-    features: Tensor, examples: Examples, labeller: GraphLabeller, neighbours: int
-) -> tuple[FoundLabels, float | None]:
-    """Labels over the graph of these features (n, d), and how well given labels that are hidden are found there."""
-    w = NeighbourGraph(directions(features), min(neighbours, len(examples) - 1)).w
-    graph, _ = checked_graph(w, labeller.negatives)  # once, for all folds and the game itself
-    settings = {"affinity": "precomputed", "classes": np.arange(examples.classes), "device": str(features.device)}
-    chosen = clone(labeller).set_params(**settings)
-    score = held_out_accuracy(chosen, graph, examples.codes)
-    return FoundLabels.of(clone(chosen).fit_graph(graph, examples.codes)), score
-
-
-def _remembered(folder: Path | None, found: FoundLabels, score: float | None) -> tuple[FoundLabels, float | None]:
-    """What the round was begun with: as it is now, or as it was when a stopped run began it.
-
-    On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
-    with the labels it began with.
-    """
-    if folder is None:
-        return found, score
-    file = folder / "found.npz"
-    if not file.is_file():
-        with atomic_path(file) as temporary:
-            known = np.array(np.nan if score is None else score)
-            distributions, confidence = found.distributions, found.confidence
-            np.savez(temporary, codes=found.codes, distributions=distributions, confidence=confidence, score=known)
-        return found, score
-    with np.load(file, allow_pickle=False) as kept:
-        begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"])
-        return begun, None if np.isnan(kept["score"]) else float(kept["score"])
+        network, features, (found, score, fitted) = trained, new_features, new
+    return Augmentation(network.eval(), features.cpu().numpy(), found, fitted, rounds)
 
 
 def _method(
@@ -153,11 +123,20 @@ def _method(
     batches = replace(options.batches, seed=options.batches.seed + number)
     task: Method
     if options.method == "consistency":
-        task = Consistency(network, examples, batches, found=found)
+        task = Consistency(
+            network, examples, batches, found=found, shares=_shares(examples) if options.balance else None
+        )
     else:
-        task = Augmented(network, examples, batches, found=found, trust=options.trust)
+        task = Augmented(network, examples, batches, found=found, trust=options.trust, alike=options.alike)
+    task.told_apart = {"task.found": _OTHER_LABELS, **task.told_apart}
     steps = options.training.epochs * task.steps()
     if isinstance(task, Consistency):
         task.warmup_steps = min(task.warmup_steps, steps // 3)
     warmup = min(options.training.warmup_steps, steps // 5)
     return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)
+
+
+def _shares(examples: Examples) -> Tensor:
+    """How frequent classes are among the given labels, shape (m,); each is counted once more, so that none is 0."""
+    given = torch.bincount(torch.from_numpy(examples.codes[examples.labelled]), minlength=examples.classes)
+    return (given + 1.0) / (given + 1.0).sum()

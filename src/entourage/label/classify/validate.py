@@ -10,11 +10,20 @@ from scipy import sparse
 from sklearn.base import clone
 
 from entourage.label.base import GraphLabeller
+from entourage.label.classify.balance import fit_labeller
+from entourage.label.targets import Floats
 
 FOLDS = 5
 
 
-def held_out_accuracy(labeller: GraphLabeller, w: sparse.csr_matrix, codes: NDArray[np.int64]) -> float | None:
+def held_out_accuracy(
+    labeller: GraphLabeller,
+    w: sparse.csr_matrix,
+    codes: NDArray[np.int64],
+    prior: Floats | None = None,
+    *,
+    balance: bool = False,
+) -> float | None:
     """Cross-validated accuracy on the given labels.
 
     The given labels are dealt into folds, class by class; the labels of each fold are hidden in turn and found by the
@@ -24,6 +33,8 @@ def held_out_accuracy(labeller: GraphLabeller, w: sparse.csr_matrix, codes: NDAr
         labeller: unfitted.
         w: the graph, shape (n, n), as `checked_graph` gives it.
         codes: labels from 0, -1 where unknown, shape (n,).
+        prior: what is known beforehand of each point, shape (n, m), or None.
+        balance: see `fit_labeller`; frequencies are those of the labels in sight.
 
     Returns:
         The share of hidden labels that were found; None if no class has two labels. Costs at most five fits.
@@ -37,7 +48,7 @@ def held_out_accuracy(labeller: GraphLabeller, w: sparse.csr_matrix, codes: NDAr
         hidden = fold == number
         with warnings.catch_warnings():  # that some points are out of reach is of no interest here
             warnings.simplefilter("ignore")
-            fitted = clone(labeller).fit_graph(w, np.where(hidden, -1, codes))
+            fitted = fit_labeller(clone(labeller), w, np.where(hidden, -1, codes), prior, balance=balance)
         right.append(fitted.transduction_[hidden] == codes[hidden])
     return float(np.concatenate(right).mean())
 

@@ -1,0 +1,68 @@
+"""Classes as frequent as among the given labels, for the game and for every propagator in its place alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from entourage.label.base import GraphLabeller
+from entourage.label.targets import Floats
+from entourage.label.transduction import GraphTransduction
+
+ROUNDS = 20  # of scaling columns and rows in turn; means are then within a percent or so of the shares
+
+
+def fit_labeller(
+    labeller: GraphLabeller,
+    w: sparse.csr_matrix,
+    codes: NDArray[np.int64],
+    prior: Floats | None = None,
+    *,
+    balance: bool = False,
+) -> GraphLabeller:
+    """Fit a labeller to a graph, and hold what it finds to the frequencies of the given labels if that is asked for.
+
+    The game keeps to them while it is played; the distributions of other labellers are scaled when they are done
+    (class mass normalisation, as Zhu, Ghahramani and Lafferty have it for harmonic functions).
+
+    Args:
+        labeller: it is fitted.
+        w: as for `GraphLabeller.fit_graph`.
+        codes: labels from 0, -1 where unknown, shape (n,).
+        prior: what is known beforehand of each point, shape (n, m), or None.
+        balance: whether to.
+    """
+    if not balance:
+        return labeller.fit_graph(w, codes, prior)
+    if isinstance(labeller, GraphTransduction):
+        labeller.shares = "given" if labeller.shares is None else labeller.shares
+        return labeller.fit_graph(w, codes, prior)
+    labeller.fit_graph(w, codes, prior)
+    decided = np.ones(len(codes), dtype=bool)
+    decided[labeller.undecided_] = False
+    counts = np.bincount(codes[codes >= 0], minlength=len(labeller.classes_))
+    x = held_to_shares(labeller.label_distributions_[decided], counts / counts.sum())
+    labeller.label_distributions_[decided] = x
+    labeller.transduction_[decided] = labeller.classes_[x.argmax(axis=1)]
+    labeller.confidence_[decided] = x.max(axis=1)
+    return labeller
+
+
+def held_to_shares(x: Floats, shares: Floats) -> Floats:
+    """Distributions whose mean is, as far as they can be moved, that of the shares.
+
+    Columns are scaled so that their means are the shares, then rows so that they sum to 1, in turn. Certainty stays
+    certain and what is ruled out stays so.
+
+    Args:
+        x: distributions, shape (n, m).
+        shares: how frequent each class is, shape (m,), summing to 1; a class of share 0 is left alone.
+    """
+    tiny = np.finfo(np.float64).tiny
+    scaled = np.asarray(x, dtype=np.float64)
+    for _ in range(ROUNDS):
+        mean = scaled.mean(axis=0)
+        scaled = scaled * np.where((mean > tiny) & (shares > 0), shares / np.maximum(mean, tiny), 1)
+        scaled = scaled / np.maximum(scaled.sum(axis=1, keepdims=True), tiny)
+    return scaled.astype(x.dtype)

@@ -1,0 +1,91 @@
+"""The labels that a round began with: kept beside its checkpoints, together with the game they are from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from entourage.data import atomic_path
+from entourage.label.base import GraphLabeller
+from entourage.label.classify.examples import Examples
+from entourage.label.classify.given import FoundLabels
+from entourage.label.classify.network import ImageNetwork
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.targets import Floats
+from entourage.training.checkpoint import CHECKPOINT
+
+FOUND = "found.npz"
+_ELSEWHERE = ("device", "classes")  # what a round sets itself
+
+
+def game_digest(
+    network: ImageNetwork,
+    examples: Examples,
+    labeller: GraphLabeller,
+    options: AugmentOptions,
+    prior: Floats | None,
+) -> str:
+    """A short text that is another one if labels might be found otherwise.
+
+    It is made of the images, their labels, the network that looks at them first, the labeller with all its arguments,
+    the graph's options, and the prior.
+    """
+    told = {name: value for name, value in labeller.get_params().items() if name not in _ELSEWHERE}
+    plain = sorted((name, value.tolist() if isinstance(value, np.ndarray) else value) for name, value in told.items())
+    graph = (options.neighbours, options.metric, options.balance)
+    notes = (type(labeller).__name__, plain, graph, examples.looks.digest(), examples.classes)
+    digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
+    digest.update(examples.codes.tobytes())
+    for name, value in network.body.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.cpu().numpy().tobytes())
+    if prior is not None:
+        digest.update(np.asarray(prior, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+def remembered(
+    folder: Path | None, found: FoundLabels, score: float | None, game: str
+) -> tuple[FoundLabels, float | None]:
+    """What a round was begun with: as it is now, or as it was when a stopped run of the same game began it.
+
+    On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
+    with the labels it began with. Labels of another game are replaced, unless there is a checkpoint that was trained on
+    them: that is another run, which the training refuses to continue.
+
+    Args:
+        folder: of the round, or None to keep nothing.
+        found: the labels as they are now.
+        score: how well hidden labels are found now.
+        game: see `game_digest`.
+
+    Returns:
+        Labels that name their game, and the score that belongs to them.
+    """
+    found = replace(found, game=game)
+    if folder is None:
+        return found, score
+    file = folder / FOUND
+    if file.is_file():
+        with np.load(file, allow_pickle=False) as kept:
+            if "game" in kept and str(kept["game"]) == game:
+                begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"], game)
+                return begun, None if np.isnan(kept["score"]) else float(kept["score"])
+    if not (folder / CHECKPOINT).is_file():
+        _write(file, found, score)
+    return found, score
+
+
+def _write(file: Path, found: FoundLabels, score: float | None) -> None:
+    with atomic_path(file) as temporary:
+        np.savez(
+            temporary,
+            codes=found.codes,
+            distributions=found.distributions,
+            confidence=found.confidence,
+            score=np.array(np.nan if score is None else score),
+            game=np.array(found.game),
+        )

@@ -1,0 +1,67 @@
+"""Consistency training in several processes, left alone and stopped.
+
+torchrun --nproc-per-node 2 worker.py FOLDER
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.label.classify import toys
+
+from entourage.label.classify.consistency import Consistency
+from entourage.label.classify.method import MethodOptions
+from entourage.training import TrainingOptions, train
+
+OPTIONS = TrainingOptions(epochs=4, learning_rate=0.02, checkpoint_every=2, workers=0)
+STOP = 9
+
+
+class StoppedError(Exception):
+    """Stands for a kill."""
+
+
+class Stopped(Consistency):
+    stop_at: int | None = None
+
+    def after_step(self, step: int) -> None:
+        super().after_step(step)
+        if step == self.stop_at:
+            raise StoppedError
+
+
+def task(stop_at: int | None = None) -> Stopped:
+    examples, truth = toys.examples()
+    found = toys.found(truth.tolist(), np.linspace(0.4, 1, 30).tolist())
+    options = MethodOptions(least_steps=6, labelled_batch=6, unlabelled_batch=10, decay=0.9)
+    shares = torch.tensor([0.5, 0.3, 0.2])
+    made = Stopped(toys.network(), examples, options, found=found, warmup_steps=2, shares=shares)
+    made.stop_at = stop_at
+    return made
+
+
+def main(folder: Path) -> None:
+    """Trains twice, the second time with a stop, and tells what each process ended with."""
+    whole = task()
+    train(whole, OPTIONS, folder / "left-alone", device="cpu", progress=False)
+    try:
+        train(task(STOP), OPTIONS, folder / "stopped", device="cpu", progress=False)
+    except StoppedError:
+        torch.distributed.barrier()  # no one reads the checkpoint before it is written
+    continued = task()
+    result = train(continued, OPTIONS, folder / "stopped", device="cpu", progress=False)
+    weights = zip(whole.outcome().state_dict().values(), continued.outcome().state_dict().values(), strict=True)
+    told = {
+        "steps": result.steps,
+        "answers": [whole.answers.tolist(), continued.answers.tolist()],
+        "same": all(torch.equal(one, two) for one, two in weights),
+        "spread": (whole.answers - torch.tensor([0.5, 0.3, 0.2])).abs().max().item(),
+    }
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,101 @@
+"""The verb with a classifier: what it writes is what the training found."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entourage.label.classify import AugmentOptions, LabelAugmenter
+from entourage.label.classify.looks import LookOptions
+from entourage.label.classify.method import MethodOptions
+from entourage.label.options import TransductionOptions
+from entourage.label.pipeline import LabelJob, label_source
+from entourage.training import TrainingOptions
+
+TRAIN = AugmentOptions(
+    size=32,
+    rounds=1,
+    looks=LookOptions(weak_kept=2, strong_kept=1),
+    batches=MethodOptions(least_steps=1, labelled_batch=4, unlabelled_batch=8),
+    training=TrainingOptions(max_steps=1, workers=0),
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelJob:
+    monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "images"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        for n in range(8):
+            pixels = generator.integers(-25, 25, (32, 32, 3)) + np.array(colour)
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{name}{n}.png")
+    (tmp_path / "labels.csv").write_text("item,label\nred0.png,red\nblue0.png,blue\n")
+    return LabelJob(
+        folder,
+        tmp_path / "labels.csv",
+        tmp_path / "out",
+        options=TransductionOptions(n_neighbors=3, normalize=False),
+        train=TRAIN,
+        backbone="efficientnet-lite0",
+        metric="euclidean",
+        device="cpu",
+        progress=False,
+    )
+
+
+@pytest.fixture
+def fitted(monkeypatch: pytest.MonkeyPatch) -> list[LabelAugmenter]:
+    """Those that the verb has fitted."""
+    kept: list[LabelAugmenter] = []
+    fit = LabelAugmenter.fit
+
+    def noted(self: LabelAugmenter, *told: Any) -> LabelAugmenter:
+        kept.append(self)
+        return fit(self, *told)
+
+    monkeypatch.setattr(LabelAugmenter, "fit", noted)
+    return kept
+
+
+def rows(job: LabelJob) -> dict[str, dict[str, str]]:
+    with (job.out / "labels.csv").open(newline="", encoding="utf-8") as stream:
+        return {row["item"]: row for row in csv.DictReader(stream)}
+
+
+def test_the_labels_are_those_of_the_last_round(job: LabelJob, fitted: list[LabelAugmenter]) -> None:
+    summary = label_source(job)
+    (model,) = fitted
+    table = rows(job).values()
+    assert [row["label"] for row in table] == model.transduction_.tolist()
+    assert [row["confidence"] for row in table] == [f"{sure:.4f}" for sure in model.labeller_.confidence_]
+    assert {row["item"] for row in table if row["given"] == "true"} == {"red0.png", "blue0.png"}
+    assert summary["found"] + summary["undecided"] == 14
+    assert (job.out / "classifier.safetensors").is_file()
+
+
+def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fitted: list[LabelAugmenter]) -> None:
+    summary = label_source(replace(job, balance=True))
+    assert summary == json.loads((job.out / "summary.json").read_text())
+    assert summary["options"]["n_neighbors"] == 3
+    used = summary["classifier"]["options"]
+    assert (used["metric"], used["size"], used["training"]["max_steps"]) == ("euclidean", 32, 1)
+    game = fitted[0].labeller_
+    assert (game.n_neighbors, game.normalize, game.shares, used["balance"]) == (3, False, "given", True)
+    degrees = np.diff(game.graph_.indptr)
+    assert degrees.min() >= 3
+    assert degrees.mean() <= 6  # both directions of three edges
+
+
+def test_a_prior_reaches_every_game(job: LabelJob, tmp_path: Path) -> None:
+    (tmp_path / "prior.csv").write_text("item,blue,red\nred5.png,1,0\n")
+    label_source(replace(job, prior=tmp_path / "prior.csv"))
+    assert rows(job)["red5.png"]["label"] == "blue"
