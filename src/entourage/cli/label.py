@@ -107,7 +107,7 @@ def predict(
     """Classify images with a trained classifier."""
     from entourage.label.classify.ask import predict_images, write_predictions
 
-    paths, predictions = predict_images(classifier, images, device=device)
+    paths, predictions = predict_images(classifier, images, out=out, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
     tell_skipped(predictions.failures)
 
