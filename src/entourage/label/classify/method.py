@@ -6,6 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,14 @@ from entourage.training import AveragedTask, Losses, WeightAverage
 
 Rows = NDArray[np.int64]
 
+_ANEW = "(delete the folder above it to begin anew)"  # rounds are trained side by side in one folder
+TOLD_APART = MappingProxyType(
+    {
+        "task.labels": f"other labels or classes than are given now {_ANEW}",
+        "task.images": f"other images or views than there are now {_ANEW}",
+        "task.found": f"other labels found by the game than are found now: another prior, or another game {_ANEW}",
+    }
+)
 LEAST_BATCH = 32  # statistics of fewer images are mostly chance
 
 
@@ -71,6 +80,7 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         options: what all methods share.
     """
 
+    told_apart = TOLD_APART
     model: ImageNetwork
     average: WeightAverage
 
