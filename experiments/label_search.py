@@ -89,7 +89,7 @@ def text(ledger: Ledger) -> str:
         [
             f"Accuracy in percent with {LABELS} labels on the {1 - TRAIN_SHARE:.0%} of CIFAR-10's training images that "
             "no method was trained on, mean and spread over seeds that no table has. No test image was looked at. The "
-            "chosen settings are those of the tables; a propagator in the game's place has the game's.",
+            "chosen settings are those of the tables; what labels in the game's place has the game's.",
             search_text(ledger.rows),
         ]
     )
