@@ -15,6 +15,7 @@ from functools import partial
 from itertools import product
 
 from entourage.data import draw_labels, find_dataset
+from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
     arguments,
@@ -29,7 +30,15 @@ from experiments.label_rows import (
     values,
     with_views,
 )
-from experiments.label_settings import BALANCED, LABELLED, PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
+from experiments.label_settings import (
+    BALANCED,
+    LABELLED,
+    PROPAGATORS,
+    TRAINED,
+    check_choices,
+    choices_text,
+    read_choices,
+)
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -85,4 +94,4 @@ def _row(ledger: Ledger, name: str, what: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

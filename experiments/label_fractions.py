@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from entourage.data import draw_labels, find_dataset, seeded_split
 from entourage.report import house_style, to_svg
+from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
     arguments,
@@ -102,4 +103,4 @@ def _key(backbone: str, method: str, share: float, seed: int | str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

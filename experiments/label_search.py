@@ -22,6 +22,7 @@ from entourage.data import ImageSet, draw_labels, find_dataset, seeded_split
 from entourage.label.classify.frozen import FROZEN
 from entourage.label.classify.options import AugmentOptions
 from entourage.training import NonFiniteLossError
+from experiments.command import run_command
 from experiments.label_cifar10 import BACKBONE
 from experiments.label_rows import (
     Clock,
@@ -96,4 +97,4 @@ def text(ledger: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

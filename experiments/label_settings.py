@@ -51,7 +51,7 @@ _GAME = _candidates({"rounds": _ROUNDS, "epochs": _EPOCHS}, {"rounds": _ROUNDS /
 _STEPS = {"epochs": _ROUNDS * _EPOCHS}  # methods without rounds make as many steps as all rounds together
 
 CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
-    **{name: _GAME for name in LABELLED},
+    **dict.fromkeys(LABELLED, _GAME),
     "supervised": _candidates(_STEPS, {"epochs": _EPOCHS}),  # few labels may be learnt sooner
     "pi-model": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
     "mean-teacher": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
