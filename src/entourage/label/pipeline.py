@@ -33,6 +33,7 @@ from entourage.label.show import labelling_sections
 from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
+from entourage.training.machine import is_main_process
 
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
@@ -75,7 +76,8 @@ def label_source(job: LabelJob) -> dict[str, Any]:
 
     With `train` it also writes `classifier.safetensors`, and the labels are those over the graph of the trained
     network's features. Each file is written whole or not at all, and none is written unless the labelling succeeded;
-    only the checkpoints of a training are written before, in `training`, from which a stopped run continues.
+    only the checkpoints of a training are written before, in `training`, from which a stopped run continues. Of several
+    processes the main one writes.
 
     Returns:
         The summary, as in `summary.json`.
@@ -107,6 +109,8 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    if not is_main_process():
+        return summary
     if trained is not None:
         summary["classifier"] = {"classes": trained.classifier_.classes, "rounds": [asdict(r) for r in trained.rounds_]}
         trained.classifier_.save(job.out / "classifier.safetensors")

@@ -148,7 +148,7 @@ def test_files_that_are_no_classifiers_are_refused_in_one_line(
     write_weights(path, {"a": torch.zeros(1)}, {name: value for name, value in notes.items() if value is not None})
     with pytest.raises(ValueError, match=f"{path}: cannot be read as a classifier: .*{message}") as caught:
         ImageClassifier.load(path)
-    assert str(caught.value).endswith("; expected a file that `entourage label --train` wrote")
+    assert str(caught.value).endswith("; expected a classifier that `entourage label --train` wrote")
     assert "\n" not in str(caught.value)
 
 

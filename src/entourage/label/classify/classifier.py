@@ -95,7 +95,11 @@ class ImageClassifier:
             ValueError: the file is missing, broken, or not a classifier.
         """
         source = Path(path)
-        state, notes = read_weights(source)
+        expected = "expected a classifier that `entourage label --train` wrote"
+        try:
+            state, notes = read_weights(source)
+        except ValueError as error:
+            raise ValueError(f"cannot read {path}: {_reason(source)}; {expected}") from error
         try:
             if notes.get("kind") != _KIND:
                 raise ValueError("it holds other weights")
@@ -107,7 +111,6 @@ class ImageClassifier:
                 network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            expected = "expected a file that `entourage label --train` wrote"
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
         load_into(network, state, source)
         return cls(network.eval(), backbone.name, classes, preprocessing, mirror)
@@ -124,6 +127,15 @@ class _BothSides(nn.Module):
         """Logits, shape (b, m)."""
         logits: Tensor = (self.network(images) + self.network(images.flip(3))) / 2
         return logits
+
+
+def _reason(path: Path) -> str:
+    """Why a file is no weights, in words for people who may have named the wrong one."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.exists():
+        return "no such file"
+    return "damaged, or no file of weights"
 
 
 def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:
