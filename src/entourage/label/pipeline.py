@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -144,13 +145,18 @@ def _train(job: LabelJob, options: AugmentOptions, items: Items) -> LabelAugment
 
 
 def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], list[str]]:
-    """The label of each item, "" where it is unknown, and all classes of the labels file."""
+    """The label of each item, "" where it is unknown, and the classes; with a prior, all of the labels file."""
     # A label for an image that turned out to be broken is no mistake in the labels file.
     known = read_labels(job.labels, [*items.names, *(name for name, _ in items.skipped)])
     y = np.array([known.get(name, "") for name in items.names], dtype=object)
     if not any(y):
         raise ValueError(f"{job.labels}: all labelled items were skipped as unreadable; expected one that can be read")
-    return y, sorted(set(known.values()))
+    present = set(y) - {""}
+    lost = sorted(set(known.values()) - present)
+    if lost:
+        names = ", ".join(map(repr, lost))
+        warnings.warn(f"{job.labels}: no image that can be read is labelled {names}: left out", stacklevel=2)
+    return y, sorted(present if job.prior is None else {*present, *lost})  # a prior has a column for each
 
 
 def _decide(job: LabelJob, items: Items) -> GraphTransduction:
@@ -173,7 +179,8 @@ def _summary(
 ) -> dict[str, Any]:
     found = ~model.given_
     found[model.undecided_] = False
-    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_}
+    known = set(model.transduction_[model.given_])
+    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in known}
     return {
         "entourage": __version__,
         "source": str(job.source),
