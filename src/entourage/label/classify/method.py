@@ -26,7 +26,6 @@ TOLD_APART = MappingProxyType(
     {
         "task.labels": f"other labels or classes than are given now {_ANEW}",
         "task.images": f"other images or views than there are now {_ANEW}",
-        "task.found": f"other labels found by the game than are found now: another prior, or another game {_ANEW}",
     }
 )
 LEAST_BATCH = 32  # statistics of fewer images are mostly chance
