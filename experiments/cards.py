@@ -13,6 +13,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from entourage.data import write_text
+from experiments.command import run_command
 from experiments.ledger import RESULTS
 from experiments.tables import table
 
@@ -74,4 +75,4 @@ def _figures(name: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

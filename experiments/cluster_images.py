@@ -27,6 +27,7 @@ from experiments.cluster_rows import (
     rival_rows,
     shown,
 )
+from experiments.command import run_command
 from experiments.ledger import Ledger
 
 N, K, SIDE = EPISODE_N, EPISODE_K, 128
@@ -83,4 +84,4 @@ def _text(ledger: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from entourage.cluster.demo import demo_section
 from entourage.data import write_text
+from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"
 
@@ -22,4 +23,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

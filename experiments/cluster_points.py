@@ -47,6 +47,7 @@ from experiments.cluster_rows import (
     shown,
     trained,
 )
+from experiments.command import run_command
 from experiments.ledger import Ledger, timed
 from experiments.tables import table
 
@@ -187,4 +188,4 @@ def _text(ledger: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -39,6 +39,7 @@ from experiments.cluster_rows import (
     rival_rows,
     shown,
 )
+from experiments.command import run_command
 from experiments.ledger import Ledger
 
 N, K = EPISODE_N, EPISODE_K
@@ -195,4 +196,4 @@ def _text(ledger: Ledger, voices: Voices) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

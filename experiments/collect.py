@@ -9,6 +9,7 @@ import ast
 from pathlib import Path
 
 from entourage.data import write_text
+from experiments.command import run_command
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,4 +37,4 @@ def _printed(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -27,6 +27,7 @@ from entourage.detect.sides import typical_sides
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
 from experiments.claims import in_turn
+from experiments.command import run_command
 from experiments.detect_rows import arguments, ledger, packed, percent, recipe_of, scores, sets_of, trained
 from experiments.ledger import Ledger
 from experiments.tables import table
@@ -165,4 +166,4 @@ def _text(book: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

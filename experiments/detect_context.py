@@ -21,6 +21,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.map_options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
+from experiments.command import run_command
 from experiments.detect_rows import arguments, ledger, percent, sets_of
 from experiments.ledger import Ledger
 from experiments.tables import table
@@ -116,4 +117,4 @@ def _text(book: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -22,6 +22,7 @@ from entourage.detect.sheets import pack_sheets
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth, spread_over
 from experiments.claims import alone, in_turn
+from experiments.command import run_command
 from experiments.detect_rival_models import RIVALS
 from experiments.detect_rivals import train_rival
 from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
@@ -115,4 +116,4 @@ def _text(book: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

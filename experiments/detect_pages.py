@@ -22,6 +22,7 @@ from entourage.engrave.job import EngraveJob, draw
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
 from entourage.engrave.pipeline import engrave
 from entourage.engrave.scores import read_score
+from experiments.command import run_command
 
 UNSEEN = "Gootville"  # the font that no network learns from
 SEEN = tuple(MusicFont(name) for name in FONTS if name != UNSEEN)
@@ -97,4 +98,4 @@ def divide(source: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

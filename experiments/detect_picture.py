@@ -14,6 +14,7 @@ from entourage.data import atomic_path
 from entourage.detect.demo import LIKELY
 from entourage.detect.detector import Detector
 from entourage.detect.show import draw_detections
+from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "detect.jpg"
 WIDTH = 1400
@@ -32,4 +33,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -21,6 +21,7 @@ from entourage.embed.fit import train_embedding
 from entourage.embed.recipe import Recipe
 from entourage.embed.training import EmbeddingData
 from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
@@ -118,4 +119,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    run_command(run)

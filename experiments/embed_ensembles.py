@@ -21,6 +21,7 @@ from entourage.embed.recipe import Recipe
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.command import run_command
 from experiments.embed_losses import METRICS, OURS, chosen, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
@@ -114,4 +115,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    run_command(run)

@@ -18,6 +18,7 @@ from typing import Any
 from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.command import run_command
 from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, seconds, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
@@ -152,4 +153,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    run_command(run)

@@ -21,6 +21,7 @@ from entourage.embed.read import whole_classes
 from entourage.embed.recipe import Recipe
 from entourage.embed.training import EmbeddingData
 from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
@@ -198,4 +199,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    run_command(run)

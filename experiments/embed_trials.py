@@ -76,9 +76,17 @@ class Bench:
     _read: dict[str, Halves] = field(default_factory=dict)
 
     def halves(self, dataset: str) -> Halves:
-        """The images of a data set, decoded once."""
+        """The images of a data set, decoded once.
+
+        Raises:
+            FileNotFoundError: the data set is missing or damaged. No ValueError: that would be kept as a measurement
+                that failed, and never be tried again.
+        """
         if dataset not in self._read:
-            images = find_dataset(dataset)
+            try:
+                images = find_dataset(dataset)
+            except ValueError as error:
+                raise FileNotFoundError(str(error)) from error
             if self.setting.classes is not None:
                 images = images.subset(_first_classes(images.labels, images.split, self.setting.classes))
             side = self.setting.recipe.decoded_side

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from entourage.data import progress_bar, resolve_device
 from entourage.engrave.symbols import V1_IDS
+from experiments.command import run_command
 from experiments.ledger import RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -193,4 +194,4 @@ def _text(book: Ledger) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

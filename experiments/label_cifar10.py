@@ -15,6 +15,7 @@ from functools import partial
 from itertools import product
 
 from entourage.data import draw_labels, find_dataset
+from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
     arguments,
@@ -29,7 +30,15 @@ from experiments.label_rows import (
     values,
     with_views,
 )
-from experiments.label_settings import BALANCED, PROPAGATORS, TRAINED, check_choices, choices_text, read_choices
+from experiments.label_settings import (
+    BALANCED,
+    LABELLED,
+    PROPAGATORS,
+    TRAINED,
+    check_choices,
+    choices_text,
+    read_choices,
+)
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -64,7 +73,7 @@ def text(ledger: Ledger) -> str:
     """Three tables: labels found on one graph, test accuracy of the classifiers, labels found after the last round."""
     graph = [(name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS)]
     tested = [(name, *_row(ledger, name, "accuracy")) for name in TRAINED]
-    found = [(name, *_row(ledger, name, "found")) for name in TRAINED if name.endswith("+network")]
+    found = [(name, *_row(ledger, name, "found")) for name in LABELLED]
     header = ("method", *(f"{count} labels" for count in COUNTS))
     return "\n\n".join(
         [
@@ -85,4 +94,4 @@ def _row(ledger: Ledger, name: str, what: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

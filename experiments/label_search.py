@@ -22,6 +22,7 @@ from entourage.data import ImageSet, draw_labels, find_dataset, seeded_split
 from entourage.label.classify.frozen import FROZEN
 from entourage.label.classify.options import AugmentOptions
 from entourage.training import NonFiniteLossError
+from experiments.command import run_command
 from experiments.label_cifar10 import BACKBONE
 from experiments.label_rows import (
     Clock,
@@ -89,11 +90,11 @@ def text(ledger: Ledger) -> str:
         [
             f"Accuracy in percent with {LABELS} labels on the {1 - TRAIN_SHARE:.0%} of CIFAR-10's training images that "
             "no method was trained on, mean and spread over seeds that no table has. No test image was looked at. The "
-            "chosen settings are those of the tables; a propagator in the game's place has the game's.",
+            "chosen settings are those of the tables; what labels in the game's place has the game's.",
             search_text(ledger.rows),
         ]
     )
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

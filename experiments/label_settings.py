@@ -22,7 +22,8 @@ from experiments.tables import mean_and_spread, table
 PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
 BALANCED = "game, classes as frequent as given"  # how the rounds play it; Poisson knows that of itself
 GAME = "game+network"
-TRAINED = (*(f"{name}+network" for name in PROPAGATORS), *METHODS, *FROZEN)
+LABELLED = tuple(f"{name}+network" for name in (*PROPAGATORS, "svm"))  # the SVM looks at features, not at neighbours
+TRAINED = (*LABELLED, *METHODS, *FROZEN)
 OPTIONS = AugmentOptions(
     balance=True,  # labels are drawn here as frequent as the classes are; see FAIRLY
     batches=MethodOptions(least_steps=32),  # Caltech-101 has some thousand images
@@ -59,7 +60,7 @@ _GAME = _candidates({"rounds": _ROUNDS, "epochs": _EPOCHS}, {"rounds": _ROUNDS /
 _STEPS = {"epochs": _ROUNDS * _EPOCHS}  # methods without rounds make as many steps as all rounds together
 
 CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
-    **{f"{name}+network": _GAME for name in PROPAGATORS},
+    **dict.fromkeys(LABELLED, _GAME),
     "supervised": _candidates(_STEPS, {"epochs": _EPOCHS}),  # few labels may be learnt sooner
     "pi-model": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
     "mean-teacher": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
@@ -110,8 +111,8 @@ def accuracies(rows: Mapping[str, Mapping[str, Any]], method: str) -> list[list[
 def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
     """For every method the candidate with the highest mean accuracy, of equals the first.
 
-    A propagator in the game's place that was not searched for has the game's settings, so that nothing but the
-    propagator differs; anything else that was not searched for has its default.
+    What labels in the game's place and was not searched for has the game's settings, so that nothing but the labels
+    differs; anything else that was not searched for has its default.
 
     Args:
         rows: of the search, by `key`.
@@ -122,7 +123,7 @@ def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
         if found[0]:
             best = max(range(len(candidates)), key=lambda place: statistics.fmean(found[place]))
             chosen[method] = Choice(candidates[best], f"chosen of {len(candidates)} by {len(found[0])} seeds")
-        elif method.endswith("+network") and method != GAME:  # the game comes first
+        elif method in LABELLED and method != GAME:  # the game comes first
             chosen[method] = Choice(chosen[GAME].settings, "as the game")
         else:
             chosen[method] = Choice(candidates[0], "default")

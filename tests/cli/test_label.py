@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,71 @@ def test_options_reach_the_game(images: Path) -> None:
 @pytest.mark.parametrize("told", [[], ["--balance"]])
 def test_frequencies_are_kept_to_only_if_asked(images: Path, told: list[str]) -> None:
     assert label(images, *told)[2]["balance"] is bool(told)
+
+
+@pytest.mark.parametrize("name", ["source", "./predict", "-weird"])
+def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[LabelJob] = []
+
+    def noted(job: LabelJob) -> None:
+        jobs.append(job)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
+    told = ["--labels", "known.csv", "--out", "out"]
+    CliRunner().invoke(app, ["label", *told, "--", name] if name.startswith("-") else ["label", name, *told])
+    assert [job.source for job in jobs] == [Path(name)]
+
+
+def test_usage_lines_have_no_word_that_nobody_writes() -> None:
+    for arguments in (["label"], ["label", "-h"], ["label", "photos", "-h"], ["label", "photos"]):
+        output = CliRunner().invoke(app, arguments).output
+        assert re.search(r"Usage: \S+ label \[OPTIONS\]", output)
+    assert "written ./predict" in " ".join(CliRunner().invoke(app, ["label", "-h"]).output.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--epochs", "3"], "--epochs: only"),
+        (["--size", "64", "--no-mirror"], "--size, --no-mirror: only"),
+        (["--mirror"], "--mirror: only"),
+        (["--learn", "hard", "--layers", "all", "--rounds", "1"], "--rounds, --learn, --layers: only"),
+    ],
+)
+def test_options_of_the_training_are_not_ignored_without_it(
+    images: Path, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("entourage.label.pipeline.label_source", lambda job: pytest.fail("it was labelled"))
+    arguments = ["label", str(images), "--labels", "known.csv", "--out", str(images.parent / "out"), *more]
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, ValueError)
+    assert str(error) == f"{said} for training; expected --train beside it"
+
+
+def test_of_several_processes_the_main_one_speaks_and_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = images.parent / "out"
+    arguments = ["label", str(images), "--labels", str(images.parent / "labels.csv"), "--out", str(out)]
+    monkeypatch.setenv("RANK", "1")
+    result = CliRunner().invoke(app, [*arguments, "--backbone", "efficientnet-lite0"])
+    assert (result.exit_code, result.output) == (0, "")
+    assert not out.exists()
+    asked = CliRunner().invoke(app, ["label", "predict", "nothing.safetensors", str(images)])
+    assert (asked.exit_code, asked.output) == (0, "")
+    monkeypatch.setenv("RANK", "0")
+    assert "14 found" in label(images)[1]
+
+
+@pytest.mark.parametrize(
+    ("classifier", "reason"),
+    [("images", "it is a folder"), ("labels.csv", "damaged, or no file of weights"), ("gone", "no such file")],
+)
+def test_what_is_no_classifier_is_told_in_plain_words(images: Path, classifier: str, reason: str) -> None:
+    path = images.parent / classifier
+    error = CliRunner().invoke(app, ["label", "predict", str(path), str(images), "--device", "cpu"]).exception
+    expected = "expected a classifier that `entourage label --train` wrote"
+    assert isinstance(error, ValueError)
+    assert str(error) == f"cannot read {path}: {reason}; {expected}"
 
 
 @pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])

@@ -10,6 +10,7 @@ import pytest
 from experiments.label_settings import (
     CANDIDATES,
     GAME,
+    LABELLED,
     TRAINED,
     Choice,
     accuracies,
@@ -24,7 +25,7 @@ from experiments.label_settings import (
 from experiments.ledger import FAILED, Ledger
 
 from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.rivals import METHODS
+from entourage.label.classify.rivals import LABELLERS, METHODS
 
 Rows = dict[str, dict[str, Any]]
 
@@ -48,7 +49,7 @@ def test_everybody_has_four_settings_and_they_differ() -> None:
 
 def test_all_that_is_trained_may_choose_among_the_same_learning_rates() -> None:
     for method, candidates in CANDIDATES.items():
-        if method.endswith("+network") or method in METHODS:
+        if method in LABELLED or method in METHODS:
             assert [settings["learning_rate"] for settings in candidates] == [5e-4, 2e-4, 1e-3, 5e-4]
 
 
@@ -64,6 +65,11 @@ def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -
         usual.pop("learning_rate")
         parameters = inspect.signature(method).parameters
         assert {own: parameters[own].default for own in usual} == usual
+
+
+def test_the_alternatives_of_the_thesis_are_trained_on_too() -> None:
+    assert {"game+network", "svm+network"} < set(LABELLED) < set(TRAINED)
+    assert {name.removesuffix("+network") for name in LABELLED} == set(LABELLERS)
 
 
 def test_settings_have_a_name() -> None:
@@ -92,13 +98,14 @@ def test_a_training_that_failed_is_never_the_best() -> None:
     assert choose(rows)["pi-model"].settings == CANDIDATES["pi-model"][1]
 
 
-def test_a_propagator_in_the_games_place_has_the_games_settings_unless_it_was_searched_for() -> None:
+def test_what_labels_in_the_games_place_has_the_games_settings_unless_it_was_searched_for() -> None:
     rows = measured(GAME, [50.0], [60.0], [40.0], [30.0])
     chosen = choose(rows)
     assert chosen["poisson+network"] == Choice(CANDIDATES[GAME][1], "as the game")
     own = choose(rows | measured("poisson+network", [50.0], [10.0], [40.0], [55.0]))
     assert own["poisson+network"].settings == CANDIDATES[GAME][3]
     assert own["spreading+network"].settings == CANDIDATES[GAME][1]
+    assert own["svm+network"] == Choice(CANDIDATES[GAME][1], "as the game")
 
 
 def test_without_a_search_everybody_has_its_default(tmp_path: Path) -> None:

@@ -84,6 +84,24 @@ def test_out_may_not_be_a_file(job: LabelJob) -> None:
     assert job.out.read_text() == "mine"
 
 
+@pytest.mark.parametrize("informed", [False, True])
+def test_a_class_whose_images_are_all_broken_is_left_out_with_a_word(tmp_path: Path, informed: bool) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for shade in range(4):
+        Image.new("L", (32, 32), 60 * shade).save(folder / f"{shade}.png")
+    (folder / "broken.png").write_bytes(b"no image")
+    labels, prior = tmp_path / "labels.csv", tmp_path / "prior.csv"
+    labels.write_text("item,label\n0.png,dark\n3.png,light\nbroken.png,lost\n")
+    prior.write_text("item,dark,light,lost\n2.png,0,1,1\n")
+    job = LabelJob(
+        folder, labels, tmp_path / "out", prior if informed else None, backbone="efficientnet-lite0", cache=False
+    )
+    with pytest.warns(UserWarning, match=r"labels\.csv: no image that can be read is labelled 'lost': left out"):
+        summary = label_source(job)
+    assert list(summary["classes"]) == ["dark", "light"]
+
+
 def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()

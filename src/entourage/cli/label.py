@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from entourage.cli.skipped import skipped_in, tell_skipped
 
@@ -18,21 +18,34 @@ if TYPE_CHECKING:
 Metric = Literal["auto", "euclidean", "cosine"]
 
 
+_LABEL, _PREDICT = "source", "predict"
+
+
 class _LabelsByDefault(TyperGroup):
-    """`entourage label SOURCE ...` labels; only the word `predict` asks for something else."""
+    """`entourage label SOURCE ...` labels, whatever SOURCE is called; only `predict` asks for something else."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands:
-            args = ["source", *args]
+        if args[:1] != [_PREDICT]:
+            args = [_LABEL, *(args or ["--help"])]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=_LabelsByDefault, no_args_is_help=True)
+class _Nameless(TyperCommand):
+    """A command whose name nobody writes: usage lines have the group's instead."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
 
 
-@app.command("source")
+app = typer.Typer(cls=_LabelsByDefault)
+
+
+@app.command(_LABEL, cls=_Nameless)
 def label(
-    source: Annotated[Path, typer.Argument(help="A folder of images, or features as .npy, .npz, .csv or .parquet.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SOURCE", help="A folder of images, or features as .npy, .npz, .csv or .parquet."),
+    ],
     labels: Annotated[Path, typer.Option(help="CSV file with the columns item,label for the few you know.")],
     out: Annotated[Path, typer.Option(help="Folder for labels.csv, report.html and summary.json.")],
     prior: Annotated[Path | None, typer.Option(help="CSV file: item, then a column a class; 0 excludes it.")] = None,
@@ -72,10 +85,14 @@ def label(
 ) -> None:
     """Label a whole data set from a handful of labels, and train a classifier on it.
 
-    `entourage label predict CLASSIFIER IMAGES...` asks the classifier.
+    `entourage label predict CLASSIFIER IMAGES...` asks the classifier; a folder named predict is written ./predict.
     """
+    asked = {"size": size, "rounds": rounds, "epochs": epochs, "learn": learn, "layers": layers, "mirror": mirror}
+    if not train and (said := [_option(name, value) for name, value in asked.items() if value is not None]):
+        raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
+    from entourage.training.machine import is_main_process
 
     options = named(preset)
     summary = label_source(
@@ -92,8 +109,11 @@ def label(
             suggestions=suggestions,
             device=device,
             cache=cache,
+            progress=None if is_main_process() else False,
         )
     )
+    if not is_main_process():
+        return
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
     typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:
@@ -101,19 +121,31 @@ def label(
     tell_skipped(skipped_in(summary))
 
 
-@app.command()
+@app.command(_PREDICT)
 def predict(
-    classifier: Annotated[Path, typer.Argument(help="A classifier.safetensors of `entourage label --train`.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files, and folders of them.")],
+    classifier: Annotated[
+        Path, typer.Argument(metavar="CLASSIFIER", help="A classifier.safetensors of `entourage label --train`.")
+    ],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Image files, and folders of them.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
 ) -> None:
-    """Classify images with a trained classifier."""
-    from entourage.label.classify.ask import predict_images, write_predictions
+    """Classify images with a trained classifier.
 
-    paths, predictions = predict_images(classifier, images, device=device)
+    To label a folder named predict, write ./predict.
+    """
+    from entourage.label.classify.ask import predict_images, write_predictions
+    from entourage.training.machine import is_main_process
+
+    if not is_main_process():  # there is nothing to share
+        return
+    paths, predictions = predict_images(classifier, images, out=out, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
     tell_skipped(predictions.failures)
+
+
+def _option(name: str, value: Any) -> str:
+    return f"--no-{name}" if value is False else f"--{name}"
 
 
 def _training(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +33,7 @@ from entourage.label.show import labelling_sections
 from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
+from entourage.training.machine import is_main_process
 
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
@@ -76,7 +78,8 @@ def label_source(job: LabelJob) -> dict[str, Any]:
 
     With `train` it also writes `classifier.safetensors`, and the labels are those over the graph of the trained
     network's features. Each file is written whole or not at all, and none is written unless the labelling succeeded;
-    only the checkpoints of a training are written before, in `training`, from which a stopped run continues.
+    only the checkpoints of a training are written before, in `training`, from which a stopped run continues. Of several
+    processes the main one writes.
 
     Returns:
         The summary, as in `summary.json`.
@@ -108,6 +111,8 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    if not is_main_process():
+        return summary
     if trained is not None:
         summary["classifier"] = _classifier_summary(trained)
         trained.classifier_.save(job.out / "classifier.safetensors")
@@ -154,13 +159,18 @@ def _train(job: LabelJob, options: AugmentOptions, items: Items) -> tuple[LabelA
 
 
 def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], list[str]]:
-    """The label of each item, "" where it is unknown, and all classes of the labels file."""
+    """The label of each item, "" where it is unknown, and the classes; with a prior, all of the labels file."""
     # A label for an image that turned out to be broken is no mistake in the labels file.
     known = read_labels(job.labels, [*items.names, *(name for name, _ in items.skipped)])
     y = np.array([known.get(name, "") for name in items.names], dtype=object)
     if not any(y):
         raise ValueError(f"{job.labels}: all labelled items were skipped as unreadable; expected one that can be read")
-    return y, sorted(set(known.values()))
+    present = set(y) - {""}
+    lost = sorted(set(known.values()) - present)
+    if lost:
+        names = ", ".join(map(repr, lost))
+        warnings.warn(f"{job.labels}: no image that can be read is labelled {names}: left out", stacklevel=2)
+    return y, sorted(present if job.prior is None else {*present, *lost})  # a prior has a column for each
 
 
 def _known_prior(job: LabelJob, items: Items, classes: list[str]) -> NDArray[np.float64] | None:
@@ -188,7 +198,8 @@ def _summary(
 ) -> dict[str, Any]:
     found = ~model.given_
     found[model.undecided_] = False
-    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_}
+    known = set(model.transduction_[model.given_])
+    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in known}
     return {
         "entourage": __version__,
         "source": str(job.source),

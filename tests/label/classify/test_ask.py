@@ -51,6 +51,21 @@ def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
         predict_images(tmp_path / "nothing", [], device="cpu")
 
 
+def test_answers_that_would_replace_what_they_are_made_from_are_refused_before_any_work(
+    saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
+    before = saved.read_bytes()
+    for out in (saved, folder / "deep" / ".." / "night.png"):
+        with pytest.raises(ValueError, match=f"{out.name}: is read and would be overwritten"):
+            predict_images(saved, [folder], out=out, device="cpu")
+    with pytest.raises(ValueError, match=f"{folder}: is a folder; expected a CSV file to write"):
+        predict_images(saved, [folder], out=folder, device="cpu")
+    with pytest.raises(ValueError, match="is a file; expected a folder to write to"):
+        predict_images(saved, [folder], out=saved / "table.csv", device="cpu")
+    assert saved.read_bytes() == before
+
+
 def test_a_table_names_each_image_with_label_and_confidence(tmp_path: Path) -> None:
     paths = [Path("a,b.png"), Path("broken.png"), Path("c.png")]
     chances = np.array([[0.75, 0.25], [0.1, 0.9]], dtype=np.float32)

@@ -67,6 +67,7 @@ def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: 
     assert loaded.classes == ["blue", "green", "red"]
     assert loaded.preprocessing.size == (32, 32)
     assert loaded.preprocessing.crop == 1
+    assert loaded.mirror
     for classifier in (model.classifier_, loaded):
         predictions = classifier.predict(paths, device="cpu")
         assert np.mean(np.array(predictions.labels) == NAMES[answers]) >= 0.9
@@ -75,11 +76,12 @@ def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: 
 def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images(each=10, classes=2)
     y = pd.Series(np.where(np.arange(20) < 6, truth + 5.0, np.nan))  # pandas' way to leave some out
-    options = replace(WHOLE, rounds=1, method="labels", trust="hard")
+    options = replace(WHOLE, rounds=1, method="labels", trust="hard", mirror=False)
     model = LabelAugmenter(LabelSpreading(), toy, options, device="cpu", progress=False).fit(pixels, y)
     assert model.classes_.tolist() == [5, 6]
     assert (model.transduction_ == truth + 5).mean() >= 0.9
     assert len(model.classifier_.classes) == 2
+    assert not model.classifier_.mirror
     looks = LiveLooks(pixels, model.classifier_.preprocessing)
     answers = outputs(model.classifier_.network, looks, torch.device("cpu")).argmax(dim=1)
     assert (answers.numpy() == truth).mean() >= 0.9

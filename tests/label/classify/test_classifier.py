@@ -1,5 +1,6 @@
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,28 @@ def test_predictions_are_the_networks_and_broken_files_are_set_aside(
     assert predictions.labels == [CLASSES[code] for code in logits.argmax(dim=1).tolist()]
     after = classifier.network.state_dict()
     assert all(torch.equal(value, before[name]) for name, value in after.items())  # still fit for training
+
+
+def test_an_image_and_its_mirror_image_answer_together(classifier: ImageClassifier, paths: list[Path]) -> None:
+    both = replace(classifier, mirror=True).predict(paths, device="cpu")
+    pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in both.kept])
+    with torch.no_grad():
+        asked = [classifier.network(classifier.preprocessing.normalise(view)) for view in (pixels, pixels.flip(3))]
+    expected = ((asked[0] + asked[1]) / 2).softmax(dim=1).numpy()
+    np.testing.assert_allclose(both.probabilities, expected, atol=1e-3)  # folding rounds otherwise
+    assert np.abs(both.probabilities - classifier.predict(paths, device="cpu").probabilities).max() > 0.01
+
+
+@pytest.mark.parametrize("mirror", [True, False])
+def test_a_file_says_whether_mirror_images_answer_too(
+    classifier: ImageClassifier, tmp_path: Path, mirror: bool
+) -> None:
+    path = tmp_path / "classifier.safetensors"
+    replace(classifier, mirror=mirror).save(path)
+    assert ImageClassifier.load(path).mirror is mirror
+    state, notes = read_weights(path)
+    write_weights(path, state, {name: value for name, value in notes.items() if name != "mirror"})
+    assert ImageClassifier.load(path).mirror is False  # as files of earlier versions answered
 
 
 def test_no_images_give_no_predictions(classifier: ImageClassifier) -> None:
@@ -125,7 +148,7 @@ def test_files_that_are_no_classifiers_are_refused_in_one_line(
     write_weights(path, {"a": torch.zeros(1)}, {name: value for name, value in notes.items() if value is not None})
     with pytest.raises(ValueError, match=f"{path}: cannot be read as a classifier: .*{message}") as caught:
         ImageClassifier.load(path)
-    assert str(caught.value).endswith("; expected a file that `entourage label --train` wrote")
+    assert str(caught.value).endswith("; expected a classifier that `entourage label --train` wrote")
     assert "\n" not in str(caught.value)
 
 

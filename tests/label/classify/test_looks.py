@@ -196,3 +196,39 @@ def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> No
     changed = KeptLooks(kept.values.roll(1, dims=0), 2)
     assert kept.digest() == KeptLooks(kept.values.clone(), 2).digest()
     assert len({kept.digest(), changed.digest(), KeptLooks(kept.values, 3).digest()}) == 3
+
+
+@pytest.mark.parametrize("block", [7, 256])
+def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "DIGESTED", block)
+    pixels = np.tile(toys.images()[0], (5, 1, 1, 1))  # more than a sample of 64 would look at one by one
+    stem, options = toys.stem(), LookOptions(weak_kept=2, strong_kept=0)
+
+    def both(values: np.ndarray) -> tuple[str, str]:
+        live = LiveLooks(values, toys.preprocessing(), options)
+        return live.digest(), keep_looks(stem, live, CPU).digest()
+
+    first = both(pixels)
+    assert both(pixels.copy()) == first
+    for image in (0, 1, 149):
+        changed = pixels.copy()
+        changed[image, 3, 4, 1] ^= 1
+        assert not set(both(changed)) & set(first)
+    swapped = pixels.copy()
+    swapped[[2, 4]] = pixels[[4, 2]]
+    assert not set(both(swapped)) & set(first)
+
+
+def test_kept_views_are_known_by_what_they_were_made_from(toys: ModuleType) -> None:
+    live, stem = live_of(toys), toys.stem()
+    kept = keep_looks(stem, live, CPU)
+    nearly = KeptLooks(kept.values * (1 + 2**-7), 4, origin=kept.origin)  # as another run on a GPU might have them
+    assert nearly.digest() == kept.digest()
+    assert keep_looks(stem, live, CPU, seed=1).digest() != kept.digest()
+    with torch.no_grad():
+        stem.conv.bias[0] += 1
+    assert keep_looks(stem, live, CPU).digest() != kept.digest()
+    bare = KeptLooks(kept.values, 4)
+    other = kept.values.clone()
+    other[29, 15, 3, 5, 5] += 1
+    assert KeptLooks(other, 4).digest() != bare.digest()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -153,6 +154,23 @@ def test_another_run_has_another_description(toys: ModuleType) -> None:
     }
     assert len(descriptions) == 5
     assert described(toys.numbers(), SMALL) in descriptions
+
+
+def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType, tmp_path: Path) -> None:
+    def run(examples: Examples, classes: int = 3) -> None:
+        options = TrainingOptions(epochs=1, workers=0)
+        train(Sum(toys.network(classes), examples, SMALL), options, tmp_path, device="cpu", progress=False)
+
+    examples = toys.examples()[0]
+    run(examples)
+    more = replace(examples, codes=np.where(np.arange(30) < 9, np.arange(30) % 3, -1))
+    new_class = replace(examples, codes=np.where(np.arange(30) == 7, 3, examples.codes), classes=4)
+    for changed, classes in ((more, 3), (new_class, 4)):
+        expected = f"{tmp_path} holds a run with other labels or classes than are given now \\(delete the folder"
+        with pytest.raises(ValueError, match=expected):
+            run(changed, classes)
+    with pytest.raises(ValueError, match="holds a run with other images or views than there are now"):
+        run(toys.examples(seed=1)[0])
 
 
 @pytest.mark.parametrize(

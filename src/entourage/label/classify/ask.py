@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from entourage.data import atomic_path, list_images
+from entourage.data import atomic_path, check_outputs, list_images
 from entourage.label.classify.classifier import ImageClassifier, Predictions
 
 
 def predict_images(
-    classifier: str | Path, images: Sequence[Path], *, device: str = "auto", progress: bool | None = None
+    classifier: str | Path,
+    images: Sequence[Path],
+    *,
+    out: Path | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
 ) -> tuple[list[Path], Predictions]:
     """Classify image files and all images below folders.
 
     Args:
         classifier: a file that `ImageClassifier.save` wrote.
         images: files and folders.
+        out: where the answers will be written; that there is room for them is checked before any image is looked at.
         device: where the network runs.
         progress: show a bar; None: only on a terminal.
 
@@ -26,10 +32,15 @@ def predict_images(
         The paths that were found, and what the classifier says of them.
 
     Raises:
-        ValueError: the classifier cannot be read, or a folder holds no image.
+        ValueError: the classifier cannot be read, a folder holds no image, or `out` cannot be written or would replace
+            the classifier or an image.
     """
-    model = ImageClassifier.load(classifier)
     paths = [path for place in images for path in (list_images(place) if place.is_dir() else [place])]
+    if out is not None:
+        if out.is_dir():
+            raise ValueError(f"{out}: is a folder; expected a CSV file to write")
+        check_outputs(out.parent, [out.name], [Path(classifier), *paths])
+    model = ImageClassifier.load(classifier)
     return paths, model.predict(paths, device=device, progress=progress)
 
 

@@ -107,7 +107,8 @@ class LabelAugmenter(BaseEstimator):
         self.features_ = outcome.features
         self.rounds_ = outcome.rounds
         self.labeller_ = _named(outcome.labeller, targets)
-        self.classifier_ = _complete(outcome.network, body, backbone, [str(name) for name in targets.classes])
+        classes = [str(name) for name in targets.classes]
+        self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.mirror)
         return self
 
 
@@ -119,9 +120,11 @@ def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
     return labeller
 
 
-def _complete(trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str]) -> ImageClassifier:
+def _complete(
+    trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str], *, mirror: bool
+) -> ImageClassifier:
     """The trained part put back into the whole network; `body` shares the weights of the backbone."""
     body.load_state_dict(trained.body.state_dict())
     network = ImageNetwork(backbone.module, backbone.dim, len(classes))
     network.head.load_state_dict(trained.head.state_dict())
-    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing)
+    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing, mirror)

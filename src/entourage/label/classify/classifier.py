@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from entourage import __version__
 from entourage.backbones import Backbone, Preprocessing, extract_features, freeze, load_backbone
@@ -46,12 +47,14 @@ class ImageClassifier:
         backbone: name of the network it grew from.
         classes: what the logits stand for, m names.
         preprocessing: from image to network input.
+        mirror: whether an image and its mirror image answer together.
     """
 
     network: ImageNetwork
     backbone: str
     classes: list[str]
     preprocessing: Preprocessing
+    mirror: bool = False
 
     def predict(
         self, paths: Sequence[Path], *, device: str | torch.device = "auto", progress: bool | None = None
@@ -65,7 +68,8 @@ class ImageClassifier:
         """
         network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
         freeze(network.body)
-        asked = Backbone(self.backbone, len(self.classes), network, self.preprocessing, weights="trained")
+        module = _BothSides(network) if self.mirror else network
+        asked = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
         found = extract_features(paths, asked, device=device, progress=progress)
         logits = torch.from_numpy(found.features)  # (k, m)
         labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
@@ -79,6 +83,7 @@ class ImageClassifier:
             "backbone": self.backbone,
             "classes": self.classes,
             "preprocessing": asdict(self.preprocessing),
+            "mirror": self.mirror,
         }
         write_weights(Path(path), self.network.state_dict(), notes)
 
@@ -90,21 +95,47 @@ class ImageClassifier:
             ValueError: the file is missing, broken, or not a classifier.
         """
         source = Path(path)
-        state, notes = read_weights(source)
+        expected = "expected a classifier that `entourage label --train` wrote"
+        try:
+            state, notes = read_weights(source)
+        except ValueError as error:
+            raise ValueError(f"cannot read {path}: {_reason(source)}; {expected}") from error
         try:
             if notes.get("kind") != _KIND:
                 raise ValueError("it holds other weights")
             classes = [str(name) for name in notes["classes"]]
             preprocessing = _preprocessing(notes["preprocessing"])
+            mirror = bool(notes.get("mirror", False))  # files of earlier versions do not say, and answer as they did
             with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
                 backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
                 network = ImageNetwork(backbone.module, backbone.dim, len(classes))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            expected = "expected a file that `entourage label --train` wrote"
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
         load_into(network, state, source)
-        return cls(network.eval(), backbone.name, classes, preprocessing)
+        return cls(network.eval(), backbone.name, classes, preprocessing, mirror)
+
+
+class _BothSides(nn.Module):
+    """The mean of a network's answers to images and to their mirror images, as `outputs` has it while it is trained."""
+
+    def __init__(self, network: ImageNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, shape (b, m)."""
+        logits: Tensor = (self.network(images) + self.network(images.flip(3))) / 2
+        return logits
+
+
+def _reason(path: Path) -> str:
+    """Why a file is no weights, in words for people who may have named the wrong one."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.exists():
+        return "no such file"
+    return "damaged, or no file of weights"
 
 
 def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entourage.backbones import Preprocessing
+from entourage.backbones.backbone import digest_weights
 from entourage.data import progress_bar
 from entourage.training.bank import PixelBank, has_room
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
 BATCH = {"cpu": 64, "cuda": 2048}
+DIGESTED = 256  # images at a time
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class LiveLooks:
         self.options = options or LookOptions()
         self.mirror = self.options.mirror
         self.device = torch.device("cpu")
+        self._digest: str | None = None
 
     def __len__(self) -> int:
         return len(self.bank)
@@ -114,8 +118,12 @@ class LiveLooks:
         return self._view(rows, self.options.view(self.options.strong))
 
     def digest(self) -> str:
-        """Of some of the pixels, of the network's input and of the views."""
-        return _digest(self.bank.values[:: _stride(len(self))], self.preprocessing, self.options)
+        """Of all pixels, of the network's input and of the views; computed once, about a second per gigabyte."""
+        if self._digest is None:
+            values = self.bank.values
+            blocks = (values[start : start + DIGESTED] for start in range(0, len(values), DIGESTED))
+            self._digest = _digest(blocks, values.shape, self.preprocessing, self.options)
+        return self._digest
 
     def _view(self, rows: Tensor, options: ViewOptions) -> Tensor:
         return self.preprocessing.normalise(random_view(self._pixels(rows), self.preprocessing.size, options))
@@ -132,9 +140,11 @@ class KeptLooks:
             views, then strong ones.
         weak: how many of the views are weak, 2 or more.
         mirror: whether the second view is the mirror image; otherwise it is a further weak view.
+        origin: a text that is another one if the activations were made from something else; None: they speak for
+            themselves, to the last bit.
     """
 
-    def __init__(self, values: Tensor, weak: int, *, mirror: bool = True) -> None:
+    def __init__(self, values: Tensor, weak: int, *, mirror: bool = True, origin: str | None = None) -> None:
         if values.ndim != 5:
             raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
         if not 2 <= weak <= values.shape[1]:
@@ -142,6 +152,7 @@ class KeptLooks:
         self.values = values
         self.weak_count = weak
         self.mirror = mirror
+        self.origin = origin
 
     def __len__(self) -> int:
         return len(self.values)
@@ -170,10 +181,12 @@ class KeptLooks:
         return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
 
     def digest(self) -> str:
-        """Of the activations of some images."""
-        some = self.values[:: _stride(len(self))].float().cpu().numpy()
-        # A GPU's last digits differ from run to run; what is left of 16 bits after rounding does not.
-        return _digest(np.round(some.mean(axis=(2, 3, 4)), 1), self.values.shape, self.weak_count, self.mirror)
+        """Of what the activations were made from: on a GPU, their last digits differ from run to run."""
+        blocks: Iterable[NDArray[np.generic]] = ()
+        if self.origin is None:
+            starts = range(0, len(self), DIGESTED)
+            blocks = (self.values[start : start + DIGESTED].float().cpu().numpy() for start in starts)
+        return _digest(blocks, self.origin, tuple(self.values.shape), self.weak_count, self.mirror)
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
         home = self.values.device
@@ -204,6 +217,7 @@ def keep_looks(
     Returns:
         n * (weak_kept + strong_kept) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
     """
+    origin = f"{digest_weights(stem.state_dict())} {seed} {live.digest()}"
     stem.to(device).eval()
     live.move(device)
     options, n = live.options, len(live)
@@ -227,7 +241,7 @@ def keep_looks(
                 advance(len(rows))
     if kept is None:
         raise ValueError("there are no images to look at; expected at least one")
-    return KeptLooks(kept, options.weak_kept, mirror=options.mirror)
+    return KeptLooks(kept, options.weak_kept, mirror=options.mirror, origin=origin)
 
 
 def _nth(live: LiveLooks, rows: Tensor, view: int) -> Tensor:
@@ -249,12 +263,12 @@ def _check_mirrored(wanted: bool, there: bool) -> None:
         raise ValueError("mirror images are asked for where there are none; expected LookOptions(mirror=True)")
 
 
-def _stride(count: int) -> int:
-    return max(1, count // 64)
-
-
-def _digest(some: NDArray[np.generic], *notes: object) -> str:
-    return hashlib.blake2b(repr(notes).encode() + some.tobytes(), digest_size=8).hexdigest()
+def _digest(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
+    """Of arrays, which may lie in a file larger than memory and come one after another, and of notes on them."""
+    digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
+    for block in blocks:
+        digest.update(np.ascontiguousarray(block).data)
+    return digest.hexdigest()
 
 
 def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:

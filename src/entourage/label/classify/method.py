@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,13 @@ from entourage.training import AveragedTask, Losses, WeightAverage
 
 Rows = NDArray[np.int64]
 
+_ANEW = "(delete the folder above it to begin anew)"  # rounds are trained side by side in one folder
+TOLD_APART: Mapping[str, str] = MappingProxyType(
+    {
+        "task.labels": f"other labels or classes than are given now {_ANEW}",
+        "task.images": f"other images or views than there are now {_ANEW}",
+    }
+)
 LEAST_BATCH = 32  # statistics of fewer images are mostly chance
 
 
@@ -72,6 +80,7 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         options: what all methods share.
     """
 
+    told_apart: Mapping[str, str] = TOLD_APART
     model: ImageNetwork
     average: WeightAverage
 

@@ -1,0 +1,119 @@
+"""A few percent of labels: which images are labelled and split off, and what tables and figure make of the rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments.label_fractions import BACKBONES, SHARES, figure, text
+from experiments.label_settings import LABELLED, TRAINED
+from experiments.ledger import Ledger
+from matplotlib.axes import Axes
+
+from entourage.data import ImageSet, draw_labels, seeded_split
+from entourage.data.sources import RawImages
+from experiments import label_fractions
+
+METHODS = ("linear", "supervised", "svm+network")
+
+
+@pytest.fixture
+def images() -> ImageSet:
+    """Four colours, 20 images of each."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(4), 20)
+    colours = rng.integers(0, 255, (4, 3, 1, 1))
+    pixels = (colours[labels] + rng.normal(0, 10, (80, 3, 32, 32))).clip(0, 255).astype(np.uint8)
+    names = [str(label) for label in range(4)]
+    return ImageSet(
+        "toys", RawImages(pixels, np.arange(80)), labels, names, np.zeros(80, np.uint8), [f"{n}" for n in range(80)]
+    )
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    told = ["--small", "--device", "cpu", "--results", str(folder), "--seeds", "1", "--methods", *METHODS]
+    monkeypatch.setattr(sys, "argv", ["label_fractions.py", *told])
+    label_fractions.main()
+
+
+def filled(folder: Path, accuracy: dict[str, list[float]]) -> Ledger:
+    """Rows of some methods, by seed; F is always ten less, and the second backbone two better."""
+    ledger = Ledger("label_fractions", folder, command="fractions")
+    for better, backbone in enumerate(BACKBONES):
+        for method, found in accuracy.items():
+            for share in SHARES:
+                for seed, value in enumerate(found):
+                    row = {"accuracy": value + 2 * better, "macro_f": value + 2 * better - 10}
+                    ledger.add(f"{backbone}/{method}/{share}/{seed}", row, 1.0)
+    return ledger
+
+
+def test_every_cell_is_measured_once_on_its_own_split(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_fractions, "find_dataset", lambda name: images)
+    monkeypatch.setattr(label_fractions, "SHARES", (0.2,))
+    asked: list[tuple[Any, ...]] = []
+    real = label_fractions.trained_row
+    monkeypatch.setattr(label_fractions, "trained_row", lambda *told: (asked.append(told), real(*told))[1])
+    run(monkeypatch, tmp_path)
+    rows = json.loads((tmp_path / "label_fractions.json").read_text())["rows"]
+    assert set(rows) == {f"{backbone}/{method}/0.2/0" for backbone in BACKBONES for method in METHODS}
+    assert all(0 <= row["accuracy"] <= 100 and 0 <= row["macro_f"] <= 100 for row in rows.values())
+    assert rows[f"{BACKBONES[0]}/linear/0.2/0"]["accuracy"] > 90  # colours are easily told apart
+    assert {"found", "rounds"} <= set(rows[f"{BACKBONES[0]}/svm+network/0.2/0"])
+    learnt = images.labels[seeded_split(images.labels, 0.7, 0) == 0]
+    for setting, method, given, seed, _, settings in asked:
+        assert np.array_equal(setting.labels, learnt)
+        assert len(setting.test_labels) == 80 - len(learnt)
+        assert np.array_equal(given, draw_labels(learnt, 0.2, 0))
+        assert seed == 0
+        assert rows[f"{setting.backbone}/{method}/0.2/0"]["settings"] == settings
+    page = (tmp_path / "label_fractions.md").read_text()
+    assert page.startswith("## A few percent of labels on Caltech-101\n")
+    assert (tmp_path / "label_fractions.svg").read_text().startswith("<svg")
+
+    # Once more: all is known, and nothing is looked at.
+    monkeypatch.setattr(label_fractions, "prepare", lambda *told, **named: pytest.fail("the images were looked at"))
+    run(monkeypatch, tmp_path)
+    assert json.loads((tmp_path / "label_fractions.json").read_text())["rows"] == rows
+
+
+def test_tables_have_mean_and_spread_of_every_method_and_backbone(tmp_path: Path) -> None:
+    said = text(filled(tmp_path, {"supervised": [40.0, 42.0], "svm+network": [50.0, 50.0]}))
+    assert said.count("| method | 2% labelled | 5% labelled | 10% labelled |") == 4
+    for better, backbone in enumerate(BACKBONES):
+        accuracy = said.split(f"Accuracy on the test images, in percent, {backbone}:")[1].split("Macro F")[0]
+        macro_f = said.split(f"Macro F on the test images, in percent, {backbone}:")[1].split("Accuracy")[0]
+        for part, mean in ((accuracy, 41.0 + 2 * better), (macro_f, 31.0 + 2 * better)):
+            assert "| supervised |" + f" {mean:.1f} ± 1.4 |" * 3 in part
+            assert "| svm+network |" + f" {mean + 9:.1f} ± 0.0 |" * 3 in part
+            assert "| vat |  |  |  |" in part
+    assert all(said.count(f"| {name} |") == 5 for name in TRAINED)  # four tables, and the settings
+
+
+def test_the_figure_shows_what_labels_are_worth_beside_the_plain_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[str, list[float]]] = []
+    real = Axes.plot
+
+    def noted(self: Axes, x: list[str], y: list[float], **named: Any) -> Any:
+        drawn.append((named["label"], y))
+        assert x == ["2%", "5%", "10%"]
+        return real(self, x, y, **named)
+
+    monkeypatch.setattr(Axes, "plot", noted)
+    accuracy = {"supervised": [40.0, 60.0], "game+network": [60.0, 65.0], "svm+network": [45.0], "vat": [99.0]}
+    svg = figure(filled(tmp_path, accuracy))
+    assert svg.startswith("<svg")
+    assert [name for name, _ in drawn] == list(LABELLED) * len(BACKBONES)
+    first, second = (dict(drawn[: len(LABELLED)]), dict(drawn[len(LABELLED) :]))
+    assert first["game+network"] == pytest.approx([25.0] * 3)
+    assert first["svm+network"] == pytest.approx([-10.0] * 3)
+    assert second["game+network"] == pytest.approx([100 * (64.5 / 52 - 1)] * 3)
+    assert np.isnan(first["poisson+network"]).all()  # not measured yet
