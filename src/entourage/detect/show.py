@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
+from entourage.detect.grey import scaled_size
 from entourage.report import Block, Section
 
 Grey = NDArray[np.uint8]
@@ -58,7 +59,7 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
 def picture(drawn: Colour, width: int = _WIDTH) -> str:
     """A drawn page as an `<svg>` element that holds an image of at most that width."""
     scale = min(1.0, width / drawn.shape[1])
-    small = cv2.resize(drawn, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else drawn
+    small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
     height, wide = small.shape[:2]
     packed = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
     data = base64.b64encode(packed.tobytes()).decode("ascii")
