@@ -79,8 +79,8 @@ def test_deepscores_is_read_from_an_archive_and_from_a_folder(tmp_path: Path) ->
         assert page.interline == pytest.approx(82.6 / 4.13, rel=1e-4)
         assert page.boxes[1].tolist() == [30.5, 40, 50, 60]
         assert page.image()[0, 0] == 200
-    with pytest.raises(ValueError, match="no page of the split 'train'"):
-        read_truth(tmp_path / "sample.zip", "train")
+        with pytest.raises(ValueError, match="no page of the split 'train'"):
+            read_truth(source, "train")
 
 
 def test_muscima_comes_with_dark_ink(tmp_path: Path) -> None:
