@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe
+from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe, with_parts
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
-from tests.detect.engraved import some_pages
+from tests.detect.engraved import some_pages, write_engraved
 from tests.detect.small import RECIPE, small_data, small_detector
 
 from entourage.detect.detector import Detector
-from entourage.detect.learner import Draw, make_batch
+from entourage.detect.learner import Batch, Draw, make_batch
 from entourage.detect.ready import DetectOptions
 from entourage.detect.recipe import Recipe
-from entourage.detect.truth import make_page, read_truth, spread_over
+from entourage.detect.sheets import pack_sheets
+from entourage.detect.truth import class_names, make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals
@@ -173,6 +174,43 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
         assert (boxes[:, 2:] > boxes[:, :2]).all()
         assert (boxes[:, :2] >= 0).all()
         assert (boxes[:, 2] <= 128.2).all()
+
+
+def test_a_rival_sees_paper_where_the_detector_of_the_house_is_not_asked() -> None:
+    class Fake(torch.nn.Module):
+        def forward(self, pages: list[torch.Tensor], _: object) -> dict[str, torch.Tensor]:
+            assert [page.shape for page in pages] == [(3, 8, 8)] * 2
+            return {"ink": torch.stack([page.sum() for page in pages])}
+
+    ignore = torch.zeros(2, 8, 8, dtype=torch.bool)
+    ignore[1, :2] = True
+    none = torch.zeros(0, dtype=torch.int64)
+    batch = Batch(torch.ones(2, 1, 8, 8), torch.zeros(0, 4), none, none, ignore)
+    assert RivalLearner(Fake())(batch)["ink"].tolist() == [3 * 64, 3 * 48]
+
+
+def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Path) -> None:
+    rows = [
+        ("staff", "", 40, 120, 440, 202),
+        ("restQuarter", "restQuarter", 96, 60, 116, 116),  # its centre is inside
+        ("flag8thUp", "flag8thUp", 30, 60, 90, 90),  # half of it is beyond, and its centre too
+        ("restQuarter", "restQuarter", 60, 60, 82, 116),  # a sliver of a pixel reaches in
+        ("restQuarter", "restQuarter", 20, 60, 40, 116),  # beyond
+    ]
+    pages = read_truth(write_engraved(tmp_path / "data", [("other", "train", rows[1:2]), ("p", "train", rows)]))
+    sheets = pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    window = WindowOptions(height=64, width=128)
+    corner = np.array([[40.0, 20.0]])  # on a page of half the size
+    windows = WindowDrawer(sheets, window).cut(np.array([1]), corner, np.ones((1, 2)))
+    before = [sheets.classes[label - 1] for label in windows.labels.tolist()]
+    assert before == ["restQuarter"]  # of the staff, whose centre is inside, too little can be seen
+    parts = with_parts(windows, sheets, window)
+    assert [sheets.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
+    assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
+    assert parts.image.tolist() == [0, 0]
+    beside = WindowDrawer(sheets, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
+    assert beside.boxes.shape == (0, 4)
+    assert with_parts(beside, sheets, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
 
 
 def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:
