@@ -127,12 +127,21 @@ class RivalDetector:
 
 
 def train_rival(
-    name: str, sheets: Sheets, recipe: Recipe, minutes: float, run: Path, device: str = "auto"
+    name: str,
+    sheets: Sheets,
+    recipe: Recipe,
+    minutes: float,
+    run: Path,
+    device: str = "auto",
+    start: nn.Module | None = None,
 ) -> tuple[RivalDetector, dict[str, Any]]:
-    """Trains a rival for a time, and says how that went."""
+    """Trains a rival for a time, from random weights or from those of `start` that fit, and says how that went."""
     torch.manual_seed(recipe.seed)
     recipe = rival_recipe(recipe)
-    task = RivalTask(make_rival(name, len(sheets.classes)), sheets, recipe)
+    model = make_rival(name, len(sheets.classes))
+    if start is not None:
+        take_weights(model, start)
+    task = RivalTask(model, sheets, recipe)
     trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe)
     steps = steps_within(trial, range(TRIAL_STEPS), run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
     task.recipe = replace(recipe, steps=steps)
@@ -140,6 +149,13 @@ def train_rival(
     result = train(task, options, run, device=device, title=name)
     rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
+
+
+def take_weights(model: nn.Module, start: nn.Module) -> None:
+    """Gives a rival what another knows; what has another shape there, as heads for other classes, it keeps."""
+    known = start.state_dict()
+    fits = {name: known[name] for name, own in model.state_dict().items() if known[name].shape == own.shape}
+    model.load_state_dict(fits, strict=False)
 
 
 def with_parts(windows: Windows, sheets: Sheets, window: WindowOptions) -> Windows:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe, with_parts
+from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe, take_weights, with_parts
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
@@ -23,6 +23,7 @@ from entourage.detect.learner import Batch, Draw, make_batch
 from entourage.detect.ready import DetectOptions
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import pack_sheets
+from entourage.detect.teach import TrainJob
 from entourage.detect.truth import class_names, make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
@@ -98,14 +99,17 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     looks: dict[str, DetectOptions] = {}
     folders: dict[str, str] = {}
 
-    def trained(folder: str, job: object, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
-        looks[name], folders[name] = how, folder
+    staged: dict[str, bool] = {}
+
+    def trained(folder: str, job: TrainJob, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
+        looks[name], folders[name], staged[name] = how, folder, job.staged
         return "detector", {"steps": 1, "seconds": 60.0}
 
     monkeypatch.setattr(detect_ablation, "trained", trained)
     options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False)
     for name in ("default", "undrawn", "thesis", "original"):
         detect_ablation.detector_of(name, options)
+    assert [name for name, in_stages in staged.items() if in_stages] == ["thesis", "original"]
     assert looks["default"] == DetectOptions()
     assert folders["undrawn"] == folders["default"]
     for name in ("undrawn", "thesis", "original"):
@@ -211,6 +215,15 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
     beside = WindowDrawer(sheets, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
     assert beside.boxes.shape == (0, 4)
     assert with_parts(beside, sheets, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
+
+
+def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
+    torch.manual_seed(0)
+    old, new = (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, classes)) for classes in (5, 2))
+    head = new[1].weight.clone()
+    take_weights(new, old)
+    assert torch.equal(new[0].weight, old[0].weight)
+    assert torch.equal(new[1].weight, head)
 
 
 def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:
