@@ -39,6 +39,9 @@ def test_a_detector_is_trained_written_and_described(tmp_path: Path) -> None:
     assert detector.classes == DETECTOR_CLASSES
     assert detector.notes["pages"] == "4"
     assert detector.notes["steps"] == "4"
+    assert detector.sides is not None  # of 24 x 20 pixels at twice the interline that the network works at
+    assert detector.sides[DETECTOR_CLASSES.index("noteheadBlackOnLine")].tolist() == [12, 10]
+    assert detector.sides[DETECTOR_CLASSES.index("coda")].isnan().all()
     assert len(said) == 2  # after each epoch of two steps
     before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
     assert train_detector(job(tmp_path)) == summary  # a second call finds it done

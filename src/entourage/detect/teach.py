@@ -21,6 +21,7 @@ from entourage.detect.options import DetectorOptions
 from entourage.detect.presets import preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, pack_sheets
+from entourage.detect.sides import typical_sides
 from entourage.detect.stages import STAGES, train_in_stages
 from entourage.detect.task import DetectionTask
 from entourage.detect.truth import TruthPage, class_names, read_truth
@@ -93,6 +94,9 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
     with _fastest():
         trained, result = learn(task, job)
+    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
+    trained = trained.cpu()
+    trained.remember(typical_sides(boxes, labels, len(sheets.classes)))
     trained.notes = {
         "preset": job.preset if job.start is None else f"as in {Path(job.start).name}",
         "classes": job.classes,
@@ -102,7 +106,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         "minutes": f"{result.seconds / 60:.1f}",
         "date": date.today().isoformat(),
     }
-    files = save_detector(trained.cpu(), job.out / MODEL)
+    files = save_detector(trained, job.out / MODEL)
     summary = {
         "pages": len(sheets),
         "symbols": len(sheets.labels),
