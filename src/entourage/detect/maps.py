@@ -155,8 +155,8 @@ def paint(
     counts = torch.ones((pages, rows, columns), dtype=torch.bool, device=boxes.device)
     if ignore is not None:
         counts = F.max_pool2d(ignore[:, None].float(), options.stride, ceil_mode=True)[:, 0] == 0
-    planes = (plane.view(full) for plane in (energy, owner, nearest, taught))
-    return Maps(*planes, counts, boxes, labels, options, len(groups) - 1)
+    energy, owner, nearest, taught = (plane.view(full) for plane in (energy, owner, nearest, taught))
+    return Maps(energy, owner, nearest, taught, counts, boxes, labels, options, len(groups) - 1)
 
 
 def _check(boxes: Tensor, labels: Tensor, image_index: Tensor, shape: tuple[int, int, int], groups: Tensor) -> None:
