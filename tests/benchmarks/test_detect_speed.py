@@ -5,8 +5,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from benchmarks import detect_speed
 from benchmarks.detect_speed import rival_line
+
+from benchmarks import detect_speed
 
 
 def test_a_rival_s_line_has_its_time_and_how_many_times_ours_it_is() -> None:
