@@ -142,6 +142,10 @@ def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, mo
     whole = detect_context.accuracy(detector, [page], None, options)
     assert whole["accuracy"] == 0.5
     assert (whole["augmentation"], whole["repeat"], whole["staccato"]) == (1.0, 0.0, None)
+    crowded = make_page("q", tmp_path / "p.png", 20.0, symbols * 2, np.concatenate([boxes, boxes + 8]))
+    few = detect_context.accuracy(detector, [crowded, page], None, argparse.Namespace(dots=1))
+    assert few["seen"] == {"augmentation": 1, "staccato": 0, "repeat": 1}  # of one page, too, no more than asked
+    seen.pop()
     detect_context.accuracy(detector, [page], 2.0, options)
     assert seen[0].shape == (1, 1, 100, 100)
     views = seen[1]

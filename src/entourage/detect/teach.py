@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import zip_longest
@@ -24,7 +24,7 @@ from entourage.detect.sheets import Sheets, pack_sheets
 from entourage.detect.sides import typical_sides
 from entourage.detect.stages import STAGES, train_in_stages
 from entourage.detect.task import DetectionTask
-from entourage.detect.truth import TruthPage, class_names, read_truth
+from entourage.detect.truth import NoPagesError, TruthPage, class_names, read_truth
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
 from entourage.training import TrainingResult, train
@@ -202,9 +202,6 @@ def _validation(job: TrainJob) -> list[TruthPage]:
     """Pages for validation, in turn from every data set that has some."""
     sets = []
     for folder in job.folders if job.recipe.validation else ():
-        try:
+        with suppress(NoPagesError):
             sets.append(as_classes(read_truth(folder, "val"), job.classes))
-        except ValueError as error:
-            if "no page of the split" not in str(error):
-                raise
     return [page for pages in zip_longest(*sets) for page in pages if page is not None][: job.recipe.validation]

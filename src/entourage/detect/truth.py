@@ -68,6 +68,10 @@ class TruthPage:
         return 255 - grey if self.inverted else grey
 
 
+class NoPagesError(ValueError):
+    """A data set has no page of the split that is asked for."""
+
+
 def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
     """At most so many pages, evenly from all."""
     if len(pages) <= most:
@@ -88,7 +92,8 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
         The pages by name, in order. Symbols of the same class with the same box (unisons) appear once.
 
     Raises:
-        ValueError: one line: what is wrong with the data set, or that it has no page of that split.
+        NoPagesError: a ValueError; it has no page of that split.
+        ValueError: one line: what is wrong with the data set.
     """
     if split is not None and split not in SPLITS:
         raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}")
@@ -104,7 +109,7 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
     else:
         raise ValueError(f"{path}: no data set; expected symbols.parquet, MUSCIMA++ or DeepScoresV2 there")
     if not pages:
-        raise ValueError(f"{path}: has no page of the split {split!r}")
+        raise NoPagesError(f"{path}: has no page of the split {split!r}")
     return pages
 
 
