@@ -27,6 +27,7 @@ from entourage.detect.decode import decode
 from entourage.detect.detector import Detector, shipped_detectors
 from entourage.detect.interline import estimate_interline
 from entourage.detect.model import WatershedDetector
+from entourage.detect.read import read_page
 from entourage.detect.ready import DetectOptions, to_working
 from entourage.engrave.job import EngraveJob
 from entourage.engrave.pipeline import engrave
@@ -35,24 +36,39 @@ Page = NDArray[np.uint8]
 
 
 def main() -> None:
-    """Prints milliseconds of every part."""
+    """Prints milliseconds of every part, and how many times as long each rival takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=None, help="a trained detector; the shipped one, or random weights")
     parser.add_argument("--page", type=Path, default=None, help="an image to measure with")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2, help="of the CPU")
-    arguments = parser.parse_args()
+    try:
+        measure(parser.parse_args())
+    except ValueError as error:  # a page or a detector that cannot be read
+        raise SystemExit(str(error)) from error
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """The same for given options.
+
+    Raises:
+        ValueError: one line: the page has no staves, or it or the detector cannot be read.
+    """
     torch.set_num_threads(arguments.threads)
     print(machine())
-    page = composed_page() if arguments.page is None else np.asarray(cv2.imread(str(arguments.page), 0), np.uint8)
+    page = composed_page() if arguments.page is None else read_page(arguments.page)
+    interline = estimate_interline(page)
+    if interline is None:
+        raise ValueError(f"{arguments.page or 'the composed page'}: no staves found; expected a page of music")
     shipped = arguments.model is not None or "default" in shipped_detectors()
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for device in devices:
         model = Detector.load(arguments.model, device).model if shipped else WatershedDetector().eval()
         print(f"{device}, page of {page.shape[1]} x {page.shape[0]}, {'trained' if shipped else 'random'} weights")
-        _print(house_times(model, page, device, arguments.repeats))
+        own = house_times(model, page, interline, device, arguments.repeats)
+        _print(own)
     if "cuda" in devices:
-        rival_times(page, arguments.repeats)
+        rival_times(to_working(page, interline), own["network"] + own["decoding"], arguments.repeats)
 
 
 def composed_page() -> Page:
@@ -63,12 +79,10 @@ def composed_page() -> Page:
         return np.asarray(cv2.imread(str(pages[0]), cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 
 
-def house_times(model: WatershedDetector, page: Page, device: str, repeats: int) -> dict[str, float]:
+def house_times(model: WatershedDetector, page: Page, interline: float, device: str, repeats: int) -> dict[str, float]:
     """Seconds of the parts, and of all together."""
     half = device == "cuda"
     detector = Detector(model, DetectOptions(half=half), device)
-    interline = estimate_interline(page)
-    assert interline is not None
     working = to_working(page, interline)
     ink = (1 - torch.from_numpy(working).float() / 255)[None, None].to(detector.device)
     options = detector.model.options
@@ -93,8 +107,14 @@ def house_times(model: WatershedDetector, page: Page, device: str, repeats: int)
     }
 
 
-def rival_times(page: Page, repeats: int) -> None:
-    """The same page at the same scale, through torchvision's detectors."""
+def rival_times(working: Page, own: float, repeats: int) -> None:
+    """The same page at the same scale, through torchvision's detectors.
+
+    Args:
+        working: the page at the network's scale.
+        own: seconds that network and decoding of the house take on it, in bfloat16.
+        repeats: of which the median is taken.
+    """
     try:
         from experiments.detect_rival_models import RIVALS, make_rival
 
@@ -102,9 +122,7 @@ def rival_times(page: Page, repeats: int) -> None:
     except ValueError as error:
         print(error)
         return
-    interline = estimate_interline(page)
-    assert interline is not None
-    ink = (1 - torch.from_numpy(to_working(page, interline)).float() / 255).cuda()
+    ink = (1 - torch.from_numpy(working).float() / 255).cuda()
     image: Tensor = ink.expand(3, -1, -1).contiguous()
     for name, model in models.items():
         model.cuda().eval()
@@ -115,7 +133,12 @@ def rival_times(page: Page, repeats: int) -> None:
                 with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
                     return model([image])
 
-            print(f"  {f'{name}, {format_name}':<34}{1000 * median(whole, repeats, 'cuda'):9.1f} ms")
+            print(rival_line(f"{name}, {format_name}", median(whole, repeats, "cuda"), own))
+
+
+def rival_line(name: str, seconds: float, own: float) -> str:
+    """A rival's time, and how many times that of the house's network and decoding it is."""
+    return f"  {name:<34}{1000 * seconds:9.1f} ms{seconds / own:9.1f} x"
 
 
 def median(work: Callable[[], object], repeats: int, device: str) -> float:

@@ -2,8 +2,8 @@
 
 python -m experiments.detect_context --test clean=pages
 
-The detector is asked for the class of every dot on the page: once with the whole page before it, then with everything
-blanked out that is further away than so many interlines.
+The detector is told where each dot is and must choose among the classes of dots: once with the whole page before it,
+then with everything blanked out that is further away than so many interlines.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ KINDS = {
     "repeatDot": "repeat",
 }
 RADII = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # interlines that stay around a dot
+CHOICE = "A forced choice among the classes of dots, at the true centre of each: dots that are overlooked do not count."
 _VIEW = 384  # pixels of a side of the picture around a dot
 _BATCH = 32
 
@@ -62,7 +63,7 @@ def accuracy(
     for page in pages:
         image, boxes = scaled_page(page)
         ink = 1 - torch.from_numpy(image).float() / 255
-        rows = [r for r, label in enumerate(page.labels) if label in KINDS and seen[KINDS[label]] < options.dots]
+        rows = _first(page, {kind: options.dots - count for kind, count in seen.items()})
         if not rows:
             continue
         centres = np.asarray((boxes[rows, :2] + boxes[rows, 2:]) / 2, dtype=np.float32)
@@ -74,6 +75,14 @@ def accuracy(
     shares = {kind: right[kind] / seen[kind] if seen[kind] else None for kind in seen}
     total = sum(seen.values())
     return {"dots": total, "accuracy": sum(right.values()) / total if total else None, **shares, "seen": seen}
+
+
+def _first(page: TruthPage, room: dict[str, int]) -> list[int]:
+    """The dots of a page, of each kind no more than there is room for."""
+    rows: list[int] = []
+    for kind, most in room.items():
+        rows += [row for row, label in enumerate(page.labels) if label in KINDS and KINDS[label] == kind][:most]
+    return sorted(rows)
 
 
 def _whole(detector: Detector, ink: Tensor, centres: NDArray[np.float32]) -> list[str]:
@@ -113,7 +122,7 @@ def _text(book: Ledger) -> str:
     rows = []
     for key, row in book.rows.items():
         rows.append((key.partition(": ")[2], *(percent(row[kind]) for kind in kinds), percent(row["accuracy"])))
-    return table(("what is seen", *kinds, "all"), rows)
+    return f"{table(('what is seen', *kinds, 'all'), rows)}\n\n{CHOICE}"
 
 
 if __name__ == "__main__":

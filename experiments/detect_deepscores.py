@@ -23,13 +23,15 @@ from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth, spread_over
 from experiments.claims import alone, in_turn
 from experiments.command import run_command
+from experiments.detect_handwriting import handwritten_table
 from experiments.detect_rival_models import RIVALS
-from experiments.detect_rivals import train_rival
-from experiments.detect_rows import arguments, ledger, percent, recipe_of, scores, sets_of, trained
+from experiments.detect_rivals import RivalDetector, train_rival
+from experiments.detect_rows import arguments, ledger, packed, percent, recipe_of, scores, sets_of, trained
 from experiments.ledger import Ledger
 from experiments.tables import table
 
 DWD = "detect_deepscores-dwd"  # the folder of its run
+HANDWRITTEN = "MUSCIMA++, own"  # pages and classes
 LISTS: tuple[Judged, ...] = ("v1", "extended")
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
@@ -43,12 +45,14 @@ def main() -> None:
     """Trains, measures, and writes the table."""
     parser = arguments("Detection on synthetic, degraded and handwritten pages", minutes=8)
     parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}")
-    parser.add_argument("--muscima", action="store_true", help="also fine-tune for MUSCIMA++ and measure there")
+    parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
     book = ledger("detect_deepscores", options)
     jobs: dict[str, Callable[[], None]] = {"DWD": lambda: measure(book, "DWD", own(options), options)}
     for name in (one for one in options.rivals.split(",") if one):
         jobs[name] = lambda name=name: measure(book, name, rival(name, options), options)  # type: ignore[misc]
+        if options.muscima:
+            jobs[f"{name}, handwriting"] = lambda name=name: rival_handwriting(book, name, options)  # type: ignore[misc]
     if options.muscima:
         jobs["handwriting"] = lambda: handwriting(book, options)
 
@@ -81,7 +85,7 @@ def _judged(seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged
     return scores(judge(seen(), pages, judged))
 
 
-def rival(name: str, options: argparse.Namespace) -> DetectsPages:
+def rival(name: str, options: argparse.Namespace) -> RivalDetector:
     """A detector of torchvision, trained on the same pages for the same time."""
     pages = [page for folder in options.train for page in read_truth(folder, "train")]
     sheets = pack_sheets(pages, DETECTOR_CLASSES)
@@ -97,9 +101,22 @@ def handwriting(book: Ledger, options: argparse.Namespace) -> None:
     begin = trained_here or find_detector(options.model)
     recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
-    detector, _ = trained("detect_deepscores-muscima", job, options)
+    _handwritten(book, "DWD", trained("detect_deepscores-muscima", job, options)[0], options)
+
+
+def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> None:
+    """The same for a rival: it goes on from what it learned of print, for the same time."""
+    recipe = recipe_of(options, Recipe.for_handwriting())
+    sheets = packed(TrainJob(["muscima"], options.runs, classes="muscima"))
+    begin, run = rival(name, options).model, options.runs / f"detect_deepscores-muscima-{name}"
+    with alone(run):
+        detector, _ = train_rival(name, sheets, recipe, options.minutes, run, options.device, begin)
+    _handwritten(book, name, detector, options)
+
+
+def _handwritten(book: Ledger, name: str, detector: DetectsPages, options: argparse.Namespace) -> None:
     pages = spread_over(read_truth("muscima", "test"), options.pages)
-    book.row("DWD: MUSCIMA++, own", lambda: scores(evaluate(detector, pages, "own")))
+    book.row(f"{name}: {HANDWRITTEN}", lambda: scores(evaluate(detector, pages, "own")))
 
 
 def _text(book: Ledger) -> str:
@@ -112,7 +129,10 @@ def _text(book: Ledger) -> str:
     published = table(
         ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]
     )
-    return f"{table(header, rows)}\n\n{published}"
+    parts = [table(header, rows), published]
+    if f"DWD: {HANDWRITTEN}" in book.rows:
+        parts.append(handwritten_table(book.rows[f"DWD: {HANDWRITTEN}"]["classes"]))
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,11 @@ PROPOSALS = 5000  # of the first stage of Faster R-CNN, on a page
 CANDIDATES = 10_000  # on each map, before those that overlap are put together
 SAMPLED = 1024  # anchors and proposals of a window that Faster R-CNN learns from; a window holds up to 500 symbols
 LEAST = 0.05  # score of what is returned, as of the detector of the house
-# Lengths of anchors on each of five maps, and heights for a width: in the mean of any class the best overlaps a symbol
-# by 0.56 or more (IoU). torchvision rounds half a side to whole pixels: 5 is the least length with no empty anchor.
+STRIDES = (4, 8, 16, 32, 64)  # of the five maps; torchvision's RetinaNet and FCOS begin with 8, where a dot is lost
+# Lengths of anchors on each map, and heights for a width. Wherever a symbol lies on the grid, in the mean the best
+# anchor overlaps a head, a rest or a clef by 0.6 (IoU), a dot by 0.45, a stem or a ledger line by 0.3. torchvision
+# teaches the best of every symbol all the same. It rounds half a side to whole pixels: 5 is the least length with no
+# empty anchor.
 SIZES = ((5, 8), (12, 20), (32, 48), (72, 112), (160, 240))
 RATIOS = (1 / 16, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 16.0)
 
@@ -107,16 +110,34 @@ def _retinanet(common: dict[str, Any]) -> Any:
     head = RetinaNetHead(model.backbone.out_channels, places, common["num_classes"], norm_layer=norm)
     head.regression_head._loss_type = "giou"  # as the builder has it
     model.anchor_generator, model.head = anchors, Precise(head)
+    model.backbone = _pyramid()
     return model
 
 
 def _fcos(common: dict[str, Any]) -> Any:
-    """Has a point in place of anchors; it learns of objects that hold one, every 8 pixels, so hardly of stems."""
+    """Has a point in place of anchors; it learns of objects that hold one, every 4 pixels, so of one stem in three."""
     from torchvision.models.detection import fcos_resnet50_fpn
+    from torchvision.models.detection.anchor_utils import AnchorGenerator
 
     model: Any = fcos_resnet50_fpn(**common, topk_candidates=CANDIDATES, detections_per_img=MOST, score_thresh=LEAST)
+    model.backbone = _pyramid()
+    model.anchor_generator = AnchorGenerator(tuple((stride,) for stride in STRIDES), ((1.0,),) * len(STRIDES))
     model.head = Precise(model.head)
     return model
+
+
+def _pyramid() -> Any:
+    """ResNet-50 with a pyramid of maps from a quarter of the page on, as Faster R-CNN's builder has it."""
+    from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+
+    layers = [1, 2, 3, 4]  # and what is pooled from the last
+    return resnet_fpn_backbone(
+        backbone_name="resnet50",
+        weights=None,
+        norm_layer=nn.BatchNorm2d,
+        trainable_layers=5,
+        returned_layers=layers,
+    )
 
 
 def _anchors() -> Any:

@@ -25,7 +25,7 @@ from entourage.detect.page_task import PageTask
 from entourage.detect.ready import DetectOptions, make_ready
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
-from entourage.detect.windows import WindowDrawer
+from entourage.detect.windows import WindowDrawer, WindowOptions, Windows
 from entourage.training import Losses, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
 from experiments.detect_rival_models import make_rival
@@ -35,6 +35,8 @@ from experiments.detect_rival_models import make_rival
 # detector's own: as many windows a step, warm-up, cosine, average of the weights.
 RATE = 3e-4
 DECAY = 0.05
+LEAST_PART = 2.0  # pixels of a symbol whose centre lies beyond the window
+CHECKPOINTS = 500  # steps; a rival and what its optimiser knows take half a gigabyte
 
 
 class RivalLearner(nn.Module):
@@ -49,7 +51,7 @@ class RivalLearner(nn.Module):
         self.model = model
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The rival's own losses."""
+        """The rival's own losses; what the detector of the house is not asked about is paper to a rival."""
         height, width = batch.ink.shape[-2:]
         limits = batch.boxes.new_tensor([width, height, width, height])
         boxes = batch.boxes.clamp(min=0).minimum(limits)
@@ -58,7 +60,8 @@ class RivalLearner(nn.Module):
             {"boxes": boxes[batch.image == number], "labels": batch.labels[batch.image == number]}
             for number in range(len(batch.ink))
         ]
-        losses: dict[str, Tensor] = self.model(list(batch.ink.expand(-1, 3, -1, -1)), targets)
+        ink = batch.ink.masked_fill(batch.ignore[:, None], 0.0)
+        losses: dict[str, Tensor] = self.model(list(ink.expand(-1, 3, -1, -1)), targets)
         return losses
 
 
@@ -76,9 +79,9 @@ class RivalTask(PageTask[Draw]):
         self._drawer = WindowDrawer(sheets, recipe.window)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
-        """Draws windows."""
+        """Draws windows, with the parts of symbols whose centres lie beyond them."""
         window = self.recipe.window
-        draw = Draw(self._drawer.draw(self.recipe.batch, rng))
+        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch, rng), self.sheets, window))
         return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
@@ -92,7 +95,7 @@ class RivalTask(PageTask[Draw]):
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
-        return {"rival": type(_inner(self.model)).__name__, "recipe": recipe, "pages": len(self.sheets)}
+        return {"rival": type(_inner(self.model)).__name__, "recipe": recipe, "pages": len(self.sheets), "parts": True}
 
 
 class RivalDetector:
@@ -124,18 +127,59 @@ class RivalDetector:
 
 
 def train_rival(
-    name: str, sheets: Sheets, recipe: Recipe, minutes: float, run: Path, device: str = "auto"
+    name: str,
+    sheets: Sheets,
+    recipe: Recipe,
+    minutes: float,
+    run: Path,
+    device: str = "auto",
+    start: nn.Module | None = None,
 ) -> tuple[RivalDetector, dict[str, Any]]:
-    """Trains a rival for a time, and says how that went."""
+    """Trains a rival for a time, from random weights or from those of `start` that fit, and says how that went."""
     torch.manual_seed(recipe.seed)
     recipe = rival_recipe(recipe)
-    task = RivalTask(make_rival(name, len(sheets.classes)), sheets, recipe)
+    model = make_rival(name, len(sheets.classes))
+    if start is not None:
+        take_weights(model, start)
+    task = RivalTask(model, sheets, recipe)
     trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe)
     steps = steps_within(trial, range(TRIAL_STEPS), run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
     task.recipe = replace(recipe, steps=steps)
-    result = train(task, task.recipe.training_options(), run, device=device, title=name)
+    options = replace(task.recipe.training_options(), checkpoint_every=CHECKPOINTS)
+    result = train(task, options, run, device=device, title=name)
     rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
+
+
+def take_weights(model: nn.Module, start: nn.Module) -> None:
+    """Gives a rival what another knows; what has another shape there, as heads for other classes, it keeps."""
+    known = start.state_dict()
+    fits = {name: known[name] for name, own in model.state_dict().items() if known[name].shape == own.shape}
+    model.load_state_dict(fits, strict=False)
+
+
+def with_parts(windows: Windows, sheets: Sheets, window: WindowOptions) -> Windows:
+    """The windows with what reaches into them from beyond, which the detector of the house leaves to its neighbours.
+
+    A rival is taught boxes, not centres: a staff that is cut off is one in the window too, as far as it can be seen.
+    Slivers of less than two pixels, where there is more of the symbol beyond, are left out.
+    """
+    pages = np.searchsorted(sheets.start, windows.start.numpy())
+    size = torch.tensor([window.width, window.height], dtype=torch.float32)
+    boxes, labels, image = [windows.boxes], [windows.labels], [windows.image]
+    for number, page in enumerate(pages.tolist()):
+        rows = slice(int(sheets.first[page]), int(sheets.first[page + 1]))
+        corner, zoom = windows.corner[number].repeat(2), windows.zoom[number].repeat(2)
+        whole = (torch.from_numpy(sheets.boxes[rows]) - corner) * zoom  # (n, 4)
+        part = whole.clamp(min=0).minimum(size.repeat(2))
+        centre = (whole[:, :2] + whole[:, 2:]) / 2
+        beyond = ((centre < 0) | (centre >= size)).any(1)
+        enough = ((part[:, 2:] - part[:, :2]) >= (whole[:, 2:] - whole[:, :2]).clamp(max=LEAST_PART) - 1e-3).all(1)
+        kept = beyond & enough
+        boxes.append(part[kept])
+        labels.append(torch.from_numpy(sheets.labels[rows])[kept])
+        image.append(torch.full((int(kept.sum()),), number))
+    return replace(windows, boxes=torch.cat(boxes), labels=torch.cat(labels), image=torch.cat(image))
 
 
 def rival_recipe(recipe: Recipe) -> Recipe:

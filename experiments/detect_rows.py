@@ -108,9 +108,10 @@ def _sheets(folders: tuple[str, ...], classes: ClassList) -> Sheets:
 
 
 def scores(found: Evaluation) -> dict[str, Any]:
-    """Means over classes, seconds a page, and the AP of every class."""
+    """Means over classes, seconds a page, and of every class the number of objects, AP, AP50 and AP25."""
     means = found.scores.means()
-    each = zip(found.scores.classes, found.scores.counts, found.scores.ap, found.scores.ap50, strict=True)
+    parts = (found.scores.ap, found.scores.ap50, found.scores.ap25)
+    each = zip(found.scores.classes, found.scores.counts, *parts, strict=True)
     return {
         "mAP": means["mAP"],
         "AP50": means["AP50"],
@@ -119,7 +120,7 @@ def scores(found: Evaluation) -> dict[str, Any]:
         "pages": found.pages,
         "objects": found.objects,
         "seconds": found.seconds,
-        "classes": {name: [int(n), round(float(ap), 4), round(float(ap50), 4)] for name, n, ap, ap50 in each},
+        "classes": {name: [int(n), *(round(float(one), 4) for one in values)] for name, n, *values in each},
     }
 
 

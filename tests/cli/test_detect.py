@@ -40,6 +40,11 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
     assert mixed.exit_code == 1
     assert "broken.png: cannot read image" in mixed.output
+    (folder / "broken.png").unlink()
+    mistyped = CliRunner().invoke(app, [*arguments[:3], str(folder / "b.png"), *arguments[3:]])
+    assert mistyped.exit_code == 1
+    assert mistyped.output.startswith("1 pages, ")
+    assert f"skipped {folder / 'b.png'}: does not exist" in mistyped.output
 
 
 def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
@@ -57,7 +62,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
+    train = ["train", str(tmp_path)]
     wrong = (
+        ([*train, "--from", model, "--preset", "default"], "--from and --preset are given; expected one"),
+        ([*train, "--steps", "2", "--minutes", "1"], "--steps and --minutes are given; expected one"),
         (["run", str(tmp_path / "absent.png"), "--model", model], "does not exist"),
         (["run", str(tmp_path / "a.png")], "no detector comes with this installation"),
         (["run", str(tmp_path / "a.png"), "--model", str(tmp_path / "a.png")], "a.png"),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from tests.detect.drawn import staff_page
 
-from entourage.detect.grey import MOST_PIXELS, as_grey, check_size, dark_on_light, grey_picture, millions
+from entourage.detect.grey import MOST_PIXELS, as_grey, check_size, dark_on_light, grey_picture, millions, scaled_size
 
 
 def test_light_ink_on_dark_ground_is_inverted_and_a_dim_photo_is_not() -> None:
@@ -45,3 +45,11 @@ def test_an_image_is_refused_by_its_size_before_it_is_unpacked(monkeypatch: pyte
     with pytest.raises(ValueError, match="scan: 10001 x 8000 pixels, 80 megapixels; expected at most 80"):
         grey_picture("scan", Image.new("1", (10_001, 8000)))
     assert millions(12_400_000) == "12"
+
+
+def test_a_thin_image_keeps_a_pixel_of_either_side() -> None:
+    assert scaled_size((3, 5000), 0.1) == (500, 1)
+    assert scaled_size((100, 50, 3), 1.5) == (75, 150)
+    for shape in ((1, 5000), (5000, 3)):  # dark, so that it is looked at in a smaller copy
+        dark = np.zeros(shape, dtype=np.uint8)
+        np.testing.assert_array_equal(dark_on_light(dark), dark)

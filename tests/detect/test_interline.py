@@ -67,6 +67,25 @@ def test_where_there_are_no_staves_there_is_none() -> None:
     assert estimate_interline(with_squares(np.full((800, 600), 255, dtype=np.uint8), places)) is None
 
 
+@pytest.mark.parametrize("shape", [(900, 300), (3000, 4000)])
+def test_grain_is_no_music_however_much_of_it_there_is(shape: tuple[int, int]) -> None:
+    grain = np.random.default_rng(0).integers(0, 255, shape, dtype=np.uint8)  # of 12 megapixels, some chains go on
+    assert estimate_interline(grain) is None
+
+
+def test_chains_here_and_there_are_no_staff_and_side_by_side_they_are() -> None:
+    """Five short lines, five pixels apart: at random heights as in grain, then at one height."""
+    rng = np.random.default_rng(0)
+    for scattered, expected in ((True, None), (False, 5.0)):
+        page = np.full((1000, 4000), 255, dtype=np.uint8)
+        for x in range(0, 3960, 40):
+            y = int(rng.integers(20, 960)) if scattered else 500
+            wide = 20 if scattered else 40
+            for line in range(5):
+                page[y + 5 * line : y + 5 * line + 2, x : x + wide] = 0
+        assert estimate_interline(page) == (None if expected is None else pytest.approx(expected, rel=0.01))
+
+
 def test_ink_is_what_is_darker_than_its_surroundings() -> None:
     page = staff_page(20.0)
     dark = staff_ink(page)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -16,8 +17,9 @@ from entourage.detect.write import PageResult, write_xml
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
 
 
+@pytest.mark.parametrize("trouble", [MemoryError(), cv2.error("a resize failed")])
 def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_stop_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     detector = Detector(SquareFinder(), device="cpu")  # type: ignore[arg-type]
     several, one, broken = (tmp_path / name for name in ("a.tif", "b.png", "c.png"))
@@ -29,7 +31,7 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
 
     def fails_on_blank(image: np.ndarray) -> Ready:
         if image.min() == 255:
-            raise MemoryError
+            raise trouble
         return prepare(image)
 
     monkeypatch.setattr(detector, "prepare", fails_on_blank)

@@ -103,6 +103,10 @@ def test_the_last_painted_owns_its_marker_in_the_original() -> None:
     ahead = paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups).class_map()[0, 0]
     behind = paint(boxes.flip(0), torch.tensor([2, 1]), pages, (1, 32, 32), options, groups).class_map()[0, 0]
     assert (ahead[15, 14], behind[15, 14]) == (2, 1)  # just beside the centre of the first
+    wide = boxes + torch.tensor([[0.0, 0, 0, 0], [-4, 0, 4, 0]])  # the second is 18 wide, its centre as before
+    last = paint(wide, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups)
+    label, sides = last.targets(torch.tensor([[0, 0, 15, 14]]))
+    assert (label.tolist(), sides.tolist()) == ([2], [[10, 10]])  # the last one's class, the nearest one's box
     nearest = paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), replace(options, overlap="nearest"), groups)
     assert nearest.class_map()[0, 0, 15, 14] == 1
 

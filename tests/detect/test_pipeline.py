@@ -54,6 +54,15 @@ def mixed(tmp_path: Path) -> Path:
     return folder
 
 
+def test_pages_of_one_name_are_told_apart_by_their_suffix_then_by_a_number(
+    squares: None, mixed: Path, tmp_path: Path
+) -> None:
+    Image.fromarray(PAGE).save(mixed / "a.jpg")
+    run_pages(RunJob((mixed,), tmp_path / "out", draw=False))
+    rows = list(csv.DictReader((tmp_path / "out" / "pages.csv").open()))
+    assert [row["page"] for row in rows] == ["a", "a_png", "b-1", "b-2", "a_png_2"]
+
+
 def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
     squares: None, mixed: Path, tmp_path: Path
 ) -> None:

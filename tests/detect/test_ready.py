@@ -39,3 +39,11 @@ def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.Mon
     monkeypatch.setattr(ready_module, "MOST_WORKING_PIXELS", 10_000)
     with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):
         to_working(np.zeros((100, 100), dtype=np.uint8), 5.0)
+
+
+@pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (1, 1)])
+def test_a_strip_has_no_staves_in_any_size(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (0, 255):
+        assert make_ready(np.full(shape, value, dtype=np.uint8), DetectOptions()).note == "no staves found"
+    monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 100)
+    assert min(ready_module.reduced(np.zeros(shape, dtype=np.uint8))[0].shape) == 1

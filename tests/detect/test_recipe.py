@@ -35,6 +35,7 @@ def test_the_loop_is_told_the_same() -> None:
     assert (options.epochs, options.max_steps, options.learning_rate) == (3, 4100, 2e-3)
     assert (options.warmup_steps, options.seed, options.schedule) == (300, 7, "cosine")
     assert (options.clip_norm, options.weight_decay, options.monitor) == (3.0, 0.02, None)
+    assert options.checkpoint_every == 100
 
 
 def test_handwriting_varies_more_than_print() -> None:

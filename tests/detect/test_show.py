@@ -54,3 +54,7 @@ def test_sections_tell_pages_classes_and_what_was_skipped() -> None:
     assert len(sections[0].wide[0].table) == MOST_ROWS + 1
     assert sections[3].wide[0].table[1] == ("stem", "3")
     assert [s.title for s in run_sections([("page",), ("a",)], Counter(), [], [])] == ["Pages"]
+
+
+def test_a_picture_of_a_strip_has_a_row() -> None:
+    assert 'viewBox="0 0 400 1"' in picture(np.zeros((3, 5000, 3), dtype=np.uint8), 400)

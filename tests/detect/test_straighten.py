@@ -21,6 +21,11 @@ def test_an_empty_page_lies_straight() -> None:
     assert estimate_skew(np.zeros((100, 80), dtype=bool)) == 0.0
 
 
+@pytest.mark.parametrize("shape", [(3, 5000), (5000, 1), (1, 40_000)])
+def test_a_strip_too_thin_for_lines_lies_straight(shape: tuple[int, int]) -> None:
+    assert estimate_skew(np.ones(shape, dtype=bool)) == 0.0
+
+
 def test_the_turned_sheet_holds_the_whole_page() -> None:
     page = with_squares(
         np.full((200, 300), 255, dtype=np.uint8), [(0, 0, 12), (288, 188, 12), (0, 188, 12), (288, 0, 12)]

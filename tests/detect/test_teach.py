@@ -8,13 +8,18 @@ import pytest
 import torch
 from tests.detect.engraved import some_pages
 from tests.detect.small import OPTIONS, RECIPE, small_detector
+from torch import nn
 
 from entourage.detect import detector as detector_module
+from entourage.detect import recipe as recipe_module
 from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.learner import Draw
+from entourage.detect.task import DetectionTask
 from entourage.detect.teach import TrainJob, as_classes, continued, kept_plan, train_detector
 from entourage.detect.truth import read_truth
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
+from entourage.training import Losses
 
 
 def job(tmp_path: Path, **how: object) -> TrainJob:
@@ -34,10 +39,34 @@ def test_a_detector_is_trained_written_and_described(tmp_path: Path) -> None:
     assert detector.classes == DETECTOR_CLASSES
     assert detector.notes["pages"] == "4"
     assert detector.notes["steps"] == "4"
+    assert detector.sides is not None  # of 24 x 20 pixels at twice the interline that the network works at
+    assert detector.sides[DETECTOR_CLASSES.index("noteheadBlackOnLine")].tolist() == [12, 10]
+    assert detector.sides[DETECTOR_CLASSES.index("coda")].isnan().all()
     assert len(said) == 2  # after each epoch of two steps
     before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
     assert train_detector(job(tmp_path)) == summary  # a second call finds it done
     assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was_within_its_first_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe_module, "CHECKPOINT_STEPS", 2)
+    long = replace(RECIPE, steps=6, epoch=6, validation=0)
+    steps: list[int] = []
+    loss = DetectionTask.loss
+
+    def stopped_at_the_fourth(task: DetectionTask, model: nn.Module, batch: Draw, step: int) -> Losses:
+        steps.append(step)
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+        return loss(task, model, batch, step)
+
+    monkeypatch.setattr(DetectionTask, "loss", stopped_at_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        train_detector(job(tmp_path, recipe=long))
+    assert train_detector(job(tmp_path, recipe=long))["steps"] == 6
+    assert steps == [0, 1, 2, 3, 2, 3, 4, 5]
 
 
 def test_a_time_limit_sets_the_steps(tmp_path: Path) -> None:

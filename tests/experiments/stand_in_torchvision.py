@@ -48,6 +48,7 @@ class Backbone(nn.Module):
     """Maps of a pyramid: one."""
 
     out_channels = 32
+    layers = (2, 3, 4)
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +56,16 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         return OrderedDict([("0", self.body(images))])
+
+
+def resnet_fpn_backbone(
+    *, backbone_name: str, weights: Any, norm_layer: Any, trainable_layers: int, returned_layers: list[int]
+) -> Backbone:
+    """Keeps which layers have a map; frozen norms learn nothing from random weights."""
+    assert (backbone_name, weights, norm_layer, trainable_layers) == ("resnet50", None, nn.BatchNorm2d, 5)
+    made = Backbone()
+    made.layers = tuple(returned_layers)
+    return made
 
 
 class RPNHead(nn.Module):
@@ -159,6 +170,7 @@ def modules() -> dict[str, ModuleType]:
             ),
         },
         "torchvision.models.detection.anchor_utils": {"AnchorGenerator": AnchorGenerator},
+        "torchvision.models.detection.backbone_utils": {"resnet_fpn_backbone": resnet_fpn_backbone},
         "torchvision.models.detection.rpn": {"RPNHead": RPNHead},
         "torchvision.models.detection.retinanet": {"RetinaNetHead": DenseHead},
         "torchvision.models.detection.transform": {"GeneralizedRCNNTransform": GeneralizedRCNNTransform},

@@ -15,6 +15,7 @@ from experiments.detect_rival_models import (
     RATIOS,
     RIVALS,
     SIZES,
+    STRIDES,
     Precise,
     make_rival,
 )
@@ -62,6 +63,9 @@ def test_heads_fit_the_anchors_and_the_classes_with_the_background() -> None:
     assert head.regression_head._loss_type == "giou"  # type: ignore[union-attr]
     fcos = make_rival("fcos", 5)
     assert fcos.anchor_generator.num_anchors_per_location() == [1] * 5  # type: ignore[union-attr,operator]
+    assert fcos.anchor_generator.sizes == tuple((stride,) for stride in STRIDES)  # type: ignore[union-attr]
+    for model in (retinanet, fcos):
+        assert model.backbone.part.layers == (1, 2, 3, 4)  # type: ignore[union-attr]
 
 
 def test_no_anchor_is_empty_and_symbols_of_all_sizes_have_one() -> None:

@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe
+from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe, take_weights, with_parts
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
-from tests.detect.engraved import some_pages
+from tests.detect.engraved import some_pages, write_engraved
 from tests.detect.small import RECIPE, small_data, small_detector
 
 from entourage.detect.detector import Detector
-from entourage.detect.learner import Draw, make_batch
+from entourage.detect.learner import Batch, Draw, make_batch
 from entourage.detect.ready import DetectOptions
 from entourage.detect.recipe import Recipe
-from entourage.detect.truth import make_page, read_truth, spread_over
+from entourage.detect.sheets import pack_sheets
+from entourage.detect.teach import TrainJob
+from entourage.detect.truth import class_names, make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals
@@ -97,14 +99,17 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     looks: dict[str, DetectOptions] = {}
     folders: dict[str, str] = {}
 
-    def trained(folder: str, job: object, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
-        looks[name], folders[name] = how, folder
+    staged: dict[str, bool] = {}
+
+    def trained(folder: str, job: TrainJob, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
+        looks[name], folders[name], staged[name] = how, folder, job.staged
         return "detector", {"steps": 1, "seconds": 60.0}
 
     monkeypatch.setattr(detect_ablation, "trained", trained)
     options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False)
     for name in ("default", "undrawn", "thesis", "original"):
         detect_ablation.detector_of(name, options)
+    assert [name for name, in_stages in staged.items() if in_stages] == ["thesis", "original"]
     assert looks["default"] == DetectOptions()
     assert folders["undrawn"] == folders["default"]
     for name in ("undrawn", "thesis", "original"):
@@ -137,6 +142,10 @@ def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, mo
     whole = detect_context.accuracy(detector, [page], None, options)
     assert whole["accuracy"] == 0.5
     assert (whole["augmentation"], whole["repeat"], whole["staccato"]) == (1.0, 0.0, None)
+    crowded = make_page("q", tmp_path / "p.png", 20.0, symbols * 2, np.concatenate([boxes, boxes + 8]))
+    few = detect_context.accuracy(detector, [crowded, page], None, argparse.Namespace(dots=1))
+    assert few["seen"] == {"augmentation": 1, "staccato": 0, "repeat": 1}  # of one page, too, no more than asked
+    seen.pop()
     detect_context.accuracy(detector, [page], 2.0, options)
     assert seen[0].shape == (1, 1, 100, 100)
     views = seen[1]
@@ -173,6 +182,52 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
         assert (boxes[:, 2:] > boxes[:, :2]).all()
         assert (boxes[:, :2] >= 0).all()
         assert (boxes[:, 2] <= 128.2).all()
+
+
+def test_a_rival_sees_paper_where_the_detector_of_the_house_is_not_asked() -> None:
+    class Fake(torch.nn.Module):
+        def forward(self, pages: list[torch.Tensor], _: object) -> dict[str, torch.Tensor]:
+            assert [page.shape for page in pages] == [(3, 8, 8)] * 2
+            return {"ink": torch.stack([page.sum() for page in pages])}
+
+    ignore = torch.zeros(2, 8, 8, dtype=torch.bool)
+    ignore[1, :2] = True
+    none = torch.zeros(0, dtype=torch.int64)
+    batch = Batch(torch.ones(2, 1, 8, 8), torch.zeros(0, 4), none, none, ignore)
+    assert RivalLearner(Fake())(batch)["ink"].tolist() == [3 * 64, 3 * 48]
+
+
+def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Path) -> None:
+    rows = [
+        ("staff", "", 40, 120, 440, 202),
+        ("restQuarter", "restQuarter", 96, 60, 116, 116),  # its centre is inside
+        ("flag8thUp", "flag8thUp", 30, 60, 90, 90),  # half of it is beyond, and its centre too
+        ("restQuarter", "restQuarter", 60, 60, 82, 116),  # a sliver of a pixel reaches in
+        ("restQuarter", "restQuarter", 20, 60, 40, 116),  # beyond
+    ]
+    pages = read_truth(write_engraved(tmp_path / "data", [("other", "train", rows[1:2]), ("p", "train", rows)]))
+    sheets = pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    window = WindowOptions(height=64, width=128)
+    corner = np.array([[40.0, 20.0]])  # on a page of half the size
+    windows = WindowDrawer(sheets, window).cut(np.array([1]), corner, np.ones((1, 2)))
+    before = [sheets.classes[label - 1] for label in windows.labels.tolist()]
+    assert before == ["restQuarter"]  # of the staff, whose centre is inside, too little can be seen
+    parts = with_parts(windows, sheets, window)
+    assert [sheets.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
+    assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
+    assert parts.image.tolist() == [0, 0]
+    beside = WindowDrawer(sheets, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
+    assert beside.boxes.shape == (0, 4)
+    assert with_parts(beside, sheets, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
+
+
+def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
+    torch.manual_seed(0)
+    old, new = (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, classes)) for classes in (5, 2))
+    head = new[1].weight.clone()
+    take_weights(new, old)
+    assert torch.equal(new[0].weight, old[0].weight)
+    assert torch.equal(new[1].weight, head)
 
 
 def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:

@@ -45,7 +45,13 @@ def evaluate(
         str, typer.Argument(help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive.")
     ],
     split: Annotated[Literal["train", "val", "test", "all"], typer.Option(help="Which pages.")] = "test",
-    classes: Annotated[ClassList | None, typer.Option("--list", help="The class list; v1 if left out.")] = None,
+    classes: Annotated[
+        ClassList | None,
+        typer.Option(
+            "--list",
+            help="The class list; if left out, v1 for the 142 classes of detect train, own for a network of others.",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
     ] = None,
@@ -80,8 +86,9 @@ def train(
     ] = "detector",
     start: Annotated[Path | None, typer.Option("--from", help="A detector to begin with.")] = None,
     preset: Annotated[
-        Literal["default", "thesis", "original"], typer.Option(help="Maps, network and losses.")
-    ] = "default",
+        Literal["default", "thesis", "original"] | None,
+        typer.Option(help="Maps, network and losses of a new detector; default if left out."),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
@@ -97,6 +104,10 @@ def train(
     from entourage.detect.recipe import Recipe
     from entourage.detect.teach import TrainJob, train_detector
 
+    if start is not None and preset is not None:
+        raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")
+    if steps is not None and minutes is not None:
+        raise ValueError("--steps and --minutes are given; expected one of them")
     usual = Recipe.for_handwriting() if classes == "muscima" else Recipe()
     recipe = replace(
         usual,
@@ -113,7 +124,7 @@ def train(
         out,
         classes=classes,
         start=start,
-        preset=preset,
+        preset=preset or "default",
         recipe=recipe,
         minutes=minutes,
         staged=staged,

@@ -20,8 +20,12 @@ class DecodeOptions:
     method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
     threshold: float = 0.05  # least score of what is returned
     overlap: float | None = 0.8  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
-    most: int | None = None  # at most so many objects a page, the best first; None: no bound
-    snap: float | None = None  # corners to the nearest multiple of so many pixels; None: as they are
+    most: int | None = (
+        None  # objects a page, the best first, for those who compare with detectors that have a bound; None: no bound
+    )
+    snap: float | None = (
+        None  # corners to multiples of so many pixels, for users of the network alone (DetectOptions has it for pages)
+    )
     score: bool = True  # energy times class probability; False: 1 for all, as in the thesis and the original
     cuts: tuple[float, ...] = (0.6,)  # energy a component has more of; lower cuts add what touches no component yet
     least: int = 1  # cells in a component

@@ -65,7 +65,7 @@ def dark_on_light(image: Grey) -> Grey:
     if float(np.median(image[::4, ::4])) >= 128:
         return image
     scale = min(1.0, _SMALL / max(image.shape))
-    small = cv2.resize(image, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else image
+    small = cv2.resize(image, scaled_size(image.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else image
     apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
     light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
     return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
@@ -76,6 +76,11 @@ def check_size(name: str | Path, size: tuple[int, int]) -> None:
     if size[0] * size[1] > MOST_PIXELS:
         what = f"{size[0]} x {size[1]} pixels, {millions(size[0] * size[1])} megapixels"
         raise UnreadableImageError(name, f"{what}; expected at most {millions(MOST_PIXELS)}")
+
+
+def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
+    """Width and height of an image of shape (h, w) at a scale; a pixel of either is left, however thin it is."""
+    return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
 
 
 def millions(pixels: int) -> str:

@@ -1,7 +1,8 @@
 """How far apart the staff lines of a page are, which is the measure of everything on it.
 
 Down sampled columns, five thin dark runs at equal distances are taken for a staff if ink goes on to their left and
-right. Thousands of such witnesses agree on the distance to a fraction of a pixel; grain and fur have none.
+right. Thousands of such witnesses agree on the distance to a fraction of a pixel. Grain and fur have a few as well,
+here and there; those of staves stand beside others at the same height.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ _UNEVEN = 0.12  # how much the four distances of a staff may differ, as a share 
 _THICK = 0.45  # a line takes less than this share of the distance
 _GOES_ON = 0.8  # share of the places beside a staff's lines that hold ink
 _WITNESSES = 0.04  # staves seen, as a share of the columns
+_BACKED = 0.05  # share of the witnesses beside which there is another; in grain none is
+_BACKED_TINY = 0.5  # the same where lines are less than `_TINY` pixels apart, as grain is
+_TINY = 6.0
+_BESIDE = 10.0  # pixels to its left and right: further than `staff_ink` smooths
+_SLOPE = 0.27  # of lines, at most
 _FAINT = 6.0  # grey values by which a line is darker than what surrounds it
 
 
@@ -56,7 +62,7 @@ def estimate_interline(image: Grey, ink: Mask | None = None) -> float | None:
     if len(spacing) == 0:
         return None
     on = _goes_on(dark, places, columns, spacing)
-    spacing = spacing[on]
+    spacing, places = spacing[on], places[on]
     if len(spacing) < max(8.0, _WITNESSES * len(columns)):
         return None
     bins = np.round(np.log(spacing) / 0.02).astype(np.int64)  # steps of 2 %
@@ -64,6 +70,9 @@ def estimate_interline(image: Grey, ink: Mask | None = None) -> float | None:
     votes = np.convolve(votes, [1, 2, 3, 2, 1], mode="same")
     mode = np.exp(0.02 * (int(votes.argmax()) + bins.min()))
     near = np.abs(spacing / mode - 1) < 0.06
+    backed = _backed(places[near], columns, mode, height)
+    if backed < (_BACKED_TINY if mode < _TINY else _BACKED):
+        return None
     return float(np.mean(spacing[near]))
 
 
@@ -101,3 +110,25 @@ def _goes_on(dark: Mask, places: NDArray[np.float64], columns: NDArray[np.int64]
         beside = np.clip(np.round(x + step * np.maximum(spacing, 8.0)), 0, width - 1).astype(np.int64)
         share += grown[y, beside[:, None]].mean(axis=1) / len(steps)
     return np.asarray(share >= _GOES_ON)
+
+
+def _backed(places: NDArray[np.float64], columns: NDArray[np.int64], spacing: float, height: int) -> float:
+    """The share of witnesses that have another to the left or right of them, at the height that a line may have there.
+
+    Args:
+        places: column's number and five heights, (n, 6).
+        columns: where they are.
+        spacing: interline.
+        height: of the page.
+    """
+    step = (columns[-1] - columns[0]) / max(len(columns) - 1, 1)
+    apart = int(np.ceil(_BESIDE / step))
+    reach = spacing / 2 + _SLOPE * apart * step
+    stride = height + 2 * reach + 1  # from column to column, when all stand one below the other
+    middle = places[:, 3]
+    standing = np.sort(places[:, 0] * stride + middle)
+    backed = np.zeros(len(places), dtype=np.bool_)
+    for side in (-apart, apart):
+        at = (places[:, 0] + side) * stride + middle
+        backed |= np.searchsorted(standing, at - reach) < np.searchsorted(standing, at + reach)
+    return float(backed.mean())

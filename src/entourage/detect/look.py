@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import cv2
 import torch
 
 from entourage.data import UnreadableImageError
@@ -14,7 +15,7 @@ from entourage.detect.journal import Journal
 from entourage.detect.read import Sheet, page_source, read_sheets
 from entourage.detect.ready import Ready
 
-_PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError)
+_PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError, cv2.error)
 _MOST_AHEAD = 4  # threads; each holds up to three pages in memory
 
 Skip = Callable[[str, Exception], None]

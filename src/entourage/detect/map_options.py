@@ -67,7 +67,7 @@ class MapOptions:
     widest: float = 16.0  # bound of the radius so stretched
     marker: float = 0.75  # share of the radius in which class and box are taught
     centred: bool = True  # full energy in the cell that holds the centre, so that neighbours have a peak each
-    overlap: Overlap = "nearest"  # who owns a cell for its class: the nearest centre, or the last painted (original)
+    overlap: Overlap = "nearest"  # whose class a cell has: the nearest centre's, or the last painted's (original)
     size: Size = "log"  # how the box map holds sides: in pixels (thesis) or log(pixels / interline)
     offset: bool = True  # the box map also holds the way from the cell to the centre, which the thesis does not
     groups: tuple[tuple[str, ...], ...] = GROUPS  # classes with an energy channel of their own; none in the thesis

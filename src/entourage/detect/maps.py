@@ -25,7 +25,9 @@ class Maps:
 
     Attributes:
         energy: (b, g, h, w) in [0, 1].
-        owner: (b, g, h, w) int64, the object whose class and box a cell has; -1 where there is no energy.
+        owner: (b, g, h, w) int64, the object whose class a cell has; -1 where there is no energy.
+        nearest: (b, g, h, w) int64, the object whose box it has; another than the owner only where the last painted
+            owns a cell, as in the original.
         taught: (b, g, h, w) bool, the cells near enough to a centre for losses to look at their class and box.
         counts: (b, h, w) bool, cells that losses look at.
         boxes: (n, 4) of all objects, in pixels.
@@ -36,6 +38,7 @@ class Maps:
 
     energy: Tensor
     owner: Tensor
+    nearest: Tensor
     taught: Tensor
     counts: Tensor
     boxes: Tensor
@@ -64,8 +67,8 @@ class Maps:
 
     def targets(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Labels (m,) and box numbers (m, sides) of cells (m, 4) that have an owner."""
-        owner = self.owner[tuple(index.unbind(1))]
-        return self.labels[owner], box_numbers(self.boxes[owner], index, self.options)
+        place = tuple(index.unbind(1))
+        return self.labels[self.owner[place]], box_numbers(self.boxes[self.nearest[place]], index, self.options)
 
     def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """As a network that knows: class logits (m, classes) and box numbers (m, sides) of cells (m, 4)."""
@@ -139,7 +142,8 @@ def paint(
     size = (pages * options.channels, rows, columns)
     cells, distance = _cells(centres, boxes, place, size, options)  # (n, window) each
     number = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(cells)
-    near, owner = _claim(cells, (distance * _FINE).round().long(), number, size)
+    near, nearest = _claim(cells, (distance * _FINE).round().long(), number, size)
+    owner = nearest
     if options.overlap == "last":  # within the marker, whoever came last, however far
         inside = torch.where(distance <= options.marker, cells, -1)
         last = _claim(inside, len(boxes) - 1 - number, number, size)[1]
@@ -151,7 +155,8 @@ def paint(
     counts = torch.ones((pages, rows, columns), dtype=torch.bool, device=boxes.device)
     if ignore is not None:
         counts = F.max_pool2d(ignore[:, None].float(), options.stride, ceil_mode=True)[:, 0] == 0
-    return Maps(energy.view(full), owner.view(full), taught.view(full), counts, boxes, labels, options, len(groups) - 1)
+    energy, owner, nearest, taught = (plane.view(full) for plane in (energy, owner, nearest, taught))
+    return Maps(energy, owner, nearest, taught, counts, boxes, labels, options, len(groups) - 1)
 
 
 def _check(boxes: Tensor, labels: Tensor, image_index: Tensor, shape: tuple[int, int, int], groups: Tensor) -> None:

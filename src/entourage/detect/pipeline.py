@@ -87,8 +87,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     """Detects on all pages and writes what was found, into the out folder.
 
     That is `coco.json`, `detections.csv`, `xml/`, `drawn/`, `pages.csv`, `report.html` and `summary.json`. A page that
-    cannot be read is skipped and listed; the others go on. A run that is stopped goes on where it was when it is
-    repeated; one that is interrupted from the keyboard leaves these files for the pages that are done.
+    cannot be read, or is not there, is skipped and listed; the others go on. A run that is stopped goes on where it was
+    when it is repeated; one that is interrupted from the keyboard leaves these files for the pages that are done.
 
     Returns:
         The summary, as in `summary.json`.
@@ -98,13 +98,13 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     """
     check_outputs(job.out)
     within = job.out.resolve()
-    files = [file for file in list_pages(job.sources) if within not in file.resolve().parents]  # not an earlier run's
+    sources, skipped = _present(job.sources)
+    files = [file for file in list_pages(sources) if within not in file.resolve().parents]  # not an earlier run's
     if not files:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
     detector = Detector.load(job.model, job.device, DetectOptions(threshold=job.threshold, interline=job.interline))
     classes = class_numbers(job.classes, detector.classes)
     journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
-    skipped: list[tuple[str, str]] = []
 
     def skip(name: str, error: Exception) -> None:
         skipped.append((name, reason_of(error)))
@@ -113,7 +113,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
         with progress_bar("Detecting", len(files), job.progress) as advance:
             names = journal.names
             for file, sheet, sight in look_at_all(detector, journal, skip, advance):
-                _keep(job, _result(job, file, sheet, sight, _unused(sheet.name, names)), sheet, journal)
+                _keep(job, _result(job, file, sheet, sight, _unused(sheet.name, file, files, names)), sheet, journal)
     except KeyboardInterrupt:
         if len(journal):
             _finish(job, journal, classes, skipped, complete=False)
@@ -209,9 +209,19 @@ def _finish(
     return summary
 
 
-def _unused(name: str, names: set[str]) -> str:
-    """The name, or with a number if another page has it already."""
+def _present(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
+    """The sources that are there, and those that are not with the reason; all, if none is, for whoever lists them."""
+    missing = [source for source in sources if not source.exists()]
+    if len(missing) == len(sources):
+        return list(sources), []
+    return [source for source in sources if source not in missing], [(str(one), "does not exist") for one in missing]
+
+
+def _unused(name: str, file: Path, files: Sequence[Path], names: set[str]) -> str:
+    """The name; if another page has it already, with the suffix that tells its file from others, or with a number."""
     chosen, number = name, 1
+    if name in names and any(one.stem == file.stem and one.suffix != file.suffix for one in files):
+        name = chosen = f"{name}_{file.suffix.lower().removeprefix('.')}"
     while chosen in names:
         number += 1
         chosen = f"{name}_{number}"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.detect.grey import Grey, as_grey
+from entourage.detect.grey import Grey, as_grey, scaled_size
 from entourage.detect.interline import estimate_interline, staff_ink
 from entourage.detect.map_options import INTERLINE
 from entourage.detect.read import read_page
@@ -105,7 +105,7 @@ def reduced(page: Grey) -> tuple[Grey, float]:
     factor = (page.size / MEASURED_PIXELS) ** 0.5
     if factor <= 1:
         return page, 1.0
-    small = cv2.resize(page, None, fx=1 / factor, fy=1 / factor, interpolation=cv2.INTER_AREA)
+    small = cv2.resize(page, scaled_size(page.shape, 1 / factor), interpolation=cv2.INTER_AREA)
     return np.asarray(small, dtype=np.uint8), factor
 
 
@@ -116,7 +116,7 @@ def to_working(page: Grey, interline: float) -> Grey:
         ValueError: it would be too large.
     """
     factor = INTERLINE / interline
-    size = max(1, round(page.shape[1] * factor)), max(1, round(page.shape[0] * factor))
+    size = scaled_size(page.shape, factor)
     if size[0] * size[1] > MOST_WORKING_PIXELS:
         raise ValueError(
             f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be "

@@ -8,6 +8,8 @@ from entourage.detect.views import ViewOptions
 from entourage.detect.windows import WindowOptions
 from entourage.training import StepRecipe, TrainingOptions
 
+CHECKPOINT_STEPS = 100  # what a run that is stopped loses at most; an epoch has thousands
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(StepRecipe):
@@ -46,4 +48,4 @@ class Recipe(StepRecipe):
 
     def training_options(self) -> TrainingOptions:
         """The same for the training loop."""
-        return replace(super().training_options(), clip_norm=self.clip_norm)
+        return replace(super().training_options(), clip_norm=self.clip_norm, checkpoint_every=CHECKPOINT_STEPS)

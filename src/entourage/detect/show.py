@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
+from entourage.detect.grey import scaled_size
 from entourage.report import Block, Section
 
 Grey = NDArray[np.uint8]
@@ -25,12 +26,13 @@ _SILENT = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "aug
 
 
 def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Colour:
-    """The page in BGR, shape (h, w, 3), with a frame around everything that was found, surer ones stronger.
+    """The page in BGR, shape (h, w, 3), with a frame around what was found but staves, surer ones stronger.
 
     Args:
         image: grey, shape (h, w).
         found: in pixels of the image.
-        words: write the class above the rarer ones.
+        words: write the class above the frames, but for noteheads, stems, beams, ledger lines, slurs, ties and
+            augmentation dots.
     """
     drawn = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
     thick = max(1, round(max(image.shape) / 2500))
@@ -58,7 +60,7 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
 def picture(drawn: Colour, width: int = _WIDTH) -> str:
     """A drawn page as an `<svg>` element that holds an image of at most that width."""
     scale = min(1.0, width / drawn.shape[1])
-    small = cv2.resize(drawn, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else drawn
+    small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
     height, wide = small.shape[:2]
     packed = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
     data = base64.b64encode(packed.tobytes()).decode("ascii")
@@ -90,7 +92,13 @@ def run_sections(
         sections.append(Section("Skipped", "These could not be read.", wide=[Block(table=table)]))
     if pictures:
         shown = [Block(name, figure=figure) for name, figure in pictures]
-        sections.append(Section("What was found", "A colour a class; doubtful ones are pale.", wide=shown))
+        sections.append(
+            Section(
+                "What was found",
+                "A colour a class; doubtful ones are pale. Staves have no frame, common classes no name.",
+                wide=shown,
+            )
+        )
     if counts:
         sections.append(Section("Classes", "", wide=[Block(table=found)]))
     return sections

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
+from entourage.detect.grey import Grey, scaled_size
 
-Grey = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 WIDEST = 20.0  # degrees to either side that are tried
@@ -84,7 +84,7 @@ def estimate_skew(ink: Mask) -> float:
         The angle; 0 on a page without ink.
     """
     scale = _SIDE / max(ink.shape)
-    found = cv2.resize(ink.astype(np.float32), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+    found = cv2.resize(ink.astype(np.float32), scaled_size(ink.shape, scale), interpolation=cv2.INTER_AREA)
     small = np.asarray(found, dtype=np.float32)
     if min(small.shape) < 8 or float(small.max()) <= 0:
         return 0.0

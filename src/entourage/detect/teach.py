@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from itertools import zip_longest
@@ -21,9 +21,10 @@ from entourage.detect.options import DetectorOptions
 from entourage.detect.presets import preset
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets, pack_sheets
+from entourage.detect.sides import typical_sides
 from entourage.detect.stages import STAGES, train_in_stages
 from entourage.detect.task import DetectionTask
-from entourage.detect.truth import TruthPage, class_names, read_truth
+from entourage.detect.truth import NoPagesError, TruthPage, class_names, read_truth
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
 from entourage.training import TrainingResult, train
@@ -93,6 +94,9 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
     with _fastest():
         trained, result = learn(task, job)
+    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
+    trained = trained.cpu()
+    trained.remember(typical_sides(boxes, labels, len(sheets.classes)))
     trained.notes = {
         "preset": job.preset if job.start is None else f"as in {Path(job.start).name}",
         "classes": job.classes,
@@ -102,7 +106,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         "minutes": f"{result.seconds / 60:.1f}",
         "date": date.today().isoformat(),
     }
-    files = save_detector(trained.cpu(), job.out / MODEL)
+    files = save_detector(trained, job.out / MODEL)
     summary = {
         "pages": len(sheets),
         "symbols": len(sheets.labels),
@@ -198,9 +202,6 @@ def _validation(job: TrainJob) -> list[TruthPage]:
     """Pages for validation, in turn from every data set that has some."""
     sets = []
     for folder in job.folders if job.recipe.validation else ():
-        try:
+        with suppress(NoPagesError):
             sets.append(as_classes(read_truth(folder, "val"), job.classes))
-        except ValueError as error:
-            if "no page of the split" not in str(error):
-                raise
     return [page for pages in zip_longest(*sets) for page in pages if page is not None][: job.recipe.validation]

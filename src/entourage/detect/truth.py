@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,11 @@ from numpy.typing import NDArray
 
 from entourage.data.muscima import SPLITS, MuscimaPage, find_muscima, holds_muscima, read_muscima
 from entourage.detect.classes import detector_class
+from entourage.detect.deepscores import DeepScoresPage, holds_deepscores, read_deepscores, unpack
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _CORNERS = ("x0", "y0", "x1", "y1")
 _COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
-_STAFF = EXTENDED_IDS["staff"]
-_STAFF_INTERLINES = 4.13  # height of a staff's box: four spaces and the thickness of a line
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class TruthPage:
         v1: its class in V1, or "".
         extended: its class in the extended list, or "".
         boxes: float32, shape (n, 4): x0, y0, x1, y1 in pixels of the image.
-        packed: the image file itself, where it comes out of an archive.
+        packed: the image file itself, where it came out of an archive with the annotations.
+        member: its name in the archive, where it is unpacked when it is asked for.
         inverted: whether ink is light in the image.
     """
 
@@ -49,6 +48,7 @@ class TruthPage:
     extended: list[str]
     boxes: NDArray[np.float32]
     packed: bytes | None = field(default=None, repr=False)
+    member: str | None = None
     inverted: bool = False
 
     def image(self) -> NDArray[np.uint8]:
@@ -57,14 +57,19 @@ class TruthPage:
         Raises:
             ValueError: there is no such image, or it cannot be read.
         """
-        if self.packed is not None:
-            found = cv2.imdecode(np.frombuffer(self.packed, np.uint8), cv2.IMREAD_GRAYSCALE)
+        packed = self.packed if self.member is None else unpack(self.path, self.member)
+        if packed:
+            found = cv2.imdecode(np.frombuffer(packed, np.uint8), cv2.IMREAD_GRAYSCALE)
         else:
             found = cv2.imread(str(self.path), cv2.IMREAD_GRAYSCALE)
         if found is None:
             raise ValueError(f"{self.path}: the image of page {self.name} cannot be read")
         grey = np.asarray(found, dtype=np.uint8)
         return 255 - grey if self.inverted else grey
+
+
+class NoPagesError(ValueError):
+    """A data set has no page of the split that is asked for."""
 
 
 def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
@@ -80,13 +85,15 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
     Args:
         folder: a folder that `entourage engrave` has made; "muscima" for MUSCIMA++ wherever ENTOURAGE_DATA points, or
             its folder or archive; or a DeepScoresV2 archive or folder.
-        split: "train", "val" or "test"; None for all pages. A DeepScoresV2 sample has no split, all of it is "test".
+        split: "train", "val" or "test"; None for all pages. DeepScoresV2 has it in the names of
+            its tables (deepscores_train.json); a sample has none there, all of it is "test".
 
     Returns:
         The pages by name, in order. Symbols of the same class with the same box (unisons) appear once.
 
     Raises:
-        ValueError: one line: what is wrong with the data set, or that it has no page of that split.
+        NoPagesError: a ValueError; it has no page of that split.
+        ValueError: one line: what is wrong with the data set.
     """
     if split is not None and split not in SPLITS:
         raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}")
@@ -97,12 +104,12 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
         pages = _engraved(path, split)
     elif holds_muscima(path):
         pages = [_muscima_page(page) for page in read_muscima(path) if split in (None, page.split)]
-    elif path.suffix == ".zip" or any(path.glob("**/deepscores*.json")):
-        pages = _deepscores(path) if split in (None, "test") else []
+    elif holds_deepscores(path):
+        pages = [_deepscores_page(page) for page in read_deepscores(path, split)]
     else:
         raise ValueError(f"{path}: no data set; expected symbols.parquet, MUSCIMA++ or DeepScoresV2 there")
     if not pages:
-        raise ValueError(f"{path}: has no page of the split {split!r}")
+        raise NoPagesError(f"{path}: has no page of the split {split!r}")
     return pages
 
 
@@ -119,6 +126,7 @@ def make_page(
     boxes: NDArray[Any],
     *,
     packed: bytes | None = None,
+    member: str | None = None,
     inverted: bool = False,
 ) -> TruthPage:
     """A page from its symbols (label, v1, extended) and their boxes, without those that are there twice."""
@@ -126,7 +134,7 @@ def make_page(
     keys = [(*symbol, *box) for symbol, box in zip(symbols, plain.tolist(), strict=True)]
     rows = sorted({key: row for row, key in reversed(list(enumerate(keys)))}.values())  # the first of each
     labels, v1, extended = ([symbols[row][column] for row in rows] for column in range(3))
-    return TruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, inverted)  # type: ignore[arg-type]
+    return TruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, member, inverted)  # type: ignore[arg-type]
 
 
 def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
@@ -169,46 +177,10 @@ def _muscima_page(page: MuscimaPage) -> TruthPage:
     )
 
 
-def _deepscores(path: Path) -> list[TruthPage]:
-    """Pages of a DeepScoresV2 archive or folder, in their own annotations' boxes."""
-    files: dict[str, bytes | Path]
-    if path.is_dir():
-        files = {str(file.relative_to(path)): file for file in sorted(path.rglob("*")) if file.is_file()}
-    else:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
-        except (OSError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: cannot be read as a zip archive ({error})") from error
-    tables = [name for name in files if name.endswith(".json")]
-    pages = []
-    for table in tables:
-        content = json.loads(_bytes(files[table]))
-        images = {Path(name).name: file for name, file in files.items() if "/images/" in f"/{name}"}
-        pages += [_deepscores_page(path, image, content, images) for image in content["images"]]
-    return sorted(pages, key=lambda page: page.name)
-
-
-def _deepscores_page(
-    path: Path, image: dict[str, Any], content: dict[str, Any], images: dict[str, bytes | Path]
-) -> TruthPage:
-    if image["filename"] not in images:
-        raise ValueError(f"{path}: image {image['filename']} is missing")
+def _deepscores_page(page: DeepScoresPage) -> TruthPage:
+    """A page in its own annotations' boxes; classes that the extended list does not know are left out."""
     names = {number: name for name, number in EXTENDED_IDS.items()}
-    rows = [content["annotations"][number] for number in image["ann_ids"]]
-    rows = [row for row in rows if int(row["cat_id"][0]) in names]
-    extended = [names[int(row["cat_id"][0])] for row in rows]
-    v1 = [CLASSES[name].v1 or "" for name in extended]
-    boxes = np.array([row["a_bbox"] for row in rows], dtype=np.float32).reshape(-1, 4)
-    staves = [box[3] - box[1] for box, row in zip(boxes, rows, strict=True) if int(row["cat_id"][0]) == _STAFF]
-    if not staves:
-        raise ValueError(f"{path}: page {image['filename']} has no staff; expected one to know its interline by")
-    symbols = [(detector_class(label, ""), old, label) for label, old in zip(extended, v1, strict=True)]
-    file = images[image["filename"]]
-    interline = float(np.median(staves)) / _STAFF_INTERLINES
-    where, packed = (file, None) if isinstance(file, Path) else (path, file)
-    return make_page(Path(image["filename"]).stem, where, interline, symbols, boxes, packed=packed)
-
-
-def _bytes(file: bytes | Path) -> bytes:
-    return file.read_bytes() if isinstance(file, Path) else file
+    known = [row for row, category in enumerate(page.categories) if category in names]
+    extended = [names[page.categories[row]] for row in known]
+    symbols = [(detector_class(label, ""), CLASSES[label].v1 or "", label) for label in extended]
+    return make_page(page.name, page.path, page.interline, symbols, page.boxes[known], member=page.member)
