@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics, training
+from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
 from entourage.embed.network import build_network
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
@@ -166,14 +166,6 @@ def test_other_pixels_and_another_backbone_are_another_run(toys: ModuleType) -> 
     task.data = replace(task.data, bank=PixelBank(values))
     task.backbone = "other"
     assert {name for name, value in task.describe().items() if value != before[name]} == {"pixels", "backbone"}
-
-
-def test_pixels_are_digested_as_a_whole_however_they_are_taken(
-    toys: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = data_of(toys).pixels
-    monkeypatch.setattr(training, "DIGESTED", 7)
-    assert data_of(toys).pixels == whole
 
 
 def test_fewer_classes_than_a_batch_wants_are_all_taken(toys: ModuleType) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from entourage.training import bank
 from entourage.training.bank import PixelBank, has_room
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
@@ -58,3 +59,12 @@ def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
 def test_other_arrays_are_refused(values: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"pixels of shape .* and type .*; expected uint8 \(n, h, w, 3\)"):
         PixelBank(values)
+
+
+def test_pixels_are_digested_as_a_whole_however_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (20, 4, 4, 3), dtype=np.uint8)
+    whole = PixelBank(values).digest
+    monkeypatch.setattr(bank, "DIGESTED", 7)
+    assert PixelBank(values).digest == whole
+    values[19, 3, 3, 2] ^= 1
+    assert PixelBank(values).digest != whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
@@ -26,7 +25,6 @@ from entourage.training.bank import PixelBank
 from entourage.training.views import random_view
 
 MONITORED = "recall@1"
-DIGESTED = 256  # images at a time
 OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
 OTHER_PIXELS = "other images"
 _MEMORY = "memory."
@@ -65,18 +63,10 @@ class EmbeddingData:
         """Classes of the training rows, numbered from 0 without gaps, shape (training,)."""
         return np.unique(self.labels[self.training], return_inverse=True)[1].astype(np.int64)
 
-    @cached_property
-    def pixels(self) -> str:
-        """A short text that is another one if any pixel is. Costs about a second per gigabyte, once."""
-        digest = hashlib.blake2b(digest_size=12)
-        for start in range(0, len(self.bank), DIGESTED):  # in parts: they may lie in a file larger than memory
-            digest.update(np.ascontiguousarray(self.bank.values[start : start + DIGESTED]).data)
-        return digest.hexdigest()
-
     def describe(self) -> dict[str, Any]:
         """What makes a training on these images this one: shape, rows, classes and pixels; not who is judged."""
         rows = hashlib.blake2b(self.training.tobytes() + self.labels.tobytes(), digest_size=12).hexdigest()
-        return {"images": list(self.bank.values.shape), "rows": rows, "pixels": self.pixels}
+        return {"images": list(self.bank.values.shape), "rows": rows, "pixels": self.bank.digest}
 
 
 class Batch(NamedTuple):

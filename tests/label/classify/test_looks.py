@@ -8,6 +8,7 @@ from torch import nn
 
 from entourage.label.classify import looks as module
 from entourage.label.classify.looks import KeptLooks, LiveLooks, LookOptions, keep_looks, resized
+from entourage.training import bank
 from entourage.training.views import PLAIN, ViewOptions
 
 CPU = torch.device("cpu")
@@ -200,7 +201,7 @@ def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> No
 
 @pytest.mark.parametrize("block", [7, 256])
 def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(module, "DIGESTED", block)
+    monkeypatch.setattr(bank, "DIGESTED", block)
     pixels = np.tile(toys.images()[0], (5, 1, 1, 1))  # more than a sample of 64 would look at one by one
     stem, options = toys.stem(), LookOptions(weak_kept=2, strong_kept=0)
 

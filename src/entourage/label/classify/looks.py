@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from entourage.backbones import Preprocessing
 from entourage.backbones.backbone import digest_weights
 from entourage.data import progress_bar
-from entourage.training.bank import PixelBank, has_room
+from entourage.training.bank import DIGESTED, PixelBank, has_room
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
 BATCH = {"cpu": 64, "cuda": 2048}
-DIGESTED = 256  # images at a time
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,6 @@ class LiveLooks:
         self.options = options or LookOptions()
         self.mirror = self.options.mirror
         self.device = torch.device("cpu")
-        self._digest: str | None = None
 
     def __len__(self) -> int:
         return len(self.bank)
@@ -119,11 +117,7 @@ class LiveLooks:
 
     def digest(self) -> str:
         """Of all pixels, of the network's input and of the views; computed once, about a second per gigabyte."""
-        if self._digest is None:
-            values = self.bank.values
-            blocks = (values[start : start + DIGESTED] for start in range(0, len(values), DIGESTED))
-            self._digest = _digest(blocks, values.shape, self.preprocessing, self.options)
-        return self._digest
+        return _digest((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
 
     def _view(self, rows: Tensor, options: ViewOptions) -> Tensor:
         return self.preprocessing.normalise(random_view(self._pixels(rows), self.preprocessing.size, options))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from entourage.backbones.backbone import digest_weights
 from entourage.data import atomic_path
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.examples import Examples
@@ -39,9 +40,7 @@ def game_digest(
     notes = (type(labeller).__name__, plain, graph, examples.looks.digest(), examples.classes)
     digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
     digest.update(examples.codes.tobytes())
-    for name, value in network.body.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.cpu().numpy().tobytes())
+    digest.update(digest_weights(network.body.state_dict()).encode())
     if prior is not None:
         digest.update(np.asarray(prior, dtype=np.float64).tobytes())
     return digest.hexdigest()
