@@ -15,13 +15,19 @@ from torch import Tensor, nn
 from entourage.training import TrainingOptions
 
 WORKER = Path(__file__).with_name("worker.py")
+ROOT = WORKER.parents[2]
 SGD = TrainingOptions(epochs=2, optimizer="sgd", momentum=0.0, learning_rate=0.1)
 
 
 def run_worker(what: str, folder: Path, *launcher: str) -> tuple[int, str]:
-    command = [sys.executable, *launcher, str(WORKER), what, str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as program:
+    return run_program(*launcher, str(WORKER), what, str(folder))
+
+
+def run_program(*arguments: str) -> tuple[int, str]:
+    """Python with these arguments, on one thread, where tests can be imported: its exit code, and what it said."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    with subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True) as program:
         try:
             said = program.communicate(timeout=300)[1]
         except subprocess.TimeoutExpired:
