@@ -4,9 +4,8 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from tests.label.photos import red_and_blue
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
@@ -16,15 +15,7 @@ from entourage.label.pipeline import LabelJob
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "images"
-    folder.mkdir()
-    generator = np.random.default_rng(0)
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-        for n in range(8):
-            pixels = generator.integers(-25, 25, (48, 48, 3)) + np.array(colour)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{name}{n}.png")
-    (tmp_path / "labels.csv").write_text("item,label\nred0.png,red\nblue0.png,blue\n")
-    return folder
+    return red_and_blue(tmp_path, 48)
 
 
 def label(images: Path, *more: str) -> tuple[int, str, dict[str, object]]:

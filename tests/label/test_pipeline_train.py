@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from tests.label.photos import red_and_blue
 
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.classify.looks import LookOptions
@@ -31,14 +31,7 @@ TRAIN = AugmentOptions(
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelJob:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "images"
-    folder.mkdir()
-    generator = np.random.default_rng(0)
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-        for n in range(8):
-            pixels = generator.integers(-25, 25, (32, 32, 3)) + np.array(colour)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{name}{n}.png")
-    (tmp_path / "labels.csv").write_text("item,label\nred0.png,red\nblue0.png,blue\n")
+    folder = red_and_blue(tmp_path, 32)
     return LabelJob(
         folder,
         tmp_path / "labels.csv",
