@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from entourage.embed.options import GroupLossOptions
-from entourage.embed.players import LabelledPlayers, Memory, relate
+from entourage.embed.players import LabelledPlayers, Memory, portraits, relate
 from entourage.game import clamp, cosine, gaussian, pearson, shift
 
 
@@ -50,7 +50,7 @@ def test_labelled_players_speak_for_their_label(similarity: str, negatives: str)
     x, vectors, old = normal(10, 6), normal(3, 6, seed=1), normal(4, 6, seed=2)
     old_labels = torch.tensor([2, 0, 2, 2])
     options = GroupLossOptions(similarity=similarity, negatives=negatives, class_players=2.5)  # type: ignore[arg-type]
-    relations = relate(x, 3, options, vectors, LabelledPlayers(old, old_labels))
+    relations = relate(x, 3, options, vectors, LabelledPlayers(portraits(old, options), old_labels))
     together = torch.cat([x, vectors, old])
     # The Gaussian's bandwidth is that of the batch, whoever else plays.
     raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, others=together)
@@ -81,11 +81,19 @@ def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
     memory.add(x, torch.zeros(10, dtype=torch.long))
     kept = memory.players()
     assert kept is not None
-    assert not kept.embeddings.requires_grad
+    assert not kept.portraits.requires_grad
     field = relate(x, 3, GroupLossOptions(class_players=1.0), vectors, kept).field
     assert field is not None
     (slope,) = torch.autograd.grad(field.sum(), vectors)
     assert slope.abs().sum() > 0
+
+
+def test_portraits_say_all_of_embeddings_that_a_similarity_looks_at() -> None:
+    x = normal(6, 5)
+    for name, similarity in (("pearson", pearson), ("cosine", cosine)):
+        seen = portraits(x, GroupLossOptions(similarity=name))  # type: ignore[arg-type]
+        torch.testing.assert_close(seen @ seen.T, similarity(x))
+    assert torch.equal(portraits(x, GroupLossOptions(similarity="gaussian")), x)
 
 
 def test_the_memory_forgets_the_oldest() -> None:
@@ -95,7 +103,7 @@ def test_the_memory_forgets_the_oldest() -> None:
         memory.add(torch.full((2, 1), float(batch)), torch.tensor([batch, batch]))
     kept = memory.players()
     assert kept is not None
-    assert kept.embeddings.flatten().tolist() == [1, 1, 2, 2]
+    assert kept.portraits.flatten().tolist() == [1, 1, 2, 2]
     assert kept.labels.tolist() == [1, 1, 2, 2]
 
 
@@ -108,7 +116,7 @@ def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
     kept, again = memory.players(), other.players()
     assert kept is not None
     assert again is not None
-    assert torch.equal(kept.embeddings, again.embeddings)
+    assert torch.equal(kept.portraits, again.portraits)
     assert torch.equal(kept.labels, again.labels)
     other.load_state({})
     assert other.players() is None
@@ -120,7 +128,7 @@ def test_what_is_remembered_does_not_change_with_the_batch() -> None:
     before, _ = x.clone().zero_(), (x.zero_(), labels.zero_())
     kept = memory.players()
     assert kept is not None
-    assert not torch.equal(kept.embeddings, before)
+    assert not torch.equal(kept.portraits, before)
     assert kept.labels.tolist() == [0, 1, 2, 3]
 
 

@@ -140,7 +140,7 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     kept, again = task.model.loss.memory.players(), other.model.loss.memory.players()
     assert kept is not None
     assert again is not None
-    assert torch.equal(kept.embeddings, again.embeddings)
+    assert torch.equal(kept.portraits, again.portraits)
     average = other.outcome().state_dict()
     assert all(torch.equal(value, average[name]) for name, value in task.outcome().state_dict().items())
     assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())

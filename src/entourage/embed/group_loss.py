@@ -14,7 +14,7 @@ from entourage.embed.anchors import choose_anchors
 from entourage.embed.inputs import check_shapes, check_values
 from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
-from entourage.embed.players import LabelledPlayers, Memory, relate
+from entourage.embed.players import LabelledPlayers, Memory, portraits, relate
 from entourage.game import log_replicator
 
 LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
@@ -169,7 +169,7 @@ class GroupLoss(nn.Module):
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
         if self.training and options.memory:
-            self.memory.add(embeddings, labels)
+            self.memory.add(portraits(players.detach(), options), labels)
         return LossParts(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:

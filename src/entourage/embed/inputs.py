@@ -46,8 +46,8 @@ def check_shapes(
     if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
         expected = (logits.shape[1], d)
         raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
-    if earlier is not None and earlier.embeddings.shape[1] != d:
-        known = earlier.embeddings.shape[1]
+    if earlier is not None and earlier.portraits.shape[1] != d:
+        known = earlier.portraits.shape[1]
         raise ValueError(f"embeddings have {d} dimensions; expected {known}, as the batches in the loss' memory have")
 
 

@@ -30,9 +30,9 @@ class Relations:
 
 @dataclass(frozen=True)
 class LabelledPlayers:
-    """Samples of earlier batches, with their labels: shapes (p, d) and (p,)."""
+    """Samples of earlier batches, as `portraits` shows them, with their labels: shapes (p, d) and (p,)."""
 
-    embeddings: Tensor
+    portraits: Tensor
     labels: Tensor
 
 
@@ -46,9 +46,9 @@ class Memory:
     def __init__(self, batches: int) -> None:
         self._kept: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
 
-    def add(self, embeddings: Tensor, labels: Tensor) -> None:
+    def add(self, portraits: Tensor, labels: Tensor) -> None:
         """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
-        self._kept.append((embeddings.detach().clone(), labels.clone()))
+        self._kept.append((portraits.detach().clone(), labels.clone()))
 
     def players(self) -> LabelledPlayers | None:
         """All that are kept, oldest first; None before the first batch."""
@@ -60,15 +60,22 @@ class Memory:
         """All that `load_state` needs, by name."""
         return {
             f"{batch}.{name}": value
-            for batch, (embeddings, labels) in enumerate(self._kept)
-            for name, value in (("embeddings", embeddings), ("labels", labels))
+            for batch, (portraits, labels) in enumerate(self._kept)
+            for name, value in (("portraits", portraits), ("labels", labels))
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave."""
         self._kept.clear()
         for batch in range(len(state) // 2):
-            self._kept.append((state[f"{batch}.embeddings"], state[f"{batch}.labels"]))
+            self._kept.append((state[f"{batch}.portraits"], state[f"{batch}.labels"]))
+
+
+def portraits(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
+    """What of embeddings a similarity looks at, shape (n, d): for a correlation the directions of centred rows."""
+    if options.similarity == "gaussian":
+        return embeddings
+    return directions(centre(embeddings) if options.similarity == "pearson" else embeddings)
 
 
 def relate(
@@ -85,18 +92,18 @@ def relate(
         classes: m, the number of labels.
         options: similarity, negatives, sharpness, zero_diagonal and class_players are looked at.
         class_vectors: the classifier's rows, shape (m, d), if they play.
-        earlier: samples of earlier batches, if they play.
+        earlier: samples of earlier batches, if they play; they are known by their portraits, which are made only once.
 
     Returns:
         Similarities and the field of labelled players. Costs O(n (n + m + p) d) time.
     """
     n = len(embeddings)
-    faces = _faces(embeddings, embeddings, options)  # (n, d)
+    faces = portraits(embeddings, options)  # (n, d)
     blocks = [_similarity(faces, None, options)]  # (n, n)
     if class_vectors is not None:
-        blocks.append(_similarity(faces, _faces(class_vectors.to(faces), embeddings, options), options))  # (n, m)
+        blocks.append(_similarity(faces, portraits(class_vectors.to(faces), options), options))  # (n, m)
     if earlier is not None:
-        blocks.append(_similarity(faces, _faces(earlier.embeddings.to(faces), embeddings, options), options))  # (n, p)
+        blocks.append(_similarity(faces, earlier.portraits.to(faces), options))  # (n, p)
     w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
     w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
     if options.sharpness != 1:
@@ -113,18 +120,11 @@ def relate(
     return Relations(w, field)
 
 
-def _faces(x: Tensor, batch: Tensor, options: GroupLossOptions) -> Tensor:
-    """What similarity is taken between, shape (n, d): for a correlation the directions of centred rows.
-
-    A Gaussian's bandwidth grows with the batch, so that only the size of x in comparison with it matters.
-    """
-    if options.similarity == "gaussian":
-        largest = batch.detach().abs().amax().clamp_min(torch.finfo(batch.dtype).tiny)
-        return (x / largest).clamp(-FAR, FAR)
-    return directions(centre(x) if options.similarity == "pearson" else x)
-
-
 def _similarity(faces: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:
+    """Similarities of a batch to itself or to others, by their portraits."""
     if options.similarity == "gaussian":
-        return gaussian(faces, others=others)
+        # Its bandwidth grows with the batch, so that only the size of others in comparison with it matters.
+        largest = faces.detach().abs().amax().clamp_min(torch.finfo(faces.dtype).tiny)
+        near = None if others is None else (others / largest).clamp(-FAR, FAR)
+        return gaussian(faces / largest, others=near)
     return faces @ (faces if others is None else others).T
