@@ -5,7 +5,7 @@
 
 60 embeddings of 1,280 numbers, 10 classes of 6 in the batch, 100 classes in all. Losses take turns, round by round, so
 that a busy machine slows all of them alike; the fastest and the median round of each are given. Proxy losses compare
-embeddings with their proxies themselves, the Group Loss is handed logits: "with classifier" adds that product to it.
+embeddings with their proxies themselves, the Group Loss is handed logits: "with a classifier" adds that product to it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
     embeddings = torch.randn(SAMPLES, DIMENSIONS, device=device, requires_grad=True)
     logits = torch.randn(SAMPLES, CLASSES, device=device, requires_grad=True)
     labels = torch.arange(SAMPLES // PER_CLASS, device=device).repeat_interleave(PER_CLASS)
-    heads = {kind: make_head(kind, DIMENSIONS, CLASSES).to(device) for kind in ("linear", "cosine")}
+    heads = {kind: make_head(kind, DIMENSIONS, CLASSES).to(device) for kind in ("linear", "cosine", "centres")}
 
     def alone(loss: nn.Module) -> Callable[[], None]:
         return lambda: _pass(loss(embeddings, logits, labels), embeddings, logits, *loss.parameters())
@@ -66,10 +66,11 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
 
     return {
         **{f"group loss, {name}": alone(GroupLoss.preset(name)) for name in PRESETS},
-        "group loss, default with classifier": with_head(GroupLoss()),
-        "  and class vectors": with_head(GroupLoss(class_players=1.0)),
-        "  and class vectors, five batches": with_head(GroupLoss(class_players=1.0, memory=5)),
-        "  cosine, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0, cross_entropy_weight=0.0), "cosine"),
+        "group loss, no memory": alone(GroupLoss()),
+        "  with a linear classifier": with_head(GroupLoss()),
+        "  with that, and class vectors": with_head(GroupLoss(class_players=1.0)),
+        "  with a cosine one, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0), "cosine"),
+        "  with ten centres a class": with_head(GroupLoss(), "centres"),
         **{name: alone(rival(name, CLASSES, DIMENSIONS).to(device)) for name in RIVALS},
     }
 

@@ -20,12 +20,15 @@ from entourage.data import decode_pixels, find_dataset, resolve_device
 from entourage.embed import retrieval_metrics
 from entourage.embed.fit import TrainedEmbedding, hold_out_classes, network_preprocessing, train_embedding
 from entourage.embed.network import build_network
+from entourage.embed.options import GroupLossOptions
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.training import EmbeddingData
 from entourage.training.bank import PixelBank
 
-BASE = Recipe()
+# The Group Loss and the classifier that presets and variants change.
+PLAIN = GroupLossOptions(temperature=24.0, anchors_per_class=2, cross_entropy_weight=1.0, memory=0)
+BASE = Recipe(group=PLAIN, head="linear")
 MIRRORED = "recall@1, mirrored"  # embeddings of an image and of its mirror image are added
 HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search among as in a test
 IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing

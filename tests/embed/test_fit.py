@@ -25,7 +25,8 @@ RECIPE = Recipe(
     classes_per_batch=6,
     samples_per_class=4,
     view=PLAIN,
-    group=GroupLossOptions(temperature=1.0),
+    group=GroupLossOptions(anchors_per_class=2),
+    head="linear",
     stages=(Stage(2, 1e-2, "classification"), Stage(4, 1e-2)),
 )
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset, refine
 from entourage.embed.objectives import proxy_loss
+from entourage.embed.players import relate
 
 
 def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptions) -> Tensor:
@@ -93,7 +94,7 @@ def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
 def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
     e, z = batch()
     rows = torch.linspace(0.1, 50, 16, dtype=torch.float64)[:, None]
-    loss = GroupLoss.preset(name, anchor_choice="first")
+    loss = GroupLoss.preset(name, anchor_choice="first").eval()
     torch.testing.assert_close(loss(rows * e - 3 * rows, z, LABELS), loss(e, z, LABELS))
     shifted = GroupLoss.preset(name, anchor_choice="first", similarity="cosine")
     assert not torch.allclose(shifted(e + 3, z, LABELS), shifted(e, z, LABELS))
@@ -103,7 +104,7 @@ def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
 def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
     e, z = batch()
     order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
-    loss = GroupLoss.preset(name, anchors_per_class=0)
+    loss = GroupLoss.preset(name, anchors_per_class=0).eval()
     torch.testing.assert_close(loss(e[order], z[order], LABELS[order]), loss(e, z, LABELS))
 
 
@@ -118,7 +119,7 @@ def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
     assert (to_logits[anchors] == 0).all()
     assert (to_logits[~anchors] != 0).any(dim=1).all()
     assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still pull on the others
-    log_x = refine(e, z, LABELS, anchors, options)
+    log_x = refine(relate(e, CLASSES, options), z, LABELS, anchors, options)
     assert torch.equal(log_x[anchors].exp(), F.one_hot(LABELS, CLASSES).double()[anchors])
 
 
@@ -126,7 +127,7 @@ def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     e, z = batch()
     loss = GroupLoss.preset("thesis", objective="agreement", anchor_choice="first")
     anchors, _ = choose_anchors(LABELS, 2, at_random=False)
-    x = refine(e, z, LABELS, anchors, loss.options).exp()
+    x = refine(relate(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
     free = [i for i in range(16) if not anchors[i]]
     pairs = [(i, j) for i in free for j in free if i != j and LABELS[i] == LABELS[j]]
     expected = sum((x[i] * (x[i] / x[j]).log()).sum() for i, j in pairs) / len(pairs)
@@ -146,7 +147,7 @@ def test_the_parts_make_the_whole() -> None:
 def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
     e, z = batch()
     options = GroupLossOptions(label_smoothing=0.2, anchors_per_class=0)
-    log_x = refine(e, z, LABELS, torch.zeros(16, dtype=torch.bool), options)
+    log_x = refine(relate(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
     expected = F.cross_entropy(log_x, LABELS, label_smoothing=0.2)
     torch.testing.assert_close(GroupLoss(**asdict(options)).parts(e, z, LABELS).game, expected)
 
@@ -159,7 +160,8 @@ def test_class_vectors_play_as_anchors_of_their_class() -> None:
     game = loss(e, z, LABELS, vectors)
     everybody, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
     anchors = torch.arange(16 + CLASSES) >= 16
-    log_x = refine(everybody, torch.cat([z, z[:CLASSES]]), labels, anchors, preset("thesis"))
+    thesis = preset("thesis")
+    log_x = refine(relate(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis)
     expected = F.nll_loss(log_x[:16], LABELS)
     torch.testing.assert_close(game, expected)
     for found, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
@@ -172,7 +174,8 @@ def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     alone = loss(e[:8], z[:8], LABELS[:8])
     remembered = loss(e[8:], z[8:], LABELS[8:])
     order = torch.cat([torch.arange(8, 16), torch.arange(8)])
-    log_x = refine(e[order], z[order], LABELS[order], torch.arange(16) >= 8, preset("thesis"))
+    thesis = preset("thesis")
+    log_x = refine(relate(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis)
     torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
     assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
     loss.eval()

@@ -34,7 +34,7 @@ def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: st
     e, z = batch()
     given = {"embeddings": e, "logits": z, "labels": LABELS, **change}
     with pytest.raises(ValueError, match=message) as caught:
-        GroupLoss()(**given)
+        GroupLoss(anchors_per_class=2)(**given)
     assert "\n" not in str(caught.value)
 
 

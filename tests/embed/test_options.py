@@ -1,6 +1,6 @@
 """The presets say what they are said to say."""
 
-from dataclasses import FrozenInstanceError, asdict, fields
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from inspect import signature
 from typing import Any
 
@@ -11,10 +11,11 @@ from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset
 ORIGINAL = {"anchor_choice": "first", "zero_diagonal": False, "count_anchors": True, "floor": 1e-12, "iterations": 1}
 
 
-def test_the_default_preset_is_the_default_constructor() -> None:
+def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
     arguments = signature(GroupLoss).parameters
-    assert asdict(preset("default")) == {f.name: arguments[f.name].default for f in fields(GroupLossOptions)}
-    assert GroupLoss().options == preset("default")
+    assert asdict(GroupLossOptions()) == {f.name: arguments[f.name].default for f in fields(GroupLossOptions)}
+    assert replace(preset("default"), memory=0) == GroupLoss().options == GroupLossOptions()
+    assert preset("default").memory == 5
 
 
 @pytest.mark.parametrize(

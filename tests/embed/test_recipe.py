@@ -15,6 +15,7 @@ from entourage.embed.recipe import (
     recipe_from,
     with_epochs,
     with_learning_rate,
+    with_loss,
 )
 
 
@@ -114,6 +115,12 @@ def test_the_learning_rate_is_that_of_the_loss() -> None:
     assert [stage.learning_rate for stage in after.stages] == pytest.approx([1.5e-3, 1e-3, 1e-4, 1e-4])
     with pytest.raises(ValueError, match="learning_rate is 0; expected a number above 0"):
         with_learning_rate(Recipe(), 0)
+
+
+def test_rivals_do_not_inherit_the_classifier_of_the_group_loss() -> None:
+    assert with_loss(Recipe(), "group") == Recipe()
+    assert (Recipe().head, with_loss(Recipe(), "cross-entropy").head) == ("centres", "linear")
+    assert with_loss(Recipe(), "proxy-anchor").loss == "proxy-anchor"
 
 
 def test_an_unknown_loss_is_refused() -> None:

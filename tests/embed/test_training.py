@@ -18,7 +18,9 @@ from entourage.training.bank import PixelBank
 from entourage.training.views import PLAIN
 
 SIDE = 20  # of the toys' images
-RECIPE = Recipe(size=SIDE, classes_per_batch=3, samples_per_class=4, head_rate=5.0, view=PLAIN, average=None, seed=2)
+RECIPE = Recipe(
+    size=SIDE, classes_per_batch=3, samples_per_class=4, head="linear", head_rate=5.0, view=PLAIN, average=None, seed=2
+)
 METRIC = Stage(1, 1e-3)
 
 
@@ -74,7 +76,7 @@ def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> N
     game, cross_entropy, _ = task.model.loss.parts(*seen, batch.codes, network.head.weight)
     losses = task.loss(task.model, batch, 0)
     # Views are sampled at the images' own pixels: all but equal.
-    torch.testing.assert_close(losses["loss"], game + cross_entropy, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(losses["loss"], game + 3 * cross_entropy, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(losses["game"], game.detach(), rtol=1e-3, atol=1e-3)
     plain = task_of(toys, stage=Stage(1, 1e-3, "classification"))
     plain.model.load_state_dict(task.model.state_dict())

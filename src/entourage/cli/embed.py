@@ -48,12 +48,12 @@ def train(
     """Train embeddings; stopped and called again, it continues."""
     from entourage.embed.pipeline import TrainJob, train_run
     from entourage.embed.recipe import recipe as named
-    from entourage.embed.recipe import with_epochs, with_learning_rate
+    from entourage.embed.recipe import with_epochs, with_learning_rate, with_loss
     from entourage.embed.sections import aligned, metrics_table
 
     chosen = replace(named(recipe), seed=seed)
     if loss is not None:
-        chosen = replace(chosen, loss=loss)
+        chosen = with_loss(chosen, loss)
     if epochs is not None:
         chosen = with_epochs(chosen, epochs)
     if learning_rate is not None:

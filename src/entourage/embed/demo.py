@@ -20,7 +20,6 @@ from entourage.backbones import Backbone, Preprocessing
 from entourage.data import write_text
 from entourage.embed.fit import TrainedEmbedding, train_embedding
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.options import GroupLossOptions
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.show import map_picture, retrieval_picture, tsne_positions
@@ -33,7 +32,6 @@ from entourage.training.views import ViewOptions
 SIDE, LEARNT = 16, 5  # pixels, and digits from 0 that are trained on
 SHOWN = 12  # neighbours of each query in the picture, spread evenly over as many as there are of its class
 RECIPE = Recipe(
-    group=GroupLossOptions(temperature=4.0),
     classes_per_batch=10,
     samples_per_class=8,
     size=SIDE,

@@ -14,7 +14,7 @@ from entourage.embed.anchors import choose_anchors
 from entourage.embed.inputs import check_shapes, check_values
 from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
-from entourage.embed.players import LabelledPlayers, Memory, portraits, relate
+from entourage.embed.players import Memory, Relations, relate
 from entourage.game import log_replicator
 
 LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
@@ -61,8 +61,9 @@ class GroupLoss(nn.Module):
         floor: added to a probability before its logarithm is taken.
         label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
         class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
-        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered. They are
-            not in `state_dict`: a checkpoint keeps `loss.memory.state()` and gives it back to `loss.memory.load_state`.
+        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered, so call
+            `eval()` before the loss of other data is taken. What is remembered is not in `state_dict`: a checkpoint
+            keeps `loss.memory.state()` and gives it back to `loss.memory.load_state`.
 
     Example:
         >>> import torch
@@ -77,8 +78,8 @@ class GroupLoss(nn.Module):
     def __init__(
         self,
         iterations: int = 1,
-        temperature: float = 24.0,
-        anchors_per_class: int = 2,
+        temperature: float = 1.0,
+        anchors_per_class: int = 1,
         *,
         anchor_choice: AnchorChoice = "random",
         similarity: Similarity = "pearson",
@@ -86,7 +87,7 @@ class GroupLoss(nn.Module):
         sharpness: float = 1.0,
         zero_diagonal: bool = True,
         objective: Objective = "labels",
-        cross_entropy_weight: float = 1.0,
+        cross_entropy_weight: float = 3.0,
         proxy_weight: float = 0.0,
         count_anchors: bool = False,
         floor: float = 0.0,
@@ -164,12 +165,13 @@ class GroupLoss(nn.Module):
             labels = labels.long()
             if largest > LARGEST_LOGIT:
                 opinions = opinions.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
-            log_x = refine(players, opinions, labels, anchors, options, vectors, earlier)
+            relations = relate(players, opinions.shape[1], options, vectors, earlier)
+            log_x = refine(relations, opinions, labels, anchors, options)
             game = _judge(log_x, labels, ~anchors, options)
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
         if self.training and options.memory:
-            self.memory.add(portraits(players.detach(), options), labels)
+            self.memory.add(relations.faces, labels)
         return LossParts(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:
@@ -178,30 +180,19 @@ class GroupLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in asdict(self.options).items() if value != default[name])
 
 
-def refine(
-    embeddings: Tensor,
-    logits: Tensor,
-    labels: Tensor,
-    anchors: Tensor,
-    options: GroupLossOptions,
-    class_vectors: Tensor | None = None,
-    earlier: LabelledPlayers | None = None,
-) -> Tensor:
+def refine(relations: Relations, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions) -> Tensor:
     """The strategies after the game (thesis, Algorithm 1, steps 2 to 4).
 
     Args:
-        embeddings: shape (n, d), float32 or float64, as are the logits.
-        logits: shape (n, m).
+        relations: who listens to whom, of n samples.
+        logits: shape (n, m), float32 or float64.
         labels: shape (n,), int64.
         anchors: who is told its label, shape (n,), boolean.
         options: of the game.
-        class_vectors: the classifier's rows, shape (m, d), if they play.
-        earlier: samples of earlier batches, if they play.
 
     Returns:
         Logarithms of the final strategies, shape (n, m); anchors have 0 and minus infinity.
     """
-    relations = relate(embeddings, logits.shape[1], options, class_vectors, earlier)
     prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
     told = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
     log_x = torch.where(anchors[:, None], told, prior)

@@ -22,10 +22,12 @@ class Relations:
     Attributes:
         w: similarities between the samples of the batch, shape (n, n), non-negative.
         field: support by labelled players outside the batch, shape (n, m), non-negative; None where there are none.
+        faces: what of the batch the similarities looked at, shape (n, d), see `portraits`.
     """
 
     w: Tensor
     field: Tensor | None
+    faces: Tensor
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def relate(
     w = w[:, :n]
     if options.zero_diagonal:
         w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)
-    return Relations(w, field)
+    return Relations(w, field, faces)
 
 
 def _similarity(faces: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:

@@ -34,15 +34,15 @@ class Recipe:
     """What an embedding is trained with."""
 
     loss: str = "group"  # or one of `RIVALS`
-    group: GroupLossOptions = field(default_factory=GroupLossOptions)
+    group: GroupLossOptions = field(default_factory=lambda: group_preset("default"))
     classes_per_batch: int = 15
     samples_per_class: int = 4
     size: int = 128  # side of the network's input
     crop: float = 1.0  # share of a decoded image's side that the network sees in the end
     view: ViewOptions = field(default_factory=lambda: ViewOptions(area=(0.3, 1.0), aspect=4 / 3))
     dimensions: int | None = None  # of an embedding layer; None: the backbone's features as they are
-    head: HeadKind = "linear"
-    scale: float = 20.0  # of a cosine classifier
+    head: HeadKind = "centres"
+    scale: float = 20.0  # of a classifier that looks at cosines
     head_rate: float = 10.0  # what starts from nothing may learn faster
     freeze_norm: bool = True  # statistics of batch normalisation stay those of the pretraining
     average: float | None = 0.99  # decay of a moving average of the weights, which is then what is kept; None: none
@@ -80,6 +80,7 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         size=227,
         crop=227 / 256,
         view=ViewOptions(area=(0.08, 1.0), aspect=4 / 3),  # the text speaks of crops without scaling, and of no mirror
+        head="linear",
         head_rate=1.0,
         freeze_norm=False,
         average=None,
@@ -103,6 +104,7 @@ RECIPES: dict[str, Recipe] = {
         size=227,
         crop=227 / 256,
         view=ViewOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
+        head="linear",
         head_rate=1.0,
         freeze_norm=False,
         average=None,
@@ -157,6 +159,11 @@ def _as_long_as(stage: Stage, epochs: int) -> Stage:
     """The stage with so many epochs, and its milestones where they were in proportion."""
     milestones = sorted({max(1, round(at * epochs / stage.epochs)) for at in stage.milestones})
     return replace(stage, epochs=epochs, milestones=tuple(milestones))
+
+
+def with_loss(recipe: Recipe, loss: str) -> Recipe:
+    """The recipe with another loss: a rival has class vectors of its own, or learns from a plain classifier."""
+    return replace(recipe, loss=loss) if loss == "group" else replace(recipe, loss=loss, head="linear")
 
 
 def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:
