@@ -93,12 +93,12 @@ def test_options_of_the_training_are_not_ignored_without_it(
     assert str(error) == f"{said} for training; expected --train beside it"
 
 
-def test_of_several_processes_the_main_one_speaks_and_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_processes_the_main_one_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = images.parent / "out"
     arguments = ["label", str(images), "--labels", str(images.parent / "labels.csv"), "--out", str(out)]
     monkeypatch.setenv("RANK", "1")
     result = CliRunner().invoke(app, [*arguments, "--backbone", "efficientnet-lite0"])
-    assert (result.exit_code, result.output) == (0, "")
+    assert result.exit_code == 0
     assert not out.exists()
     asked = CliRunner().invoke(app, ["label", "predict", "nothing.safetensors", str(images)])
     assert (asked.exit_code, asked.output) == (0, "")

@@ -11,9 +11,9 @@ import pytest
 from entourage import __version__
 
 
-def run(*arguments: object, debug: bool = False) -> subprocess.CompletedProcess[str]:
+def run(*arguments: object, debug: bool = False, rank: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "entourage", *map(str, arguments)]
-    environment = {"PATH": "/usr/bin:/bin", "ENTOURAGE_DEBUG": "1" if debug else ""}
+    environment = {"PATH": "/usr/bin:/bin", "ENTOURAGE_DEBUG": "1" if debug else "", "RANK": str(rank)}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
@@ -22,6 +22,11 @@ def test_version_and_help() -> None:
     shown = run("--help")
     assert shown.returncode == 0
     assert {"label", "demo"} <= set(shown.stdout.split())
+
+
+def test_of_several_processes_only_the_main_one_speaks() -> None:
+    result = run("--version", rank=1)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path) -> None:

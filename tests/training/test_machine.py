@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from entourage.training.machine import accelerated, is_main_process, reseed, resolve_precision, wrapped
+from entourage.training.machine import accelerated, reseed, resolve_precision, wrapped
 
 CPU = torch.device("cpu")
 
@@ -93,12 +93,3 @@ def test_a_forward_of_its_own_comes_back() -> None:
     with accelerated("cpu", "bfloat16", False) as accelerator, wrapped(accelerator, model):
         pass
     assert torch.equal(model(torch.zeros(1)), torch.ones(1))
-
-
-def test_the_first_rank_is_the_main_process_and_so_is_one_that_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    assert is_main_process()
-    monkeypatch.setenv("RANK", "0")
-    assert is_main_process()
-    monkeypatch.setenv("RANK", "2")
-    assert not is_main_process()

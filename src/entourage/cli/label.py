@@ -92,7 +92,6 @@ def label(
         raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
-    from entourage.training.machine import is_main_process
 
     options = named(preset)
     summary = label_source(
@@ -109,11 +108,8 @@ def label(
             suggestions=suggestions,
             device=device,
             cache=cache,
-            progress=None if is_main_process() else False,
         )
     )
-    if not is_main_process():
-        return
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
     typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:
@@ -134,8 +130,8 @@ def predict(
 
     To label a folder named predict, write ./predict.
     """
+    from entourage.data import is_main_process
     from entourage.label.classify.ask import predict_images, write_predictions
-    from entourage.training.machine import is_main_process
 
     if not is_main_process():  # there is nothing to share
         return

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,6 +50,8 @@ def entourage(
 
 def main() -> None:
     """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from."""
+    if os.environ.get("RANK", "0") != "0":  # of several processes the main one speaks
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end of the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8: they go out as they are
     warnings.showwarning = lambda message, *_: typer.echo(f"entourage: note: {message}", err=True)

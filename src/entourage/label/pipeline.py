@@ -20,6 +20,7 @@ from entourage.data import (
     atomic_path,
     check_outputs,
     decode_pixels,
+    is_main_process,
     list_images,
     read_labels,
     read_prior,
@@ -33,7 +34,6 @@ from entourage.label.show import labelling_sections
 from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
-from entourage.training.machine import is_main_process
 
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
@@ -111,10 +111,11 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    if trained is not None:
+        summary["classifier"] = _classifier_summary(trained)
     if not is_main_process():
         return summary
     if trained is not None:
-        summary["classifier"] = _classifier_summary(trained)
         trained.classifier_.save(job.out / "classifier.safetensors")
     _write_labels(job.out / "labels.csv", items, model)
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from entourage.data import is_shown
 
 
 class TrainingLine:
@@ -39,14 +40,13 @@ def training_line(title: str, step: int, total: int, epochs: int, show: bool | N
         step: updates made so far.
         total: updates there will be.
         epochs: epochs there will be.
-        show: yes, no, or None for "only if stderr is a terminal".
+        show: see `is_shown`.
 
     Yields:
         The line, to be told what is new.
     """
-    visible = sys.stderr.isatty() if show is None else show
     texts = ("{task.description}", "{task.fields[epoch]}", "{task.fields[loss]}", "{task.fields[metric]}")
     columns = (*(TextColumn(text) for text in texts), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not visible) as progress:
+    with Progress(*columns, console=Console(stderr=True), disable=not is_shown(show)) as progress:
         row = progress.add_task(title, total=total, completed=step, epoch="", loss="", metric="")
         yield TrainingLine(progress, row, epochs)

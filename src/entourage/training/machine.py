@@ -43,11 +43,6 @@ def resolve_precision(precision: Precision, device: torch.device) -> Literal["fl
     return precision
 
 
-def is_main_process() -> bool:
-    """Whether this process speaks and writes for all that `torchrun` or `accelerate launch` started; also if alone."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def accelerated(device: str | torch.device, precision: Precision, skips_parameters: bool) -> Iterator[Accelerator]:
     """The machine for the length of a run.
