@@ -117,9 +117,9 @@ def prepare(
 
 def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) -> Tensor:
     """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
-    digest = hashlib.blake2b(np.ascontiguousarray(images.bank.values).data, digest_size=12)
-    digest.update(repr((backbone.fingerprint, images.mirror, device.type)).encode())  # a GPU rounds to 16 bits
-    file = default_cache_dir() / "plain" / f"{digest.hexdigest()}.npy"
+    origin = (images.bank.digest, backbone.fingerprint, images.mirror, device.type)  # a GPU rounds to 16 bits
+    name = hashlib.blake2b(repr(origin).encode(), digest_size=12).hexdigest()
+    file = default_cache_dir() / "plain" / f"{name}.npy"
     if not file.is_file():
         with atomic_path(file) as temporary:
             np.save(temporary, outputs(backbone.module, images, device).cpu().numpy())
