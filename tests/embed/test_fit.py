@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import GroupLossOptions, fit, retrieval_metrics
+from entourage.embed import GroupLoss, GroupLossOptions, fit, retrieval_metrics
 from entourage.embed.fit import hold_out_classes, train_embedding
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import embed_rows
@@ -104,10 +104,14 @@ class ScriptedTraining:
     def __init__(self, script: list[float | None]) -> None:
         self.script = script
         self.began: list[float] = []
+        self.remembered: list[bool] = []
         self.options: list[TrainingOptions] = []
 
     def __call__(self, task: EmbeddingTask, options: TrainingOptions, folder: Any, **_: Any) -> TrainingResult:
         bias = task.model.network.head.bias
+        assert isinstance(task.model.loss, GroupLoss)
+        self.remembered.append(task.model.loss.memory.players("cpu") is not None)
+        task.model.loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         self.began.append(float(bias[0].detach()))
         self.options.append(options)
         with torch.no_grad():
@@ -119,7 +123,9 @@ def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch:
     stages = (Stage(1, 3e-4, "classification"), Stage(30, 2e-4), *[Stage(20, 2e-5, from_best=True)] * 3)
     played = ScriptedTraining([None, 0.5, 0.4, 0.7, 0.6])
     monkeypatch.setattr(fit, "train", played)
-    trained = train_embedding(toys.backbone(), data_of(toys), replace(RECIPE, stages=stages), device="cpu")
+    recipe = replace(RECIPE, stages=stages, group=replace(RECIPE.group, memory=1), classes_per_batch=2)
+    trained = train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu")
+    assert played.remembered == [False, True, False, False, False]  # embeddings of other weights are forgotten
     start = played.began[0]
     # Stage 3 begins with the weights of stage 2; so does stage 4, as stage 3 was worse; stage 5 with those of stage 4.
     assert [round(value - start) for value in played.began] == [0, 1, 2, 2, 3]
@@ -150,7 +156,8 @@ def test_the_backbone_can_wait_for_what_starts_from_nothing(toys: ModuleType) ->
 def test_a_loss_that_learns_nothing_of_its_own_waits_for_nothing(toys: ModuleType, loss: str, stages: int) -> None:
     pytest.importorskip("pytorch_metric_learning")
     recipe = replace(RECIPE, loss=loss, stages=(Stage(1, 1e-3, only_head=True), Stage(1, 1e-3)))
-    assert len(train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu").stages) == stages
+    trained = train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu")
+    assert (len(trained.stages), trained.epochs, trained.epoch) == (stages, stages, stages)
     embedding = replace(recipe, dimensions=4)  # that one is there to be learnt
     assert len(train_embedding(toys.backbone(), data_of(toys), embedding, device="cpu").stages) == 2
 

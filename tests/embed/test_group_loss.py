@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
-from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset, refine
+from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset
+from entourage.embed.group_loss import refine
 from entourage.embed.objectives import proxy_loss
 from entourage.embed.players import relate
 
@@ -178,10 +179,21 @@ def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     log_x = refine(relate(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis)
     torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
     assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
-    loss.eval()
-    again = loss(e[:8], z[:8], LABELS[:8])
-    assert not torch.allclose(again, alone)
-    torch.testing.assert_close(loss(e[:8], z[:8], LABELS[:8]), again)  # in evaluation nothing is remembered
+    assert not torch.allclose(loss(e[:8], z[:8], LABELS[:8]), alone)
+    torch.testing.assert_close(loss.eval()(e[:8], z[:8], LABELS[:8]), alone)  # in evaluation there is no memory
+    loss.train().memory.clear()
+    torch.testing.assert_close(loss(e[:8], z[:8], LABELS[:8]), alone)
+
+
+def test_parts_are_of_the_same_loss_and_remember_when_told() -> None:
+    e, z = batch()
+    loss = GroupLoss(anchor_choice="first", memory=1)
+    loss(e[:8], z[:8], LABELS[:8])
+    looked_at = [loss.total(loss.parts(e[8:], z[8:], LABELS[8:])) for _ in range(2)]
+    torch.testing.assert_close(*looked_at)
+    torch.testing.assert_close(looked_at[0], loss(e[8:], z[8:], LABELS[8:]))
+    before = loss.parts(e[:8], z[:8], LABELS[:8], remember=True).game
+    assert not torch.allclose(loss.parts(e[:8], z[:8], LABELS[:8]).game, before)
 
 
 def test_learning_by_the_game_alone_separates_classes() -> None:

@@ -89,11 +89,24 @@ def test_all_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None:
 def test_bad_heads_are_refused() -> None:
     with pytest.raises(ValueError, match="head is 'mlp'; expected linear, cosine or centres"):
         make_head("mlp", 7, 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"scale is 0.0; expected a number above 0"):
+    with pytest.raises(ValueError, match=r"scale is 0.0; expected a finite number above 0"):
         make_head("cosine", 7, 3, scale=0.0)
-    with pytest.raises(ValueError, match=r"scale is 0.0; expected a number above 0"):
+    with pytest.raises(ValueError, match=r"scale is 0.0; expected a finite number above 0"):
         make_head("centres", 7, 3, scale=0.0)
-    with pytest.raises(ValueError, match=r"gamma is 0.0; expected a number above 0"):
+    with pytest.raises(ValueError, match=r"gamma is 0.0; expected a finite number above 0"):
         CentresHead(7, 3, gamma=0.0)
-    with pytest.raises(ValueError, match="centres is 0; expected 1 or more"):
-        CentresHead(7, 3, centres=0)
+    with pytest.raises(ValueError, match="scale is inf; expected a finite number above 0"):
+        CentresHead(7, 3, scale=math.inf)
+    for sizes, told in (
+        ((7, 3, 20.0, 0), "centres is 0"),
+        ((7, 3, 20.0, 2.5), "centres is 2.5"),
+        ((7, 0), "classes is 0"),
+    ):
+        with pytest.raises(ValueError, match=f"{told}; expected a whole number of 1 or more"):
+            CentresHead(*sizes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dimensions is 0; expected a whole number of 1 or more"):
+        CosineHead(0, 3)
+
+
+def test_there_are_ten_centres_unless_told() -> None:
+    assert CentresHead(7, 3).centre_vectors.shape == (3, 10, 7)

@@ -67,7 +67,19 @@ def test_batches_that_do_not_fit_the_remembered_ones_are_refused() -> None:
         loss(e[:, :5], z, LABELS)
     with pytest.raises(ValueError, match="logits have 3 columns; expected 5 or more, as the memory has classes"):
         loss(e, z[:, :3], LABELS // 2)
+    with pytest.raises(ValueError, match=r"logits have 4 columns; expected 5 .*; memory.clear\(\) forgets them"):
+        loss(e, z[:, :4], LABELS.clamp(max=3))
     assert loss(e, z[:, :5], LABELS).isfinite()
+
+
+def test_what_is_no_tensor_of_numbers_is_refused() -> None:
+    e, z = batch()
+    with pytest.raises(ValueError, match="embeddings are a list; expected a tensor"):
+        GroupLoss()(e.tolist(), z, LABELS)
+    with pytest.raises(ValueError, match="labels are a ndarray; expected a tensor"):
+        GroupLoss()(e, z, LABELS.numpy())
+    with pytest.raises(ValueError, match=r"logits have type torch.complex128; expected floating point numbers"):
+        GroupLoss()(e, z.to(torch.complex128), LABELS)
 
 
 def test_labels_may_be_of_any_integer_type() -> None:

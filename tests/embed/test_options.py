@@ -1,9 +1,11 @@
 """The presets say what they are said to say."""
 
+import json
 from dataclasses import FrozenInstanceError, asdict, fields, replace
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import pytest
 
 from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset
@@ -66,13 +68,17 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         ("temperature", 1e-40, r"expected a number from 0.001"),
         ("temperature", float("nan"), "expected a number from 0.001"),
         ("temperature", "hot", "expected a number from 0.001"),
-        ("iterations", -1, "expected a whole number of 0 or more"),
-        ("iterations", 2.5, "expected a whole number of 0 or more"),
-        ("anchors_per_class", -1, "expected a whole number of 0 or more"),
-        ("anchors_per_class", 1.5, "expected a whole number of 0 or more"),
-        ("memory", -1, "expected a whole number of 0 or more"),
-        ("memory", 1.5, "expected a whole number of 0 or more"),
-        ("memory", True, "expected a whole number of 0 or more"),
+        ("iterations", -1, "expected a whole number from 0 to 1,000,000"),
+        ("iterations", 2.5, "expected a whole number from 0 to 1,000,000"),
+        ("anchors_per_class", -1, "expected a whole number from 0 to 1,000,000"),
+        ("anchors_per_class", 1.5, "expected a whole number from 0 to 1,000,000"),
+        ("memory", -1, "expected a whole number from 0 to 1,000,000"),
+        ("memory", 1.5, "expected a whole number from 0 to 1,000,000"),
+        ("memory", 10**30, "expected a whole number from 0 to 1,000,000"),
+        ("label_smoothing", "a", "expected a number from 0 to 0.999"),
+        ("temperature", True, "expected a number from 0.001 to 1e"),
+        ("zero_diagonal", "no", "expected True or False"),
+        ("memory", True, "expected a whole number from 0 to 1,000,000"),
         ("cross_entropy_weight", -0.1, "expected a number from 0"),
         ("cross_entropy_weight", float("inf"), "expected a number from 0"),
         ("proxy_weight", float("inf"), "expected a number from 0"),
@@ -82,7 +88,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         ("sharpness", float("nan"), "expected a number from 1 to 32"),
         ("sharpness", float("inf"), "expected a number from 1 to 32"),
         ("floor", float("nan"), "expected a number from 0 to 1"),
-        ("label_smoothing", 1.0, "expected a share"),
+        ("label_smoothing", 1.0, "expected a number from 0 to 0.999"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(field: str, value: Any, expected: str) -> None:
@@ -93,3 +99,8 @@ def test_values_that_make_no_sense_are_refused(field: str, value: Any, expected:
 def test_options_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         preset("default").floor = 1.0  # type: ignore[misc]
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    options = GroupLossOptions(iterations=np.int64(2), temperature=np.float32(2.0))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(asdict(options))) == asdict(GroupLossOptions(iterations=2, temperature=2.0))

@@ -79,7 +79,7 @@ def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
     x, vectors = normal(10, 6).requires_grad_(), normal(3, 6, seed=1).requires_grad_()
     memory = Memory(2)
     memory.add(x, torch.zeros(10, dtype=torch.long))
-    kept = memory.players()
+    kept = memory.players("cpu")
     assert kept is not None
     assert not kept.portraits.requires_grad
     field = relate(x, 3, GroupLossOptions(class_players=1.0), vectors, kept).field
@@ -98,10 +98,10 @@ def test_portraits_say_all_of_embeddings_that_a_similarity_looks_at() -> None:
 
 def test_the_memory_forgets_the_oldest() -> None:
     memory = Memory(2)
-    assert memory.players() is None
+    assert memory.players("cpu") is None
     for batch in range(3):
         memory.add(torch.full((2, 1), float(batch)), torch.tensor([batch, batch]))
-    kept = memory.players()
+    kept = memory.players("cpu")
     assert kept is not None
     assert kept.portraits.flatten().tolist() == [1, 1, 2, 2]
     assert kept.labels.tolist() == [1, 1, 2, 2]
@@ -113,26 +113,51 @@ def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
     for seed in range(2):
         memory.add(normal(4, 5, seed=seed), torch.arange(4) + seed)
     other.load_state(memory.state())
-    kept, again = memory.players(), other.players()
+    kept, again = memory.players("cpu"), other.players("cpu")
     assert kept is not None
     assert again is not None
     assert torch.equal(kept.portraits, again.portraits)
     assert torch.equal(kept.labels, again.labels)
     other.load_state({})
-    assert other.players() is None
+    assert other.players("cpu") is None
 
 
 def test_what_is_remembered_does_not_change_with_the_batch() -> None:
     memory, x, labels = Memory(1), normal(4, 5), torch.arange(4)
     memory.add(x, labels)
     before, _ = x.clone().zero_(), (x.zero_(), labels.zero_())
-    kept = memory.players()
+    kept = memory.players("cpu")
     assert kept is not None
     assert not torch.equal(kept.portraits, before)
     assert kept.labels.tolist() == [0, 1, 2, 3]
 
 
+def test_the_memory_goes_where_it_is_needed() -> None:
+    memory, other = Memory(2), Memory(2)
+    memory.add(normal(2, 3), torch.tensor([0, 1]))
+    other.load_state(memory.state())  # a checkpoint's tensors are on the CPU
+    other.add(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
+    kept = other.players("meta")
+    assert kept is not None
+    assert {kept.portraits.device.type, kept.labels.device.type} == {"meta"}
+    assert kept.portraits.shape == (4, 3)
+
+
+def test_less_can_be_kept_and_nothing() -> None:
+    memory = Memory(4)
+    for number in range(4):
+        memory.add(torch.full((1, 1), float(number)), torch.tensor([number]))
+    memory.keep_at_most(9)  # is no order to keep more
+    memory.keep_at_most(2)
+    memory.add(torch.full((1, 1), 4.0), torch.tensor([4]))
+    kept = memory.players("cpu")
+    assert kept is not None
+    assert kept.labels.tolist() == [3, 4]
+    memory.clear()
+    assert memory.players("cpu") is None
+
+
 def test_no_batches_are_no_memory() -> None:
     memory = Memory(0)
     memory.add(torch.zeros(2, 1), torch.tensor([0, 1]))
-    assert memory.players() is None
+    assert memory.players("cpu") is None

@@ -132,20 +132,31 @@ def test_validation_is_recall_among_each_judged_set(toys: ModuleType) -> None:
 
 
 def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) -> None:
-    recipe = replace(RECIPE, average=0.5, group=GroupLossOptions(memory=2))
+    recipe = replace(RECIPE, average=0.5, group=GroupLossOptions(memory=2), samples_per_class=2)
     task, other = task_of(toys, recipe), task_of(toys, recipe)
     train(task, TrainingOptions(epochs=1, workers=0), device="cpu", progress=False)
     other.model.load_state_dict(task.model.state_dict())
     other.load_extra_state(task.extra_state())
     assert isinstance(other.model.loss, GroupLoss)
     assert isinstance(task.model.loss, GroupLoss)
-    kept, again = task.model.loss.memory.players(), other.model.loss.memory.players()
+    kept, again = task.model.loss.memory.players("cpu"), other.model.loss.memory.players("cpu")
     assert kept is not None
     assert again is not None
     assert torch.equal(kept.portraits, again.portraits)
     average = other.outcome().state_dict()
     assert all(torch.equal(value, average[name]) for name, value in task.outcome().state_dict().items())
     assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())
+
+
+@pytest.mark.parametrize(("classes", "samples", "kept"), [(3, 4, 1), (3, 1, 4), (5, 4, 0)])
+def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, samples: int, kept: int) -> None:
+    group = GroupLossOptions(memory=4, anchors_per_class=0)
+    recipe = replace(RECIPE, group=group, classes_per_batch=classes, samples_per_class=samples)
+    loss = task_of(toys, recipe).model.loss  # of 60 images
+    assert isinstance(loss, GroupLoss)
+    for _ in range(6):
+        loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
+    assert len(loss.memory.state()) == 2 * kept
 
 
 def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:

@@ -13,6 +13,7 @@ import pytest
 from entourage.backbones import Backbone
 from entourage.embed import retrieval_metrics, trials
 from entourage.embed.fit import TrainedEmbedding, train_embedding
+from entourage.embed.inputs import NonFiniteInputError
 from entourage.embed.random_search import Trial, draw_recipes
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
@@ -74,8 +75,11 @@ def test_a_search_that_was_stopped_continues(toys: ModuleType, tmp_path: Path, m
     assert search(toys, tmp_path / "run") == whole  # and a finished one answers at once
 
 
-def test_what_diverged_comes_last(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    after(monkeypatch, 2, NonFiniteLossError("the loss is nan"))
+@pytest.mark.parametrize("error", [NonFiniteLossError("the loss is nan"), NonFiniteInputError("embeddings are nan")])
+def test_what_diverged_comes_last(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    after(monkeypatch, 2, error)
     found = search(toys, tmp_path)
     assert [math.isnan(one.score) for one in found] == [False, False, True]
     assert json.loads((tmp_path / RECORD).read_text())["trials"][2]["recall@1"] is None

@@ -35,13 +35,13 @@ def train(
     ),
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Instead of the recipe's.")] = None,
-    size: Annotated[int | None, typer.Option(min=32, help="Side of the images the network sees.")] = None,
+    size: Annotated[int | None, typer.Option(min=32, max=1024, help="Side of the images the network sees.")] = None,
     members: Annotated[int, typer.Option(min=1, help="Networks whose embeddings stand side by side.")] = 1,
     hold_out: Annotated[float, typer.Option(min=0, max=0.9, help="Share of classes that choose the weights.")] = 0.1,
     trials: Annotated[
         int, typer.Option(min=0, help="Recipes to draw and try; the best on held-out classes is then trained on all.")
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of everything that is drawn.")] = 0,
     nmi: Nmi = True,
     device: Device = "auto",
 ) -> None:

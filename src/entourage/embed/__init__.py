@@ -2,11 +2,10 @@
 
 from entourage.embed.adapter import GroupLossWithHead
 from entourage.embed.anchors import choose_anchors
-from entourage.embed.group_loss import GroupLoss, LossParts, refine
+from entourage.embed.group_loss import GroupLoss, LossParts
 from entourage.embed.heads import CentresHead, CosineHead, make_head
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.options import PRESETS, GroupLossOptions, preset
-from entourage.embed.players import Relations, relate
 from entourage.embed.rivals import RIVALS, rival
 from entourage.embed.sampler import BalancedBatchSampler
 
@@ -20,12 +19,9 @@ __all__ = [
     "GroupLossOptions",
     "GroupLossWithHead",
     "LossParts",
-    "Relations",
     "choose_anchors",
     "make_head",
     "preset",
-    "refine",
-    "relate",
     "retrieval_metrics",
     "rival",
 ]

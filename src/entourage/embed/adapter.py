@@ -14,9 +14,9 @@ class GroupLossWithHead(nn.Module):
     learnt: give `parameters()` of this to an optimiser too.
 
     Args:
-        head: the classifier, from embeddings, shape (n, d), to logits, shape (n, m), e.g. `nn.Linear(d, m)`; its
+        head: the classifier, from embeddings, shape (n, d), to logits, shape (n, m), e.g. `CentresHead(d, m)`; its
             `weight` joins the game where the loss lets class vectors play.
-        loss: the loss; the default preset when None.
+        loss: the loss; `GroupLoss()` when None.
 
     Raises:
         ValueError: class vectors play, and the classifier has no weight that could.

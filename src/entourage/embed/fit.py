@@ -39,6 +39,11 @@ class TrainedEmbedding:
     best: float | None
     epoch: int | None = None
 
+    @property
+    def epochs(self) -> int:
+        """How many there were, over all stages: one in which nothing could be learnt is passed over."""
+        return sum(stage.epochs for stage in self.stages)
+
 
 def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Rows, Rows]:
     """Splits rows by class: what is validated on is of classes that training never sees, as in a test.
@@ -107,8 +112,10 @@ def train_embedding(
             continue
         if stage.from_best and best is not None:
             learner.load_state_dict(best[2])
-        before = sum(earlier.epochs for earlier in recipe.stages[:number])
-        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, before, backbone.name)
+            if isinstance(learner.loss, GroupLoss):
+                learner.loss.memory.clear()  # of embeddings that these weights do not make
+        done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
+        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.name)
         options = _options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
@@ -117,7 +124,7 @@ def train_embedding(
         reached = results[-1].best
         if reached is not None and (best is None or reached >= best[0]):
             weights = {name: value.detach().clone() for name, value in learner.state_dict().items()}
-            best = reached, before + _best_epoch(results[-1]), weights
+            best = reached, done + _best_epoch(results[-1]), weights
     recall, epoch = None, sum(result.epochs for result in results)
     if best is not None:
         recall, epoch, weights = best

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.embed.anchors import choose_anchors
-from entourage.embed.inputs import check_shapes, check_values
+from entourage.embed.inputs import check_shapes, check_types, check_values
 from entourage.embed.objectives import agreement_loss, floored, label_loss, proxy_loss
 from entourage.embed.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
 from entourage.embed.players import Memory, Relations, relate
@@ -61,9 +61,10 @@ class GroupLoss(nn.Module):
         floor: added to a probability before its logarithm is taken.
         label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
         class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
-        memory: how many earlier batches go on playing, labelled; only calls in training mode are remembered, so call
-            `eval()` before the loss of other data is taken. What is remembered is not in `state_dict`: a checkpoint
-            keeps `loss.memory.state()` and gives it back to `loss.memory.load_state`.
+        memory: how many earlier batches go on playing, labelled. In evaluation mode there is none: call `eval()` before
+            the loss of other data is taken. A sample that comes again while it is remembered tells itself its label,
+            so keep it well below an epoch. `state_dict` has nothing of it: a checkpoint keeps `loss.memory.state()`
+            and gives it back to `loss.memory.load_state`.
 
     Example:
         >>> import torch
@@ -139,7 +140,7 @@ class GroupLoss(nn.Module):
             ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
                 samples than anchors, a batch of nothing but anchors, or one that the remembered ones do not fit.
         """
-        return self.total(self.parts(embeddings, logits, labels, class_vectors))
+        return self.total(self.parts(embeddings, logits, labels, class_vectors, remember=self.training))
 
     def total(self, parts: LossParts) -> Tensor:
         """The sum of the parts with their weights."""
@@ -150,10 +151,18 @@ class GroupLoss(nn.Module):
         return total
 
     def parts(
-        self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
+        self,
+        embeddings: Tensor,
+        logits: Tensor,
+        labels: Tensor,
+        class_vectors: Tensor | None = None,
+        *,
+        remember: bool = False,
     ) -> LossParts:
-        """The same in parts, for a log that shows them."""
-        options, earlier = self.options, self.memory.players()
+        """The same in parts, for a log that shows them; `remember` lets the next batches play with this one."""
+        options = self.options
+        check_types(embeddings, logits, labels)
+        earlier = self.memory.players(embeddings.device) if self.training else None
         check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
         anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
@@ -170,7 +179,7 @@ class GroupLoss(nn.Module):
             game = _judge(log_x, labels, ~anchors, options)
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
-        if self.training and options.memory:
+        if remember and options.memory:
             self.memory.add(relations.faces, labels)
         return LossParts(game, cross_entropy, proxy)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -37,8 +38,8 @@ class CosineHead(nn.Module):
 
     def __init__(self, dimensions: int, classes: int, scale: float = 20.0) -> None:
         super().__init__()
-        if not scale > 0:
-            raise ValueError(f"scale is {scale}; expected a number above 0")
+        _check_sizes(dimensions=dimensions, classes=classes)
+        _check_positive(scale=scale)
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(classes, dimensions))
         nn.init.normal_(self.weight, std=1 / math.sqrt(dimensions))  # rows of about length 1, in any direction
@@ -71,11 +72,8 @@ class CentresHead(nn.Module):
         self, dimensions: int, classes: int, scale: float = 20.0, centres: int = 10, gamma: float = 0.1
     ) -> None:
         super().__init__()
-        if centres < 1:
-            raise ValueError(f"centres is {centres}; expected 1 or more")
-        for name, value in (("scale", scale), ("gamma", gamma)):
-            if not value > 0:
-                raise ValueError(f"{name} is {value}; expected a number above 0")
+        _check_sizes(dimensions=dimensions, classes=classes, centres=centres)
+        _check_positive(scale=scale, gamma=gamma)
         self.scale = scale
         self.gamma = gamma
         self.centre_vectors = nn.Parameter(torch.empty(classes, centres, dimensions))
@@ -122,3 +120,15 @@ def make_head(
     if kind == "centres":
         return CentresHead(dimensions, classes, scale)
     raise ValueError(f"head is {kind!r}; expected linear, cosine or centres")
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} is {value!r}; expected a whole number of 1 or more")
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} is {value}; expected a finite number above 0")

@@ -10,6 +10,25 @@ from torch import Tensor
 from entourage.embed.players import LabelledPlayers
 
 
+class NonFiniteInputError(ValueError):
+    """Embeddings, logits or class vectors are infinite or not a number: most often a training has diverged."""
+
+
+def check_types(embeddings: object, logits: object, labels: object) -> None:
+    """Refuse what is no tensor, or none of the right kind of numbers.
+
+    Raises:
+        ValueError: names the first.
+    """
+    for name, value in (("embeddings", embeddings), ("logits", logits), ("labels", labels)):
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name} are a {type(value).__name__}; expected a tensor")
+        if name != "labels" and not value.is_floating_point():
+            raise ValueError(f"{name} have type {value.dtype}; expected floating point numbers")
+        if name == "labels" and (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool):
+            raise ValueError(f"labels have type {value.dtype}; expected integers")
+
+
 def check_shapes(
     embeddings: Tensor,
     logits: Tensor,
@@ -24,7 +43,7 @@ def check_shapes(
     Args:
         embeddings: expected shape (n, d).
         logits: expected shape (n, m).
-        labels: expected shape (n,), integers.
+        labels: expected shape (n,).
         class_vectors: expected shape (m, d) if they are needed; otherwise not looked at.
         earlier: samples of earlier batches, expected shape (p, d).
         needs_vectors: whether class vectors play.
@@ -39,8 +58,6 @@ def check_shapes(
         raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row an embedding")
     if labels.shape != (n,):
         raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one an embedding")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels have type {labels.dtype}; expected integers")
     if needs_vectors and class_vectors is None:
         raise ValueError("class_players is above 0 but no class_vectors were given; expected the classifier's weight")
     if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
@@ -48,7 +65,10 @@ def check_shapes(
         raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
     if earlier is not None and earlier.portraits.shape[1] != d:
         known = earlier.portraits.shape[1]
-        raise ValueError(f"embeddings have {d} dimensions; expected {known}, as the batches in the loss' memory have")
+        raise ValueError(
+            f"embeddings have {d} dimensions; expected {known}, as the batches in the loss' memory have; "
+            "memory.clear() forgets them"
+        )
 
 
 def check_values(
@@ -89,7 +109,7 @@ def check_values(
     for place, end in enumerate(ends):
         if not math.isfinite(end):
             name = list(given)[place // 2]
-            raise ValueError(
+            raise NonFiniteInputError(
                 f"{name} have values that are not finite; expected finite numbers (has training diverged?)"
             )
     m = logits.shape[1]
@@ -97,7 +117,8 @@ def check_values(
         raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
     if remembered and remembered[0] >= m:
         raise ValueError(
-            f"logits have {m} columns; expected {remembered[0] + 1:.0f} or more, as the memory has classes"
+            f"logits have {m} columns; expected {remembered[0] + 1:.0f} or more, as the memory has classes; "
+            "memory.clear() forgets them"
         )
     if fewest < per_class:
         lone = int(labels[sizes.argmin()])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
 Similarity = Literal["pearson", "cosine", "gaussian"]
 Negatives = Literal["clamp", "shift"]
@@ -17,7 +18,9 @@ _RANGES = {  # within them the loss of any logits is finite in float32
     "proxy_weight": (0.0, 1e6),
     "class_players": (0.0, 1e6),
     "floor": (0.0, 1.0),
+    "label_smoothing": (0.0, 0.999),  # all of it would say nothing of the label
 }
+_MOST = 1_000_000  # rounds, anchors, batches
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,25 @@ class GroupLossOptions:
             value = getattr(self, name)
             if value not in get_args(choices):
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
+        for name in ("zero_diagonal", "count_anchors"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}; expected True or False")
         for name in ("iterations", "anchors_per_class", "memory"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} is {value!r}; expected a whole number of 0 or more")
+            if not _is(Integral, value) or not 0 <= value <= _MOST:
+                raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MOST:,}")
+            object.__setattr__(self, name, int(value))  # NumPy's numbers are no JSON
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not least <= value <= most:
+            if not _is(Real, value) or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing is {self.label_smoothing}; expected a share from 0 up to, not with, 1")
+            object.__setattr__(self, name, float(value))
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Whether it is a number of that kind, Python's or NumPy's; truth is no number."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:

@@ -204,7 +204,7 @@ def _summary(
         "backbone": job.backbone,
         "recipe": asdict(job.recipe),
         "members": job.members,
-        "epochs": sum(stage.epochs for stage in job.recipe.stages),
+        "epochs": members[0].epochs,
         "kept": [member.epoch for member in members],
         "images": {name: len(rows) for name, rows in parts.named().items()},
         "classes": {name: len(np.unique(images.labels[rows])) for name, rows in parts.named().items()},

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.embed.options import GroupLossOptions
@@ -52,11 +53,26 @@ class Memory:
         """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
         self._kept.append((portraits.detach().clone(), labels.clone()))
 
-    def players(self) -> LabelledPlayers | None:
-        """All that are kept, oldest first; None before the first batch."""
+    def players(self, device: torch.device | str) -> LabelledPlayers | None:
+        """All that are kept, oldest first; None before the first batch.
+
+        Args:
+            device: where they are needed; a checkpoint gives them back on the CPU.
+        """
         if not self._kept:
             return None
+        for place, (portraits, labels) in enumerate(self._kept):
+            self._kept[place] = portraits.to(device), labels.to(device)
         return LabelledPlayers(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
+
+    def keep_at_most(self, batches: int) -> None:
+        """From now on, keep no more than so many."""
+        if batches < (self._kept.maxlen or 0):
+            self._kept = deque(self._kept, maxlen=batches)
+
+    def clear(self) -> None:
+        """Forget all, before the loss of other data or of another network is taken."""
+        self._kept.clear()
 
     def state(self) -> dict[str, Tensor]:
         """All that `load_state` needs, by name."""
@@ -68,7 +84,7 @@ class Memory:
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave."""
-        self._kept.clear()
+        self.clear()
         for batch in range(len(state) // 2):
             self._kept.append((state[f"{batch}.portraits"], state[f"{batch}.labels"]))
 
@@ -114,8 +130,9 @@ def relate(
     if class_vectors is not None:
         field = options.class_players * w[:, n : n + classes]  # (n, m), each class vector speaks for its own label
     if earlier is not None:
-        field = w.new_zeros(n, classes) if field is None else field
-        field = field.index_add(1, earlier.labels.to(w.device), w[:, -len(earlier.labels) :])
+        # A product, as sums by `index_add` have no fixed order on a GPU, and the last digit would be another each time.
+        spoken = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), classes).to(w)  # (n, m)
+        field = spoken if field is None else field + spoken
     w = w[:, :n]
     if options.zero_diagonal:
         w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)

@@ -97,7 +97,8 @@ class Learner(nn.Module):
         if not isinstance(self.loss, GroupLoss):
             return {"loss": self.loss(*seen, codes)}
         plays = self.loss.options.class_players > 0
-        parts = self.loss.parts(*seen, codes, self.network.head.weight if plays else None)
+        weight = self.network.head.weight if plays else None
+        parts = self.loss.parts(*seen, codes, weight, remember=self.training)
         return {"loss": self.loss.total(parts), **{name: part.detach() for name, part in parts._asdict().items()}}
 
 
@@ -150,6 +151,8 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
             recipe.samples_per_class,
             seed=recipe.seed,
         )
+        if isinstance(learner.loss, GroupLoss):  # who comes again while he is remembered would know his label
+            learner.loss.memory.keep_at_most(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
         """Positions among the training rows: a few of each of a few classes, or shuffled for the classification."""

@@ -16,6 +16,7 @@ import torch
 from entourage.backbones import Backbone
 from entourage.data import write_json
 from entourage.embed.fit import TrainedEmbedding, train_embedding
+from entourage.embed.inputs import NonFiniteInputError
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.random_search import Trial, random_search
 from entourage.embed.recipe import Recipe, recipe_from
@@ -72,7 +73,7 @@ def search_recipes(
                     load(), data, drawn, run=folder, device=device, progress=progress, title=title
                 )
                 record.scores[drawn] = _recall(trained, data, held_out)
-            except NonFiniteLossError:
+            except (NonFiniteLossError, NonFiniteInputError):
                 record.scores[drawn] = math.nan
             record.write()
             shutil.rmtree(folder, ignore_errors=True)  # some hundred megabytes that are not needed any more
