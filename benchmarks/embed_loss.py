@@ -71,6 +71,7 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
         "  with that, and class vectors": with_head(GroupLoss(class_players=1.0)),
         "  with a cosine one, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0), "cosine"),
         "  with ten centres a class": with_head(GroupLoss(), "centres"),
+        "  with that, and memory: as trained": with_head(GroupLoss.preset("default"), "centres"),
         **{name: alone(rival(name, CLASSES, DIMENSIONS).to(device)) for name in RIVALS},
     }
 

@@ -180,9 +180,16 @@ def seconds(dataset: str, epochs: int, *, choosing: bool = False) -> float:
 def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int) -> None:
     """Options of all experiments on embeddings."""
     parser.add_argument("--datasets", nargs="+", default=["cub200", "cars196"])
-    parser.add_argument("--epochs", type=int, default=epochs, help="the longest training")
-    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--epochs", type=_one_or_more, default=epochs, help="the longest training")
+    parser.add_argument("--seeds", type=_one_or_more, default=seeds)
     parser.add_argument("--tiny", action="store_true", help="a rehearsal: few classes, the smallest network, one epoch")
+
+
+def _one_or_more(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}: expected 1 or more")
+    return number
 
 
 def setting_of(options: argparse.Namespace) -> Setting:

@@ -25,7 +25,7 @@ FINALISTS, FINAL_SEEDS = 4, (1, 2)
 
 
 def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[str, Any]:
-    """Options of the loss that differ from its default, and of the recipe around it."""
+    """Options that differ from those of `experiments.embed_trials`, of the loss and of the recipe around it."""
     return {"group": group or {}, **changes}
 
 
@@ -125,17 +125,22 @@ def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger
 
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
-    datasets = bench.setting.datasets
-    found: dict[str, dict[str, list[float]]] = {}
+    """A table a round: figures over other held-out classes cannot be compared."""
+    datasets, seeds = bench.setting.datasets, (0, *FINAL_SEEDS)
+    found: dict[str, dict[str, dict[int, float]]] = {}  # by variant, data set and seed
     for key in ledger.rows:
         values = ledger.values(key)
         if values is not None:
-            by_set = found.setdefault(values["name"], {})
-            by_set.setdefault(key.split("/")[0], []).append(values["recall@1"])
-    rows = []
-    for name, by_set in found.items():
-        cells = [mean_and_spread(by_set.get(dataset, []), scale=100) for dataset in datasets]
-        if all(cells):
-            rows.append((fmean(fmean(values) for values in by_set.values()), (name, *cells)))
-    ranked = [(name, f"{100 * mean:.1f}", *cells) for mean, (name, *cells) in sorted(rows, reverse=True)]
-    yield Table("Held-out training classes", [("variant", "mean", *datasets), *ranked])
+            dataset, _, seed = key.split("/")
+            by_set = found.setdefault(values["name"], {name: {} for name in datasets})
+            by_set[dataset][int(seed.removeprefix("seed "))] = values["recall@1"]
+    for title, wanted in (("All, with one seed", seeds[:1]), (f"The best, with {len(seeds)} seeds", seeds)):
+        rows = []
+        for name, by_set in found.items():
+            if all(seed in by_seed for by_seed in by_set.values() for seed in wanted):
+                figures = [[by_set[dataset][seed] for seed in wanted] for dataset in datasets]
+                cells = [mean_and_spread(values, scale=100) for values in figures]
+                rows.append((fmean(map(fmean, figures)), (name, *cells)))
+        ranked = [(name, f"{100 * mean:.1f}", *cells) for mean, (name, *cells) in sorted(rows, reverse=True)]
+        if ranked:
+            yield Table(title, [("variant", "mean", *datasets), *ranked])

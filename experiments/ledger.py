@@ -124,7 +124,7 @@ class Ledger:
         now = then if self.settings is None else self.settings
         for name in sorted({*then, *now}):
             if then.get(name) != now.get(name):
-                told = f"{name} {then.get(name)!r}, now {now.get(name)!r}"
+                told = _difference(name, then.get(name), now.get(name))
                 raise ValueError(f"{self.path} was made with {told}; use the same, or move the file away")
         self.settings = now
         self.rows |= rows
@@ -158,6 +158,14 @@ class Ledger:
 
     def _locked(self) -> AbstractContextManager[None]:
         return locked(self.path.with_suffix(".lock"))
+
+
+def _difference(name: str, then: Any, now: Any) -> str:
+    """The first thing that differs, however deep it lies: a whole recipe would hide it."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        inner = next(one for one in sorted({*then, *now}) if then.get(one) != now.get(one))
+        return _difference(f"{name}.{inner}", then.get(inner), now.get(inner))
+    return f"{name} {then!r}, now {now!r}"
 
 
 def command_line(leave_out: Collection[str] = ()) -> str:

@@ -79,6 +79,12 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
             Ledger("toy", tmp_path)
 
 
+def test_of_deep_settings_only_what_differs_is_told(tmp_path: Path) -> None:
+    Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 1}}}).add("a", {}, 1.0)
+    with pytest.raises(ValueError, match=r"toy.json was made with recipe.loss.rounds 1, now 2; use the same"):
+        Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 2}}})
+
+
 def test_rows_of_others_are_never_lost(tmp_path: Path) -> None:
     one, two = Ledger("toy", tmp_path), Ledger("toy", tmp_path)
     one.add("a", {"value": 1}, 60.0)

@@ -23,8 +23,8 @@ class GroupLossWithHead(nn.Module):
 
     Example:
         >>> import torch
-        >>> from entourage.embed import GroupLossWithHead
-        >>> loss = GroupLossWithHead(torch.nn.Linear(16, 3))
+        >>> from entourage.embed import CentresHead, GroupLossWithHead
+        >>> loss = GroupLossWithHead(CentresHead(16, 3))
         >>> loss(torch.randn(12, 16), torch.arange(12) % 3).ndim
         0
     """
