@@ -20,7 +20,8 @@ import torch
 from benchmarks.machine import machine
 
 from entourage.data import write_json, write_text
-from experiments.claims import claimed, is_claimed, locked
+from entourage.data.claims import claimed
+from experiments.claims import is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
 FAILED = "failed"

@@ -9,7 +9,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from experiments.claims import BusyError, alone, claimed, in_turn, is_claimed, locked
+from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
+
+from entourage.data.claims import claimed
 
 # Children only touch files, so that a fork, which needs no imports, is as good as a fresh start.
 FORK = get_context("fork")

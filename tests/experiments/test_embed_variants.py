@@ -62,6 +62,4 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
     assert page.index("| proxy |") < page.index("| centres, sure |")
     first, second = page.split("### The best, with 3 seeds")
     assert "| centres, sure |" in first
-    assert (
-        "| centres, sure |" not in second
-    )  # of two equals the other one is a finalist, and figures over other held-out classes stand in a table of their own
+    assert "| centres, sure |" not in second  # of two equals the other one is a finalist

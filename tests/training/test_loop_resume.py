@@ -10,6 +10,7 @@ import torch
 from tests.training.runs import SGD, assert_same_run, run_worker, stop_at, weights_of
 from torch import Tensor, nn
 
+from entourage.data.claims import claimed
 from entourage.training import train
 
 
@@ -43,6 +44,15 @@ def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds a run with task 'Rows', now 'Noisy'"):
         train(worker.Noisy(), SGD, tmp_path, device="cpu")
     train(worker.Rows(), replace(SGD, workers=0), tmp_path, device="cpu")
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with claimed(run / "run"), pytest.raises(ValueError, match=r"run: another process is training there; wait for it"):
+        train(worker.Rows(), SGD, run, device="cpu")
+    assert list(run.iterdir()) == []
+    train(worker.Rows(), SGD, run, device="cpu")
+    assert not [path for path in run.iterdir() if path.name.endswith(".claim")]
 
 
 def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, tmp_path: Path) -> None:

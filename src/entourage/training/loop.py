@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
+from entourage.data.claims import claimed
 from entourage.training.checkpoint import Checkpoints
 from entourage.training.feed import Feed, Place
 from entourage.training.identity import identity
@@ -58,7 +59,8 @@ def train(
 
     Raises:
         NonFiniteLossError: a loss became infinite or not a number; the last checkpoint is from before.
-        ValueError: the folder holds a run with other options or another task, or the task's answers do not fit.
+        ValueError: the folder holds a run with other options or another task, another process is training there, or
+            the task's answers do not fit.
     """
     folder = None if run is None else Path(run)
     if options.tensorboard and folder is None:
@@ -108,11 +110,15 @@ class _Training:
     @contextmanager
     def _surroundings(self, progress: bool | None, title: str) -> Iterator[None]:
         main, folder = self.accelerator.is_main_process, None
-        if main and self.checkpoints is not None:
-            folder = self.checkpoints.folder
-            self.checkpoints.tidy(self.state)
-        self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
         with ExitStack() as stack:
+            if main and self.checkpoints is not None:
+                folder = self.checkpoints.folder
+                if not stack.enter_context(claimed(folder / "run")):
+                    raise ValueError(
+                        f"{folder}: another process is training there; wait for it, or choose another folder"
+                    )
+                self.checkpoints.tidy(self.state)
+            self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
             self.model = stack.enter_context(wrapped(self.accelerator, self.task.model))
             self.journal = stack.enter_context(Journal(folder, self.state.step, self.options.tensorboard))
             show = progress if main else False
