@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from entourage.cluster import (
+    ConstraintSampler,
     Curriculum,
     LabelledSampler,
     LearnedClustering,
@@ -115,6 +116,16 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     clusterer.save(tmp_path / "mine.safetensors")
     loaded = LearnedClustering.load(tmp_path / "mine.safetensors", device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(X), clusterer.predict_proba(X), atol=1e-6)
+
+
+def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
+    sizes = Curriculum(home=6, home_k=2, home_share=1.0, least=6, most=6, sets=2, crowd=2)
+    recipe = Recipe(steps=2, curriculum=sizes, validation=2, epoch=2)
+    X, truth = blobs(12)
+    pairs = [(i, j) for i in range(12) for j in range(i)]
+    must, cannot = ([p for p in pairs if (truth[p[0]] == truth[p[1]]) == same] for same in (True, False))
+    clusterer = LearnedClustering(recipe=recipe, device="cpu").fit(ConstraintSampler(X, must, cannot), progress=False)
+    assert 0 <= clusterer.training_result_.metrics["mr"] <= 1
 
 
 def test_images_are_learned_and_clustered_too() -> None:

@@ -13,7 +13,7 @@ from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_s
 from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
 from entourage.cluster.disguise import ImageDisguise, SoundDisguise
-from entourage.cluster.episodes import Episode, EpisodeSampler
+from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
@@ -174,23 +174,9 @@ def _of_pairs(items: Items, path: Path, job: TrainJob) -> _Lessons:
     learn = ConstraintSampler(items.values, must_seen, cannot_seen, most, view=learn_view)
     if held.any():
         must, cannot = (links[held[links].all(1)] for links in (must, cannot))
-    validate = _PairsOnly(ConstraintSampler(items.values, must, cannot, most, view=plain_view))
+    validate = ConstraintSampler(items.values, must, cannot, most, view=plain_view)
     measured_on = "unseen pairs" if held.any() else "the pairs learned from, too few to hold some out,"
     return _Lessons(learn, validate, items.kind, measured_on)
-
-
-class _PairsOnly:
-    """Sets to validate with where there are no labels: parts stand for clusters."""
-
-    def __init__(self, pairs: ConstraintSampler) -> None:
-        self.pairs = pairs
-        self.k_max, self.shape = pairs.k_max, pairs.shape
-        self.same_share, self.describe = pairs.same_share, pairs.describe
-
-    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
-        """As the sampler of pairs, with the parts as labels: an unknown pair counts as apart."""
-        episode = self.pairs.draw(sets, n, generator, k_max)
-        return replace(episode, labels=episode.same.int().argmax(-1))
 
 
 def _views(items: Items) -> tuple[View, View]:
