@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from entourage.cluster import (
     PointSampler,
     Recipe,
     score,
+    usual,
 )
 from entourage.cluster import clustering as module
 from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import ModelOptions
+from entourage.cluster.options import PRESETS, ModelOptions, Preset, preset
+from entourage.cluster.usual import fitting_options, usual_recipe
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
 
@@ -108,7 +111,7 @@ def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
 def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = Curriculum(home=12, home_k=3, home_share=1.0, least=12, most=12, sets=4, crowd=4)
     recipe = Recipe(steps=3, curriculum=sizes, validation=2, epoch=3)
-    monkeypatch.setitem(module.preset.__globals__["PRESETS"], "tiny", module.preset("default").__class__(SMALL))
+    monkeypatch.setitem(PRESETS, "tiny", Preset(SMALL))
     clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
     assert clusterer.training_result_.steps == 3
     assert clusterer.network_.notes["set_size"] == "12"
@@ -116,6 +119,31 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     clusterer.save(tmp_path / "mine.safetensors")
     loaded = LearnedClustering.load(tmp_path / "mine.safetensors", device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(X), clusterer.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["default", "thesis"])
+def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = []
+    monkeypatch.setattr(module, "learn", lambda task, *_, **__: tasks.append(task) or (task.network, None))
+    sampler = LabelledSampler(np.zeros((20, 9)), np.arange(20) % 10, 3)
+    clusterer = LearnedClustering(name, metric="euclidean").fit(sampler)
+    assert tasks[0].recipe == usual_recipe(sampler, preset(name))
+    options = fitting_options(sampler, preset(name), tasks[0].recipe.curriculum, metric="euclidean")
+    assert clusterer.network_.options == options
+    assert options.metric == "euclidean"
+
+
+def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    lines = text.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(PRESETS, "default", Preset(SMALL))
+    monkeypatch.setattr(usual, "STEPS", 2)
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    assert names["model"].n_clusters_ == 2
+    assert names["mine"].training_result_.steps == 2
+    assert LearnedClustering.load("mine.safetensors").network_.shape == (64,)
 
 
 def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:

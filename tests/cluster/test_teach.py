@@ -10,7 +10,7 @@ import soundfile
 import torch
 from PIL import Image
 
-from entourage.cluster import Episode, ModelOptions, load_network
+from entourage.cluster import Episode, ModelOptions, load_network, usual
 from entourage.cluster import teach as module
 from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.options import PRESETS, LossOptions, Preset
@@ -25,10 +25,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "thesis", Preset(replace(tiny, network="lstm"), LossOptions(pairwise=0)))
     sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
     for name in ("SETS", "EPISODE", "FIXED"):
-        monkeypatch.setattr(module, name, sizes)
-    monkeypatch.setattr(module, "Curriculum", lambda: sizes)
-    recipe = module.Recipe
-    monkeypatch.setattr(module, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
+        monkeypatch.setattr(usual, name, sizes)
+    monkeypatch.setattr(usual, "Curriculum", lambda: sizes)
+    recipe = usual.Recipe
+    monkeypatch.setattr(usual, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
 
 
 @pytest.fixture

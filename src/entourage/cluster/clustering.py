@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,10 +18,11 @@ from entourage.cluster.embed import standardised
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, load_network, save_network
-from entourage.cluster.options import preset
+from entourage.cluster.options import Metric, preset
 from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask, Recipe
+from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import resolve_device
 
 LARGEST = 1e300  # of points in double precision: their sum is to be finite too
@@ -39,7 +39,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         n_clusters: the number of clusters, if it is known; None to have it found.
         set_size: items that are looked at together; None for as many as the network was trained with. Larger data are
             clustered in parts that share a core (see `coherent`). Time and memory of a look grow with set_size^2.
-        recipe: how `fit` trains; None for the default.
+        metric: "none", "euclidean", "diagonal" or "full": the optional metric block of a network that is to be trained.
+        recipe: how `fit` trains; None for what `entourage cluster train` does with such a sampler and preset.
         device: "auto", "cpu", "cuda"...
         random_state: draws the core and the parts of data larger than set_size.
 
@@ -59,6 +60,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         k_max: int | None = None,
         n_clusters: int | None = None,
         set_size: int | None = None,
+        metric: Metric = "none",
         recipe: Recipe | None = None,
         device: str = "auto",
         random_state: int = 0,
@@ -67,6 +69,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         self.k_max = k_max
         self.n_clusters = n_clusters
         self.set_size = set_size
+        self.metric = metric
         self.recipe = recipe
         self.device = device
         self.random_state = random_state
@@ -102,8 +105,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
                 "predict clusters items"
             )
         chosen = preset(self.preset)
-        options = replace(chosen.model, k_max=self.k_max or max(chosen.model.k_max, sampler.k_max))
-        recipe = self.recipe or Recipe()
+        recipe = self.recipe or usual_recipe(sampler, chosen)
+        options = fitting_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
         torch.manual_seed(recipe.seed)
         network = ClusterNetwork(sampler.shape, options)
         loss = chosen.loss_of(points=len(sampler.shape) == 1)

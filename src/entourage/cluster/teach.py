@@ -11,7 +11,6 @@ import torch
 
 from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
 from entourage.cluster.constraints import ConstraintSampler
-from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
 from entourage.cluster.disguise import ImageDisguise, SoundDisguise
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
@@ -21,13 +20,12 @@ from entourage.cluster.model import ClusterNetwork, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.points import PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
-from entourage.cluster.task import ClusterTask, Recipe
+from entourage.cluster.task import ClusterTask
+from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import check_outputs
 
-SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
 USUAL_CLUSTERS = 5  # of a set of a user's own examples, at most
-POINT_STEPS, STEPS = 20_000, 4_000
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,8 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
-    curriculum = _curriculum(job, sampler.k_max)
-    steps = job.steps or (POINT_STEPS if job.source == "points" else STEPS)
-    recipe = Recipe(steps=steps, curriculum=curriculum, seed=job.seed)
-    k_max = max(sampler.k_max, chosen.model.k_max) if chosen.model.network == "attention" else sampler.k_max
-    fixed_size = curriculum.home if chosen.model.network == "lstm" and job.metric != "none" else None
-    options = replace(chosen.model, k_max=k_max, metric=job.metric, set_size=fixed_size)
+    recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
+    options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
     torch.manual_seed(job.seed)
     network = ClusterNetwork(sampler.shape, options)
     about = {"items": kind, "backbone": job.backbone}
@@ -97,7 +91,7 @@ def train_source(job: TrainJob) -> dict[str, Any]:
         **about,
         "preset": job.preset,
         "steps": str(result.steps),
-        "set_size": str(curriculum.most),
+        "set_size": str(recipe.curriculum.most),
     }
     save_network(network.cpu(), job.out)
     told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
@@ -191,9 +185,3 @@ def _disguise(items: Items) -> Disguise | None:
     if items.kind == "sounds":
         return SoundDisguise()
     return ImageDisguise() if items.kind == "images" and items.values.ndim == 4 else None
-
-
-def _curriculum(job: TrainJob, k_max: int) -> Curriculum:
-    if preset(job.preset).model.network == "attention":
-        return Curriculum() if job.source == "points" else SETS
-    return (FIXED if job.source == "points" else EPISODE).for_clusters(k_max)
