@@ -99,7 +99,9 @@ def _check_items(job: RunJob, items: Items, shape: tuple[int, ...]) -> None:
 
 
 def _write_clusters(path: Path, items: Items, model: LearnedClustering) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+    # Names of files need not be UTF-8: they are written as in the other two, see `write_text`.
+    escape = "backslashreplace"
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8", errors=escape) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["item", "cluster", "probability", *(f"p{c}" for c in range(model.n_clusters_))])
         for name, label, row in zip(items.names, model.labels_, model.probabilities_, strict=True):
