@@ -115,6 +115,26 @@ def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
 
 
+def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+    table, labels = write_table(tmp_path, 4)
+    with pytest.raises(ValueError, match=r"labels are given; points are made as it goes"):
+        train("points", tmp_path, labels=tmp_path / "nobody.csv")
+    with pytest.raises(ValueError, match="pairs are given; points"):
+        train("points", tmp_path, pairs=tmp_path / "nobody.csv")
+    with pytest.raises(ValueError, match="both steps and minutes are given"):
+        train("points", tmp_path, minutes=1.0)
+    for source in ("points", table):
+        with pytest.raises(ValueError, match=r"'efficientnet-lite0' looks at images; .* holds points, expected no"):
+            train(source, tmp_path, labels=None if source == "points" else labels, backbone="efficientnet-lite0")
+    assert not (tmp_path / "n.safetensors").exists()
+
+
+def test_images_and_sounds_are_not_learned_from_together(tmp_path: Path, images: Path) -> None:
+    soundfile.write(images / "ant" / "a.wav", np.zeros(1000), 16000)
+    with pytest.raises(ValueError, match="images holds images and sounds; expected one kind"):
+        train(images, tmp_path)
+
+
 def test_the_file_for_the_network_may_not_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "n.safetensors").mkdir()
     with pytest.raises(ValueError, match="is a folder"):

@@ -105,8 +105,17 @@ def _check_job(job: TrainJob, run: Path) -> None:
     check_outputs(run)
     source = None if job.source == "points" else Path(job.source)
     check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs])
-    if job.labels and job.pairs:
-        raise ValueError("both labels and pairs are given; expected one of them")
+    for one, other in (("labels", "pairs"), ("steps", "minutes")):
+        if getattr(job, one) is not None and getattr(job, other) is not None:
+            raise ValueError(f"both {one} and {other} are given; expected one of them")
+    if source is None and (job.labels or job.pairs):
+        given = "labels" if job.labels else "pairs"
+        raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
+
+
+def _check_backbone(job: TrainJob, kind: Kind) -> None:
+    if job.backbone and kind != "images":
+        raise ValueError(f"backbone {job.backbone!r} looks at images; {job.source} holds {kind}, expected no backbone")
 
 
 @dataclass(frozen=True)
@@ -126,11 +135,13 @@ class _Lessons:
 
 def _lessons(job: TrainJob) -> _Lessons:
     if job.source == "points":
+        _check_backbone(job, "points")
         most = job.k_max or preset(job.preset).model.k_max
         varied = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
         return _Lessons(PointSampler(most, varied=varied), PointSampler(most), "points", "unseen sets")
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
+    _check_backbone(job, kind)
     if kind == "sounds":
         items = represent_voices(source, progress=job.progress)
     else:
