@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_order_does_not_matter() -> None:
 
 def test_data_larger_than_a_set_are_clustered_as_a_whole() -> None:
     X, truth = blobs(450, 4)
-    clusterer = trained()
+    clusterer = trained().set_params(k_max=5)
     assert score(truth, clusterer.predict(X)).mr == 0
     assert clusterer.n_clusters_ == 4
 
@@ -104,8 +105,31 @@ def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
     wide = trained().set_params(k_max=7)
     wide.predict(X)
     assert wide.count_probabilities_.shape == (7,)
-    with pytest.raises(ValueError, match="n_clusters is 9; expected 1 to 4"):
-        trained().set_params(n_clusters=9).predict(X)
+    with pytest.raises(ValueError, match="n_clusters is 61; expected 1 to 60, the items there are"):
+        trained().set_params(n_clusters=61).predict(X)
+
+
+def test_a_known_number_may_be_larger_than_any_the_network_was_trained_with() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(72) % 6  # the network counts to four
+    X = 3.0 * np.stack([truth % 3, truth // 3], axis=1) + 0.1 * rng.normal(size=(72, 2))
+    assert score(truth, trained().set_params(n_clusters=6).predict(X)).mr == 0
+    options = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=4)
+    clusterer = LearnedClustering(n_clusters=4, device="cpu")
+    clusterer.network_ = ClusterNetwork((2,), options).eval()
+    with pytest.raises(ValueError, match="n_clusters is 4; expected 1 to 3, the most this network finds"):
+        clusterer.predict(X)
+
+
+def test_where_counting_ended_too_early_it_is_told() -> None:
+    X, truth = blobs(60, 4)
+    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* raise k_max \(--most\)"):
+        trained().predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert score(truth, trained().set_params(k_max=5).predict(X)).mr == 0
+        trained().set_params(n_clusters=4).predict(X)  # known, so nothing is to be found
+        trained().predict([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])  # there cannot be more
 
 
 def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,17 +249,28 @@ def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
         clusterer.set_params(set_size=30).predict(X)
 
 
-@pytest.mark.parametrize("k_max", [0, -1])
+@pytest.mark.parametrize("k_max", [0, -1, 2.5, "3", True])
 def test_options_out_of_range_are_refused(k_max: int) -> None:
-    message = f"k_max is {k_max}; expected 1 or more"
+    message = f"k_max is {k_max!r}; expected a whole number, 1 or more, or None"
     with pytest.raises(ValueError, match=message):
         LearnedClustering.load("points", k_max=k_max)
     with pytest.raises(ValueError, match=message):
         trained().set_params(k_max=k_max).predict(blobs()[0])
     with pytest.raises(ValueError, match=message):
         LearnedClustering(k_max=k_max).fit(PointSampler(3))
-    with pytest.raises(ValueError, match=f"set_size is {k_max}"):
-        trained().set_params(set_size=k_max).predict(blobs()[0])
+    for name in ("set_size", "n_clusters"):
+        with pytest.raises(ValueError, match=f"{name} is {k_max!r}; expected a whole number"):
+            trained().set_params(**{name: k_max}).predict(blobs()[0])
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, None])
+def test_a_random_state_that_is_none_is_refused(seed: object) -> None:
+    with pytest.raises(ValueError, match=f"random_state is {seed}; expected a whole number, 0 or more"):
+        trained().set_params(random_state=seed).predict(blobs()[0])
+
+
+def test_numbers_of_numpy_are_whole_numbers_too() -> None:
+    assert trained().set_params(n_clusters=np.int64(2)).predict(blobs()[0]).max() == 1
 
 
 def test_items_are_no_sampler() -> None:
