@@ -118,8 +118,8 @@ def run_name(table: str, name: str, seed: int | str, options: argparse.Namespace
 def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Names and seeds of the networks to train, seed by seed."""
     names = [] if options.networks == "none" else options.networks.split(",")
-    if unknown := set(names) - set(NETWORKS):
-        raise SystemExit(f"unknown networks: {', '.join(unknown)}; expected some of {', '.join(NETWORKS)}")
+    if unknown := sorted(set(names) - set(NETWORKS)):
+        raise ValueError(f"unknown networks: {', '.join(unknown)}; expected some of {', '.join(NETWORKS)}")
     return [(name, int(seed)) for seed in options.seeds.split(",") for name in names]
 
 
