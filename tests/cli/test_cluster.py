@@ -48,7 +48,7 @@ def test_more_clusters_can_be_asked_for_than_the_network_was_trained_with(tmp_pa
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["count_probabilities"]) == 9
     assert CliRunner().invoke(app, [*arguments, "--clusters", "6"]).exit_code == 0
     refused = CliRunner().invoke(app, [*arguments, "--clusters", "25"])
-    assert "expected 1 to 20, the items there are" in str(refused.exception)
+    assert "25 clusters were asked for; expected 1 to 20, the items there are" in str(refused.exception)
 
 
 def test_skipped_files_are_reported_and_the_exit_code_says_so(tmp_path: Path) -> None:

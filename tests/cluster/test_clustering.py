@@ -105,7 +105,7 @@ def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
     wide = trained().set_params(k_max=7)
     wide.predict(X)
     assert wide.count_probabilities_.shape == (7,)
-    with pytest.raises(ValueError, match="n_clusters is 61; expected 1 to 60, the items there are"):
+    with pytest.raises(ValueError, match="61 clusters were asked for; expected 1 to 60, the items there are"):
         trained().set_params(n_clusters=61).predict(X)
 
 
@@ -117,7 +117,7 @@ def test_a_known_number_may_be_larger_than_any_the_network_was_trained_with() ->
     options = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=4)
     clusterer = LearnedClustering(n_clusters=4, device="cpu")
     clusterer.network_ = ClusterNetwork((2,), options).eval()
-    with pytest.raises(ValueError, match="n_clusters is 4; expected 1 to 3, the most this network finds"):
+    with pytest.raises(ValueError, match="4 clusters were asked for; expected 1 to 3, the most this network finds"):
         clusterer.predict(X)
 
 

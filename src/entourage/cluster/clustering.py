@@ -199,7 +199,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         most = n if _is_free(network) else min(k_max, n)
         if k > most:
             limit = "the items there are" if most == n else "the most this network finds"
-            raise ValueError(f"n_clusters is {k}; expected 1 to {most}, {limit}")
+            raise ValueError(f"{k} clusters were asked for; expected 1 to {most}, {limit}")
         return max(k_max, k)
 
     def _network(self) -> ClusterNetwork:
