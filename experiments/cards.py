@@ -19,7 +19,8 @@ from experiments.tables import table
 
 WEIGHTS = Path(__file__).parent.parent / "src" / "entourage" / "weights"
 MADE_BY = {
-    "cluster-points": "python -m experiments.cluster_points --ship",
+    "cluster-points": "python -m experiments.cluster_points --networks default --minutes 14 "
+    "--ship src/entourage/weights/cluster-points.safetensors",
     "detect": "python -m experiments.detect_pages, then entourage detect train on its five sets to learn from",
 }
 LEARNED_FROM = {

@@ -24,6 +24,7 @@ from entourage.cluster.learn import learn
 from entourage.cluster.options import Metric
 from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
 from entourage.cluster.task import ClusterTask
+from entourage.cluster.usual import fitting_options
 from entourage.data import resolve_device
 from experiments.claims import alone, in_turn
 from experiments.ledger import RESULTS, Ledger
@@ -117,8 +118,8 @@ def run_name(table: str, name: str, seed: int | str, options: argparse.Namespace
 def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
     """Names and seeds of the networks to train, seed by seed."""
     names = [] if options.networks == "none" else options.networks.split(",")
-    if unknown := set(names) - set(NETWORKS):
-        raise SystemExit(f"unknown networks: {', '.join(unknown)}; expected some of {', '.join(NETWORKS)}")
+    if unknown := sorted(set(names) - set(NETWORKS)):
+        raise ValueError(f"unknown networks: {', '.join(unknown)}; expected some of {', '.join(NETWORKS)}")
     return [(name, int(seed)) for seed in options.seeds.split(",") for name in names]
 
 
@@ -147,13 +148,7 @@ def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.
 def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
     network = NETWORKS[name]
     chosen = preset(network.preset)
-    lstm = chosen.model.network == "lstm"
-    model = replace(
-        chosen.model,
-        k_max=data.learn.k_max if lstm else max(chosen.model.k_max, data.learn.k_max),
-        metric=network.metric,
-        set_size=recipe.curriculum.home if lstm and network.metric != "none" else None,
-    )
+    model = fitting_options(data.learn, chosen, recipe.curriculum, metric=network.metric)
     if options.small:
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)

@@ -81,7 +81,7 @@ def main() -> None:
         prepare(options.prepare)
         return
     if options.voices is None:
-        raise SystemExit("--voices is missing; expected the file that --prepare wrote")
+        raise ValueError("--voices is missing; expected the file that --prepare wrote")
     with np.load(options.voices, allow_pickle=False) as file:
         voices = Voices(file["frames"], file["ends"], file["speakers"])
     ledger = ledger_of("cluster_speakers", options)
@@ -128,7 +128,7 @@ def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float3
     if not archives:
         files = sorted(path for path in root.glob("LibriSpeech/**/*") if has_audio_name(path.name))
         if not files:
-            raise SystemExit(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
+            raise ValueError(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
         for path in files:
             yield _speaker(path.name), partial(read_audio, path, RATE)
 

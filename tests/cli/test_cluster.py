@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -28,12 +30,25 @@ def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
     result = CliRunner().invoke(app, [*arguments, "--device", "cpu"])
     assert result.exit_code == 0
     assert result.output.startswith("20 items, ")
-    assert "clusters (P(k) " in result.output
+    assert re.search(r"\d clusters? \(P\(k\) ", result.output)
     assert (tmp_path / "out" / "clusters.csv").read_text().startswith("item,cluster,probability,p0")
     in_parts = CliRunner().invoke(app, [*arguments, "--set-size", "8"])
     assert ", the mean of 4 parts): " in in_parts.output
     known = CliRunner().invoke(app, [*arguments, "--clusters", "2", "--set-size", "8"])
     assert "P(k)" not in known.output
+    alone = CliRunner().invoke(app, [*arguments, "--clusters", "1"])
+    assert alone.output.startswith("20 items, 1 cluster: ")
+
+
+@pytest.mark.filterwarnings("ignore:6 clusters were asked for")
+def test_more_clusters_can_be_asked_for_than_the_network_was_trained_with(tmp_path: Path, network: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    arguments = ["cluster", "run", str(tmp_path / "x.npy"), "--out", str(tmp_path / "out"), "--model", str(network)]
+    assert CliRunner().invoke(app, [*arguments, "--most", "9"]).exit_code == 0
+    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["count_probabilities"]) == 9
+    assert CliRunner().invoke(app, [*arguments, "--clusters", "6"]).exit_code == 0
+    refused = CliRunner().invoke(app, [*arguments, "--clusters", "25"])
+    assert "25 clusters were asked for; expected 1 to 20, the items there are" in str(refused.exception)
 
 
 def test_skipped_files_are_reported_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -68,7 +83,7 @@ def test_a_network_is_trained_and_used(tmp_path: Path) -> None:
     arguments = ["cluster", "train", str(tmp_path / "t.csv"), "--labels", str(tmp_path / "l.csv"), "--out", str(out)]
     result = CliRunner().invoke(app, [*arguments, "--steps", "1", "--clusters", "2", "--device", "cpu"])
     assert result.exit_code == 0, result.output
-    assert "1 steps; on unseen classes " in result.output
+    assert "1 step; on unseen classes " in result.output
     assert load_network(out).shape == (2,)
 
 

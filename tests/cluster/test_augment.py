@@ -34,6 +34,12 @@ def test_every_view_differs_but_not_by_much(field: str, generator: torch.Generat
     assert (one - scaled(images)[0]).abs().mean() < 0.2
 
 
+def test_what_lies_beyond_the_edge_is_as_the_edge(generator: torch.Generator) -> None:
+    white = torch.full((16, 3, 16, 16), 255, dtype=torch.uint8)
+    seen = ImageView(colour=0)(white, generator)  # reductions and bends look beyond it
+    torch.testing.assert_close(seen, torch.ones_like(seen))
+
+
 def test_the_same_seed_gives_the_same_view() -> None:
     views = [ImageView()(IMAGES, torch.Generator().manual_seed(3)) for _ in range(2)]
     assert torch.equal(*views)

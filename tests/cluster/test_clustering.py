@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,16 +11,19 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from entourage.cluster import (
+    ConstraintSampler,
     Curriculum,
     LabelledSampler,
     LearnedClustering,
     PointSampler,
     Recipe,
     score,
+    usual,
 )
 from entourage.cluster import clustering as module
 from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import ModelOptions
+from entourage.cluster.options import PRESETS, ModelOptions, Preset, preset
+from entourage.cluster.usual import fitting_options, usual_recipe
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
 
@@ -75,7 +80,7 @@ def test_order_does_not_matter() -> None:
 
 def test_data_larger_than_a_set_are_clustered_as_a_whole() -> None:
     X, truth = blobs(450, 4)
-    clusterer = trained()
+    clusterer = trained().set_params(k_max=5)
     assert score(truth, clusterer.predict(X)).mr == 0
     assert clusterer.n_clusters_ == 4
 
@@ -100,14 +105,37 @@ def test_a_known_number_can_be_given_and_a_larger_one_asked_for() -> None:
     wide = trained().set_params(k_max=7)
     wide.predict(X)
     assert wide.count_probabilities_.shape == (7,)
-    with pytest.raises(ValueError, match="n_clusters is 9; expected 1 to 4"):
-        trained().set_params(n_clusters=9).predict(X)
+    with pytest.raises(ValueError, match="61 clusters were asked for; expected 1 to 60, the items there are"):
+        trained().set_params(n_clusters=61).predict(X)
+
+
+def test_a_known_number_may_be_larger_than_any_the_network_was_trained_with() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(72) % 6  # the network counts to four
+    X = 3.0 * np.stack([truth % 3, truth // 3], axis=1) + 0.1 * rng.normal(size=(72, 2))
+    assert score(truth, trained().set_params(n_clusters=6).predict(X)).mr == 0
+    options = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=4)
+    clusterer = LearnedClustering(n_clusters=4, device="cpu")
+    clusterer.network_ = ClusterNetwork((2,), options).eval()
+    with pytest.raises(ValueError, match="4 clusters were asked for; expected 1 to 3, the most this network finds"):
+        clusterer.predict(X)
+
+
+def test_where_counting_ended_too_early_it_is_told() -> None:
+    X, truth = blobs(60, 4)
+    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* raise k_max \(--most\)"):
+        trained().predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert score(truth, trained().set_params(k_max=5).predict(X)).mr == 0
+        trained().set_params(n_clusters=4).predict(X)  # known, so nothing is to be found
+        trained().predict([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])  # there cannot be more
 
 
 def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = Curriculum(home=12, home_k=3, home_share=1.0, least=12, most=12, sets=4, crowd=4)
     recipe = Recipe(steps=3, curriculum=sizes, validation=2, epoch=3)
-    monkeypatch.setitem(module.preset.__globals__["PRESETS"], "tiny", module.preset("default").__class__(SMALL))
+    monkeypatch.setitem(PRESETS, "tiny", Preset(SMALL))
     clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
     assert clusterer.training_result_.steps == 3
     assert clusterer.network_.notes["set_size"] == "12"
@@ -115,6 +143,41 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     clusterer.save(tmp_path / "mine.safetensors")
     loaded = LearnedClustering.load(tmp_path / "mine.safetensors", device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(X), clusterer.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["default", "thesis"])
+def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = []
+    monkeypatch.setattr(module, "learn", lambda task, *_, **__: tasks.append(task) or (task.network, None))
+    sampler = LabelledSampler(np.zeros((20, 9)), np.arange(20) % 10, 3)
+    clusterer = LearnedClustering(name, metric="euclidean").fit(sampler)
+    assert tasks[0].recipe == usual_recipe(sampler, preset(name))
+    options = fitting_options(sampler, preset(name), tasks[0].recipe.curriculum, metric="euclidean")
+    assert clusterer.network_.options == options
+    assert options.metric == "euclidean"
+
+
+def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    lines = text.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(PRESETS, "default", Preset(SMALL))
+    monkeypatch.setattr(usual, "STEPS", 2)
+    names: dict[str, Any] = {}
+    exec(lines, names)
+    assert names["model"].n_clusters_ == 2
+    assert names["mine"].training_result_.steps == 2
+    assert LearnedClustering.load("mine.safetensors").network_.shape == (64,)
+
+
+def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
+    sizes = Curriculum(home=6, home_k=2, home_share=1.0, least=6, most=6, sets=2, crowd=2)
+    recipe = Recipe(steps=2, curriculum=sizes, validation=2, epoch=2)
+    X, truth = blobs(12)
+    pairs = [(i, j) for i in range(12) for j in range(i)]
+    must, cannot = ([p for p in pairs if (truth[p[0]] == truth[p[1]]) == same] for same in (True, False))
+    clusterer = LearnedClustering(recipe=recipe, device="cpu").fit(ConstraintSampler(X, must, cannot), progress=False)
+    assert 0 <= clusterer.training_result_.metrics["mr"] <= 1
 
 
 def test_images_are_learned_and_clustered_too() -> None:
@@ -186,17 +249,28 @@ def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
         clusterer.set_params(set_size=30).predict(X)
 
 
-@pytest.mark.parametrize("k_max", [0, -1])
+@pytest.mark.parametrize("k_max", [0, -1, 2.5, "3", True])
 def test_options_out_of_range_are_refused(k_max: int) -> None:
-    message = f"k_max is {k_max}; expected 1 or more"
+    message = f"k_max is {k_max!r}; expected a whole number, 1 or more, or None"
     with pytest.raises(ValueError, match=message):
         LearnedClustering.load("points", k_max=k_max)
     with pytest.raises(ValueError, match=message):
         trained().set_params(k_max=k_max).predict(blobs()[0])
     with pytest.raises(ValueError, match=message):
         LearnedClustering(k_max=k_max).fit(PointSampler(3))
-    with pytest.raises(ValueError, match=f"set_size is {k_max}"):
-        trained().set_params(set_size=k_max).predict(blobs()[0])
+    for name in ("set_size", "n_clusters"):
+        with pytest.raises(ValueError, match=f"{name} is {k_max!r}; expected a whole number"):
+            trained().set_params(**{name: k_max}).predict(blobs()[0])
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, None])
+def test_a_random_state_that_is_none_is_refused(seed: object) -> None:
+    with pytest.raises(ValueError, match=f"random_state is {seed}; expected a whole number, 0 or more"):
+        trained().set_params(random_state=seed).predict(blobs()[0])
+
+
+def test_numbers_of_numpy_are_whole_numbers_too() -> None:
+    assert trained().set_params(n_clusters=np.int64(2)).predict(blobs()[0]).max() == 1
 
 
 def test_items_are_no_sampler() -> None:

@@ -65,6 +65,11 @@ def test_phi_is_the_share_among_known_pairs(generator: torch.Generator) -> None:
         ([], [], "neither a must-link nor a cannot-link"),
         ([(0, 10)], [], "names item 10; there are 10"),
         ([(0, 1)], [(-1, 2)], "names item -1"),
+        ([(0, 1, 2), (3, 4, 5)], [], r"must-links are of shape \(2, 3\)"),
+        ([], [0, 1, 2], r"cannot-links are of shape \(3,\)"),
+        ([(0.5, 1.5)], [], "type float64; expected pairs .* of whole numbers"),
+        ([(True, False)], [], "type bool"),
+        ([(0, 1)], [(7, 7)], "a cannot-link joins item 7 with itself"),
     ],
 )
 def test_constraints_that_make_no_sense_are_refused(must: list, cannot: list, message: str) -> None:  # type: ignore[type-arg]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from entourage.cluster.episodes import Episode, shuffled
@@ -38,3 +40,9 @@ def test_shuffling_moves_everything_together(generator: torch.Generator) -> None
 def test_an_episode_moves_to_a_device_as_a_whole() -> None:
     moved = make().to(torch.device("meta"))
     assert {value.device.type for value in vars(moved).values()} == {"meta"}
+
+
+def test_what_answers_are_measured_against_are_the_labels_or_what_pairs_hold_together() -> None:
+    episode = make()
+    assert torch.equal(episode.clusters(), episode.labels)  # type: ignore[arg-type]
+    assert replace(episode, labels=None).clusters().tolist() == [[0, 0, 2, 3], [0, 1, 0, 1]]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from entourage.cluster.constraints import ConstraintSampler
@@ -22,7 +21,8 @@ def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:
     assert not torch.equal(seen[0], seen[1])
 
 
-def test_evaluation_needs_labels() -> None:
-    pairs = ConstraintSampler(torch.randn(4, 2), [(0, 1)], [(1, 2)], 2)
-    with pytest.raises(ValueError, match="no labels"):
-        evaluate(lambda x: torch.zeros(x.shape[:2]), pairs, 2, 4)
+def test_where_pairs_alone_are_known_those_held_together_are_what_is_compared_with() -> None:
+    items = torch.tensor([[0.0], [0.0], [1.0], [1.0], [2.0]])
+    pairs = ConstraintSampler(items, [(0, 1), (2, 3)], [(1, 2), (3, 4)], 3)  # of 0 and 4 nothing is said: apart
+    assert {s.mr for s in evaluate(lambda x: x[..., 0].long(), pairs, 40, 8)} == {0}
+    assert max(s.mr for s in evaluate(lambda x: (x[..., 0] == 1).long(), pairs, 40, 8)) > 0

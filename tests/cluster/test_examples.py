@@ -43,6 +43,7 @@ def test_stretches_of_one_sound_belong_together(tmp_path: Path) -> None:
     [
         ("1.png,9.png,1", "line 2: item '9.png' does not exist"),
         ("1.png,2.png,maybe", "line 2: same is 'maybe'; expected 1 or 0"),
+        ("1.png,1.png,0", "line 2: item '1.png' is paired with itself"),
     ],
 )
 def test_pairs_that_make_no_sense_are_refused(tmp_path: Path, row: str, message: str) -> None:

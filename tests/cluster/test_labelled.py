@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_doubles_keep_their_digits() -> None:
     episode = LabelledSampler(items, [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
     assert episode.x.dtype == torch.float64
     assert set(episode.x.flatten().tolist()) == set(items.flatten().tolist())
-    single = LabelledSampler(items.half(), [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
+    single = LabelledSampler((items - 5e8).half(), [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
     assert single.x.dtype == torch.float32
 
 
@@ -118,3 +119,11 @@ def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> Non
     for bad in (items + 1j, torch.from_numpy(items + 1j), items.astype(str)):
         with pytest.raises(ValueError, match="expected real numbers"):
             LabelledSampler(bad, labels, 2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_items_that_cannot_be_learned_from_are_refused_at_once(kind: Callable[[object], object]) -> None:
+    with pytest.raises(ValueError, match="item 1 has a value that is not finite"):
+        LabelledSampler(kind([[0.0, 1.0], [0.0, np.nan], [np.inf, 0.0]]), [0, 1, 1], 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"items have shape \(3,\); expected \(items, columns\)"):
+        LabelledSampler(kind([0.0, 1.0, 2.0]), [0, 1, 1], 2)  # type: ignore[arg-type]

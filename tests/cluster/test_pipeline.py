@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,18 @@ def test_a_network_behind_a_backbone_brings_it_along(
         Image.new("RGB", (32, 32), (80 * n, 0, 0)).save(folder / f"{n}.png")
     model = write_network(tmp_path / "b.safetensors", (1280,), items="images", backbone="efficientnet-lite0")
     assert run_source(replace(job, source=folder, model=model))["items"] == 3
+
+
+def test_names_need_not_be_utf8(job: RunJob, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for n, name in enumerate((b"a.png", b"caf\xe9.png")):
+        Image.new("RGB", (8, 8), (80 * n, 0, 0)).save(folder / os.fsdecode(name))
+    model = write_network(tmp_path / "i.safetensors", (3, 128, 128), items="images")
+    assert run_source(replace(job, source=folder, model=model))["items"] == 2
+    with (job.out / "clusters.csv").open(newline="", encoding="utf-8") as stream:
+        assert [row["item"] for row in csv.DictReader(stream)] == ["a.png", r"caf\udce9.png"]
+    assert r"caf\udce9.png" in (job.out / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

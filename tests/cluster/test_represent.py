@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from entourage.cluster.represent import (
+    LOUDEST,
     STRETCH,
     kind_of_folder,
     loudest_snippet,
@@ -67,6 +68,25 @@ def test_sounds_are_their_loudest_moment(tmp_path: Path) -> None:
     assert [name for name, _ in items.skipped] == ["c.wav"]
 
 
+@pytest.mark.parametrize("loud", [1e30, 3e38])
+def test_a_sound_too_loud_to_measure_is_skipped(tmp_path: Path, loud: float) -> None:
+    write_sound(tmp_path / "a.wav", 3.0)
+    samples = np.zeros(22050 * 3, dtype=np.float32)
+    samples[100:900] = loud * (-1) ** np.arange(800)
+    soundfile.write(tmp_path / "b.wav", samples, 22050, subtype="FLOAT")  # resampled: may leave the floats
+    for items in (represent(tmp_path, "sounds", progress=False), represent_voices(tmp_path, progress=False)):
+        assert set(items.names) == {"a.wav"}
+        assert items.values.isfinite().all()
+        assert [name for name, _ in items.skipped] == ["b.wav"]
+        assert "expected some from -1 to 1" in items.skipped[0][1]
+
+
+def test_the_loudest_that_passes_is_still_a_finite_picture(tmp_path: Path) -> None:
+    samples = np.full(RATE * 3, LOUDEST, dtype=np.float32)
+    soundfile.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
+    assert represent(tmp_path, "sounds", progress=False).values.isfinite().all()
+
+
 def test_the_loudest_moment_is_found_to_a_hundredth_of_a_second() -> None:
     samples = 0.01 * torch.ones(4 * SNIPPET)
     start = 160 * 211
@@ -92,7 +112,14 @@ def test_a_folder_says_what_it_holds(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "b.wav").write_bytes(b"")
     assert kind_of_folder(tmp_path) == "sounds"
+    for hidden in (".a.png", ".thumbnails/a.png", "folder.png/b.txt"):  # none of them is an image of this folder
+        (tmp_path / hidden).parent.mkdir(exist_ok=True)
+        (tmp_path / hidden).write_bytes(b"")
+    assert kind_of_folder(tmp_path) == "sounds"
     (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(ValueError, match="holds images and sounds; expected one kind"):
+        kind_of_folder(tmp_path)
+    (tmp_path / "b.wav").unlink()
     assert kind_of_folder(tmp_path) == "images"
 
 

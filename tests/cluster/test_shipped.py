@@ -43,3 +43,11 @@ def test_names_are_those_of_the_files_and_others_are_refused(tmp_path: Path, mon
     with pytest.raises(ValueError, match="model 'moons' is no file; expected one, or one of: stars"):
         shipped.find_weights("moons")
     assert shipped.find_weights("stars") == tmp_path / "cluster-stars.safetensors"
+
+
+def test_a_file_of_the_same_name_does_not_stand_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("points").write_bytes(b"something else")
+    assert shipped.find_weights("points") == shipped.WEIGHTS / "cluster-points.safetensors"
+    assert shipped.find_weights("./points") == Path("points")
+    assert shipped.find_weights(Path("points")) == Path("points")

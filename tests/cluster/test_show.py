@@ -33,6 +33,19 @@ def test_the_report_tells_the_number_and_shows_every_cluster() -> None:
     assert skipped.wide[0].table[1] == ("bad.csv", "empty")
 
 
+def test_one_is_not_several() -> None:
+    items, model = clustered()
+    model.probabilities_ = np.zeros((40, 2))
+    model.probabilities_[:39, 0] = model.probabilities_[39, 1] = 1
+    model.labels_, model.n_clusters_ = model.probabilities_.argmax(1), 2
+    assert [b.title.split(",")[0] for b in clustering_sections(items, model)[1].wide] == [
+        "Cluster 0: 39 items",
+        "Cluster 1: 1 item",
+    ]
+    model.probabilities_, model.labels_, model.n_clusters_ = np.ones((40, 1)), np.zeros(40, dtype=np.int64), 1
+    assert clustering_sections(items, model)[0].lead.startswith("40 items in 1 cluster, ")
+
+
 def test_the_surest_come_first_and_the_least_sure_last() -> None:
     items, model = clustered(100)
     block = clustering_sections(items, model)[1].wide[0]

@@ -10,7 +10,7 @@ import soundfile
 import torch
 from PIL import Image
 
-from entourage.cluster import Episode, ModelOptions, load_network
+from entourage.cluster import Episode, ModelOptions, load_network, usual
 from entourage.cluster import teach as module
 from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.options import PRESETS, LossOptions, Preset
@@ -25,10 +25,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "thesis", Preset(replace(tiny, network="lstm"), LossOptions(pairwise=0)))
     sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
     for name in ("SETS", "EPISODE", "FIXED"):
-        monkeypatch.setattr(module, name, sizes)
-    monkeypatch.setattr(module, "Curriculum", lambda: sizes)
-    recipe = module.Recipe
-    monkeypatch.setattr(module, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
+        monkeypatch.setattr(usual, name, sizes)
+    monkeypatch.setattr(usual, "Curriculum", lambda: sizes)
+    recipe = usual.Recipe
+    monkeypatch.setattr(usual, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
 
 
 @pytest.fixture
@@ -113,6 +113,26 @@ def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
     assert result["steps"] == 2
     with pytest.raises(ValueError, match="both labels and pairs"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
+
+
+def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+    table, labels = write_table(tmp_path, 4)
+    with pytest.raises(ValueError, match=r"labels are given; points are made as it goes"):
+        train("points", tmp_path, labels=tmp_path / "nobody.csv")
+    with pytest.raises(ValueError, match="pairs are given; points"):
+        train("points", tmp_path, pairs=tmp_path / "nobody.csv")
+    with pytest.raises(ValueError, match="both steps and minutes are given"):
+        train("points", tmp_path, minutes=1.0)
+    for source in ("points", table):
+        with pytest.raises(ValueError, match=r"'efficientnet-lite0' looks at images; .* holds points, expected no"):
+            train(source, tmp_path, labels=None if source == "points" else labels, backbone="efficientnet-lite0")
+    assert not (tmp_path / "n.safetensors").exists()
+
+
+def test_images_and_sounds_are_not_learned_from_together(tmp_path: Path, images: Path) -> None:
+    soundfile.write(images / "ant" / "a.wav", np.zeros(1000), 16000)
+    with pytest.raises(ValueError, match="images holds images and sounds; expected one kind"):
+        train(images, tmp_path)
 
 
 def test_the_file_for_the_network_may_not_be_a_folder(tmp_path: Path) -> None:

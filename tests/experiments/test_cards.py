@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from entourage.cluster.shipped import shipped_networks
 from entourage.detect.detector import shipped_detectors
-from experiments import cards
+from experiments import cards, cluster_points
 
 
 def test_every_model_that_ships_has_a_card_with_what_its_file_says(
@@ -21,3 +23,20 @@ def test_every_model_that_ships_has_a_card_with_what_its_file_says(
     assert text.count("| date | 20") == len(shipped_networks()) + len(shipped_detectors())
     assert "mAP" in text
     assert "NMI" in text
+
+
+def test_the_command_that_made_the_network_for_points_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = cards.MADE_BY["cluster-points"].split()
+    assert command[:3] == ["python", "-m", "experiments.cluster_points"]
+    given: list[Namespace] = []
+
+    def stop(name: str, options: Namespace) -> None:
+        given.append(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_points, "ledger_of", stop)
+    monkeypatch.setattr(sys, "argv", command[2:])
+    with pytest.raises(KeyboardInterrupt):
+        cluster_points.main()
+    assert cards.WEIGHTS.parents[2] / given[0].ship == cards.WEIGHTS / "cluster-points.safetensors"
+    assert f"`{' '.join(command)}`" in (cards.WEIGHTS / "README.md").read_text(encoding="utf-8")

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 from experiments.claims import BusyError, alone
-from experiments.cluster_rows import TEST_SETS, Data, ledger_of, measure_networks, run_name, shown, trained
+from experiments.cluster_rows import (
+    TEST_SETS,
+    Data,
+    chosen_networks,
+    ledger_of,
+    measure_networks,
+    run_name,
+    shown,
+    trained,
+)
 from experiments.ledger import RESULTS, Ledger
 
 from entourage.cluster import Curriculum, PointSampler, Recipe
@@ -86,3 +95,9 @@ def test_what_was_measured_can_be_added_to(name: str) -> None:
     assert "thesis, seed 0" in ledger_of(name, told())
     with pytest.raises(ValueError, match="small None, now True"):
         ledger_of(name, told(small=True, results=RESULTS))
+
+
+def test_networks_that_nobody_knows_are_bad_input() -> None:
+    assert chosen_networks(Namespace(networks="none", seeds="0")) == []
+    with pytest.raises(ValueError, match="unknown networks: a, b; expected some of default, "):
+        chosen_networks(Namespace(networks="b,default,a", seeds="0"))

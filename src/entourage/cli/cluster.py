@@ -18,6 +18,9 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
     model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
     clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, help="The most there may be; by default what the model was trained with.")
+    ] = None,
     set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Draws the parts of large data.")] = 0,
@@ -25,11 +28,13 @@ def run(
     """Cluster points, images or sounds, and find how many clusters there are."""
     from entourage.cluster.pipeline import RunJob, run_source
 
-    summary = run_source(RunJob(source, out, model, clusters, set_size, device, seed))
+    job = RunJob(source, out, model, n_clusters=clusters, k_max=most, set_size=set_size, device=device, seed=seed)
+    summary = run_source(job)
     sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
     parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
     known = "" if sure is None else f" (P(k) {sure:.0%}{parts})"
-    typer.echo(f"{summary['items']} items, {summary['clusters']} clusters{known}: {out / 'report.html'}")
+    found = f"{summary['clusters']} cluster{'' if summary['clusters'] == 1 else 's'}"
+    typer.echo(f"{summary['items']} items, {found}{known}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 
 
@@ -73,5 +78,6 @@ def train(
     )
     result = train_source(job)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
-    typer.echo(f"{result['steps']} steps; on {result['measured_on']} {scores}: {out}")
+    steps_taken = f"{result['steps']} step{'' if result['steps'] == 1 else 's'}"
+    typer.echo(f"{steps_taken}; on {result['measured_on']} {scores}: {out}")
     tell_skipped(skipped_in(result))

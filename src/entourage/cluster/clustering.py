@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,18 +14,19 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from entourage.cluster.checked import checked_items
 from entourage.cluster.coherent import Floats, cluster_coherently
 from entourage.cluster.embed import standardised
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.learn import learn
 from entourage.cluster.model import ClusterNetwork, load_network, save_network
-from entourage.cluster.options import preset
+from entourage.cluster.options import Metric, preset
 from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask, Recipe
+from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import resolve_device
 
-LARGEST = 1e300  # of points in double precision: their sum is to be finite too
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
 
@@ -36,10 +37,11 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         preset: "default", "thesis" or "original": the network and its loss.
         k_max: the most clusters it can find; None for the preset's, or what the network was trained with. The default
             network can be asked for more than it was trained with.
-        n_clusters: the number of clusters, if it is known; None to have it found.
+        n_clusters: the number of clusters, if it is known; None to have it found. The default network takes any.
         set_size: items that are looked at together; None for as many as the network was trained with. Larger data are
             clustered in parts that share a core (see `coherent`). Time and memory of a look grow with set_size^2.
-        recipe: how `fit` trains; None for the default.
+        metric: "none", "euclidean", "diagonal" or "full": the optional metric block of a network that is to be trained.
+        recipe: how `fit` trains; None for what `entourage cluster train` does with such a sampler and preset.
         device: "auto", "cpu", "cuda"...
         random_state: draws the core and the parts of data larger than set_size.
 
@@ -59,6 +61,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         k_max: int | None = None,
         n_clusters: int | None = None,
         set_size: int | None = None,
+        metric: Metric = "none",
         recipe: Recipe | None = None,
         device: str = "auto",
         random_state: int = 0,
@@ -67,6 +70,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         self.k_max = k_max
         self.n_clusters = n_clusters
         self.set_size = set_size
+        self.metric = metric
         self.recipe = recipe
         self.device = device
         self.random_state = random_state
@@ -94,7 +98,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Raises:
             ValueError: it was given items instead of a sampler, or what it is given does not fit together.
         """
-        _check_count("k_max", self.k_max)
+        _check_counts(self)
         if not hasattr(sampler, "draw"):
             name = type(sampler).__name__
             raise ValueError(
@@ -102,8 +106,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
                 "predict clusters items"
             )
         chosen = preset(self.preset)
-        options = replace(chosen.model, k_max=self.k_max or max(chosen.model.k_max, sampler.k_max))
-        recipe = self.recipe or Recipe()
+        recipe = self.recipe or usual_recipe(sampler, chosen)
+        options = fitting_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
         torch.manual_seed(recipe.seed)
         network = ClusterNetwork(sampler.shape, options)
         loss = chosen.loss_of(points=len(sampler.shape) == 1)
@@ -126,7 +130,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             ValueError: there is no such network, or an option is out of range.
         """
         clusterer = cls(**options)
-        _check_count("k_max", clusterer.k_max)
+        _check_counts(clusterer)
         clusterer.network_ = load_network(find_weights(source))
         return clusterer
 
@@ -143,15 +147,13 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Raises:
             ValueError: on items of another shape, fewer than two, or values that are not finite.
         """
-        _check_count("k_max", self.k_max)
-        _check_count("set_size", self.set_size)
+        _check_counts(self)
         network = self._network()
         standard = len(network.shape) == 1 and network.options.standardise
-        items = _checked(X, network.shape, torch.float64 if standard else torch.float32)
+        items = checked_items(X, network.shape, torch.float64 if standard else torch.float32)
         device = resolve_device(self.device)
         network.to(device).eval()
-        k_max = network.options.k_max if self.k_max is None else self.k_max
-        _check_number(self.n_clusters, k_max, len(items))
+        k_max = self._count_to(network, len(items))
 
         @torch.inference_mode()
         def look(rows: NDArray[np.int64]) -> SetPrediction:
@@ -167,9 +169,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         self.count_probabilities_, self.parts_ = partition.count, partition.looks
         self.labels_, self.probabilities_ = _by_size(partition.probabilities)
         self.n_clusters_ = self.probabilities_.shape[1]
-        if self.n_clusters is not None and self.n_clusters_ < self.n_clusters:
-            told = f"{self.n_clusters} clusters were asked for, {self.n_clusters_} have members"
-            warnings.warn(f"{told}: no item is likeliest to be in the others", stacklevel=2)
+        self._tell_limits(k_max, len(items))
         return self.labels_
 
     def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
@@ -181,6 +181,27 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         """The same as `predict`: what there is to learn was learned from other data."""
         return self.predict(X)
 
+    def _tell_limits(self, k_max: int, n: int) -> None:
+        """Warns where the number of clusters is not quite what was asked for, or may not be the last word."""
+        if self.n_clusters is not None and self.n_clusters_ < self.n_clusters:
+            told = f"{self.n_clusters} clusters were asked for, {self.n_clusters_} have members"
+            warnings.warn(f"{told}: no item is likeliest to be in the others", stacklevel=3)
+        if self.n_clusters is None and k_max < n and int(self.count_probabilities_.argmax()) == k_max - 1:
+            more = "raise k_max (--most)" if _is_free(self.network_) else "this network counts no further"
+            told = f"the likeliest number of clusters is {k_max}, the largest that was considered"
+            warnings.warn(f"{told}; there may be more: {more}", stacklevel=3)
+
+    def _count_to(self, network: ClusterNetwork, n: int) -> int:
+        """The most clusters to consider: what is known of their number counts, where the network is free to."""
+        k_max, k = self.k_max or network.options.k_max, self.n_clusters
+        if k is None:
+            return k_max
+        most = n if _is_free(network) else min(k_max, n)
+        if k > most:
+            limit = "the items there are" if most == n else "the most this network finds"
+            raise ValueError(f"{k} clusters were asked for; expected 1 to {most}, {limit}")
+        return max(k_max, k)
+
     def _network(self) -> ClusterNetwork:
         if not hasattr(self, "network_"):
             raise NotFittedError("this LearnedClustering has not learned to cluster yet; call fit, or load a network")
@@ -190,26 +211,9 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         return hasattr(self, "network_")
 
 
-def _checked(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Items as a tensor of finite numbers of that type on the CPU, shape (n, *shape)."""
-    given = X.detach().cpu() if isinstance(X, Tensor) else np.asarray(X)
-    if torch.is_complex(given) if isinstance(given, Tensor) else np.iscomplexobj(given):
-        raise ValueError("X holds complex numbers; expected real ones")
-    wide = given if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float64))
-    items = wide.to(dtype)
-    if items.ndim != 1 + len(shape):
-        raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
-    if tuple(items.shape[1:]) != shape:
-        unit = "columns" if len(shape) == 1 else "values an item"
-        raise ValueError(f"X has {tuple(items.shape[1:])} {unit}; the network was trained for {shape}")
-    if len(items) < 2:
-        raise ValueError(f"X has {len(items)} item; expected two or more to cluster")
-    most = LARGEST if dtype == torch.float64 else torch.finfo(dtype).max
-    fits = items.abs() <= most  # neither does NaN
-    if not bool(fits.all()):
-        row = int((~fits).flatten(1).any(1).nonzero()[0])
-        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {most:.2g}")
-    return items
+def _is_free(network: ClusterNetwork) -> bool:
+    """Whether a network may be asked for more clusters than it was trained with."""
+    return network.options.network == "attention"
 
 
 def _size_of_sets(asked: int | None, network: ClusterNetwork, n: int) -> int:
@@ -224,14 +228,15 @@ def _size_of_sets(asked: int | None, network: ClusterNetwork, n: int) -> int:
     return fixed
 
 
-def _check_count(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise ValueError(f"{name} is {value}; expected 1 or more, or None")
-
-
-def _check_number(k: int | None, k_max: int, n: int) -> None:
-    if k is not None and not 1 <= k <= min(k_max, n):
-        raise ValueError(f"n_clusters is {k}; expected 1 to {min(k_max, n)}, or None to have it found")
+def _check_counts(clusterer: LearnedClustering) -> None:
+    """Notices constructor arguments that are none."""
+    for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
+        value = getattr(clusterer, name)
+        if value is None and name != "random_state":
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            free = "" if name == "random_state" else ", or None"
+            raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more{free}")
 
 
 def _by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:

@@ -33,7 +33,7 @@ class ConstraintSampler:
         view: what the network sees of the items.
 
     Raises:
-        ValueError: a pair is both, by whatever chain; or there is no constraint at all.
+        ValueError: pairs are none of two items; a pair is both, by whatever chain; or there is no constraint at all.
     """
 
     def __init__(
@@ -133,7 +133,18 @@ class ConstraintSampler:
 
 
 def _pairs(name: str, pairs: ArrayLike, m: int) -> NDArray[np.int64]:
-    rows = np.asarray(pairs, dtype=np.int64).reshape(-1, 2) if np.size(pairs) else np.empty((0, 2), dtype=np.int64)
-    if len(rows) and not (rows.min() >= 0 and rows.max() < m):
+    """Pairs of positions, shape (p, 2), or an error that says what else they are."""
+    rows = np.asarray(pairs)
+    if not rows.size:
+        return np.empty((0, 2), dtype=np.int64)
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}-links are of shape {rows.shape} and type {rows.dtype}; expected pairs (p, 2) of whole numbers"
+        )
+    rows = rows.astype(np.int64)
+    if not (rows.min() >= 0 and rows.max() < m):
         raise ValueError(f"a {name}-link names item {rows.max() if rows.max() >= m else rows.min()}; there are {m}")
+    alone = rows[:, 0] == rows[:, 1]
+    if alone.any():
+        raise ValueError(f"a {name}-link joins item {rows[alone][0, 0]} with itself; expected two items")
     return rows

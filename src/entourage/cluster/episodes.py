@@ -33,6 +33,13 @@ class Episode:
         same = labels.unsqueeze(-1) == labels.unsqueeze(-2)  # (b, n, n)
         return cls(x, same, None, labels.amax(1) + 1, labels)  # nothing here makes a GPU wait
 
+    def clusters(self) -> Tensor:
+        """What an answer is measured against, shape (b, n): the labels, or who is known to belong together.
+
+        Where only pairs are known, two items of which nothing is said count as apart.
+        """
+        return self.same.int().argmax(-1) if self.labels is None else self.labels
+
     def to(self, device: torch.device) -> Episode:
         """The same on another device."""
         moved = {

@@ -54,7 +54,7 @@ def evaluate(
 
     Args:
         model: the network, or any function from sets (b, n, ...) to clusters (b, n).
-        sampler: of the sets; it must give labels. For it and the other arguments see `draw_sets`.
+        sampler: of the sets; where it knows pairs alone, see `Episode.clusters`. For the others see `draw_sets`.
         device: where the network is; the sets are drawn on the CPU and moved there.
 
     Returns:
@@ -62,9 +62,8 @@ def evaluate(
     """
     scores = []
     for episode in draw_sets(sampler, sets, n, k_max, seed=seed, batch=batch):
-        if episode.labels is None:
-            raise ValueError("the sets have no labels to compare with; expected a sampler of labelled items")
         answer = model(episode.x if device is None else episode.x.to(device))
         found = answer if isinstance(answer, Tensor) else answer.clusters()
-        scores += [score(t, f) for t, f in zip(episode.labels.cpu().numpy(), found.cpu().numpy(), strict=True)]
+        truth = episode.clusters().cpu().numpy()
+        scores += [score(t, f) for t, f in zip(truth, found.cpu().numpy(), strict=True)]
     return scores

@@ -67,6 +67,8 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
                 problem = "is ambiguous" if matches else "does not exist"
                 expected = f"expected a name such as {items.names[0]!r}"
                 raise ValueError(f"{path}: line {line}: item {name!r} {problem}; {expected}")
+        if found[0] == found[1]:
+            raise ValueError(f"{path}: line {line}: item {names[0]!r} is paired with itself; expected two items")
         answer = cells[same].strip().lower()
         if answer not in _YES | _NO:
             raise ValueError(f"{path}: line {line}: same is {cells[same]!r}; expected 1 or 0")

@@ -30,15 +30,17 @@ def unchanged(items: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def as_items(items: ArrayLike | Tensor) -> Tensor:
-    """Items as a tensor; a ValueError if they are no real numbers."""
-    if isinstance(items, Tensor):
-        if items.is_complex():
-            raise ValueError(f"items are of type {items.dtype}; expected real numbers")
-        return items
-    array = np.asarray(items)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"items are of type {array.dtype}; expected real numbers")
-    return torch.from_numpy(np.ascontiguousarray(array))
+    """Items as a tensor of shape (m, ...); a ValueError if they are no finite real numbers."""
+    given = items if isinstance(items, Tensor) else np.asarray(items)
+    if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "fiub":
+        raise ValueError(f"items are of type {given.dtype}; expected real numbers")
+    if given.ndim < 2:
+        raise ValueError(f"items have shape {tuple(given.shape)}; expected (items, columns) or more dimensions")
+    found = given if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
+    finite = found.isfinite().flatten(1).all(1) if found.is_floating_point() else torch.ones(1, dtype=torch.bool)
+    if not bool(finite.all()):
+        raise ValueError(f"item {int((~finite).nonzero()[0])} has a value that is not finite; expected finite numbers")
+    return found
 
 
 def moved(items: Tensor, device: torch.device) -> Tensor:

@@ -31,6 +31,7 @@ class RunJob:
         out: the folder to write to.
         model: a file, or the name of a network that comes with the package.
         n_clusters: their number, if it is known.
+        k_max: the most there may be; None for as many as the network was trained with.
         set_size: items that are looked at together; None for as many as the network was trained with.
         device: where to compute.
         seed: draws the core of large data.
@@ -41,6 +42,7 @@ class RunJob:
     out: Path
     model: str = "points"
     n_clusters: int | None = None
+    k_max: int | None = None
     set_size: int | None = None
     device: str = "auto"
     seed: int = 0
@@ -60,6 +62,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     model = LearnedClustering.load(
         job.model,
         n_clusters=job.n_clusters,
+        k_max=job.k_max,
         set_size=job.set_size,
         device=job.device,
         random_state=job.seed,
@@ -99,7 +102,9 @@ def _check_items(job: RunJob, items: Items, shape: tuple[int, ...]) -> None:
 
 
 def _write_clusters(path: Path, items: Items, model: LearnedClustering) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+    # Names of files need not be UTF-8: they are written as in the other two, see `write_text`.
+    escape = "backslashreplace"
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8", errors=escape) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["item", "cluster", "probability", *(f"p{c}" for c in range(model.n_clusters_))])
         for name, label, row in zip(items.names, model.labels_, model.probabilities_, strict=True):

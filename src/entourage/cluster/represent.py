@@ -27,6 +27,7 @@ from entourage.data.threads import count_threads, map_ahead
 
 Kind = Literal["points", "images", "sounds"]
 SIDE = 128  # pixels of an image, a side
+LOUDEST = 1e10  # of samples: beyond whole numbers of 32 bits, and the square of a sum still fits into a float
 
 
 @dataclass(frozen=True)
@@ -100,18 +101,24 @@ def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
 
 
 def kind_of_folder(folder: Path) -> Kind:
-    """Whether a folder holds images or sounds: whichever is named so first."""
-    for path in sorted(folder.rglob("*")):
-        if has_audio_name(path.name):
-            return "sounds"
-        if path.suffix.lower() in IMAGE_SUFFIXES:
-            return "images"
-    raise ValueError(f"folder {folder} holds neither an image nor a sound")
+    """Whether a folder holds images or sounds, by how its files are named.
+
+    Raises:
+        ValueError: it holds neither, or both.
+    """
+    names = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
+    seen = [parts[-1] for parts in names if not any(part.startswith(".") for part in parts)]
+    sounds = sum(has_audio_name(name) for name in seen)
+    images = sum(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in seen)
+    if bool(sounds) == bool(images):
+        found = "images and sounds" if sounds else "neither an image nor a sound"
+        raise ValueError(f"folder {folder} holds {found}; expected one kind to learn from")
+    return "sounds" if sounds else "images"
 
 
 def read_loudest(path: Path) -> Tensor:
     """The spectrogram of the loudest 1.28 s of a sound, shape (128, 128): pauses say nothing of a voice."""
-    return mel_spectrogram(loudest_snippet(torch.from_numpy(read_audio(path, RATE))))
+    return mel_spectrogram(loudest_snippet(_read_samples(path)))
 
 
 def loudest_snippet(samples: Tensor) -> Tensor:
@@ -129,11 +136,20 @@ STRETCH = 2 * SNIPPET  # samples of an item to learn from: views take a random h
 
 def read_stretches(path: Path) -> Tensor:
     """Spectrograms of 2.56 s stretches of a sound, one after the other, shape (m, 128, 256)."""
-    samples = torch.from_numpy(read_audio(path, RATE))
+    samples = _read_samples(path)
     if len(samples) < STRETCH:
         samples = samples.repeat(-(-STRETCH // len(samples)))[:STRETCH]
     whole = samples[: len(samples) // STRETCH * STRETCH].reshape(-1, STRETCH)
     return mel_spectrogram(whole)
+
+
+def _read_samples(path: Path) -> Tensor:
+    """A sound at 16 kHz, shape (t,), if its energy is still a number."""
+    samples = torch.from_numpy(read_audio(path, RATE))
+    loudest = float(samples.abs().max())
+    if not loudest <= LOUDEST:
+        raise UnreadableAudioError(path, f"holds samples of {loudest:.2g}; expected some from -1 to 1")
+    return samples
 
 
 def _squared(folder: Path, progress: bool | None) -> Items:

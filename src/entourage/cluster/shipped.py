@@ -9,15 +9,17 @@ PREFIX = "cluster-"
 
 
 def find_weights(source: str | Path) -> Path:
-    """The file of a network: itself, or that of a name that comes with the package.
+    """The file of a network: that of a name that comes with the package, or itself.
+
+    A file in the current folder may be called like a network of the package: `./points`, or a Path, names the file.
 
     Raises:
-        ValueError: there is neither such a file nor such a name.
+        ValueError: there is neither such a name nor such a file.
     """
-    path, shipped = Path(source), WEIGHTS / f"{PREFIX}{source}.safetensors"
-    for file in (path, shipped):
-        if file.is_file():
-            return file
+    if str(source) in shipped_networks() and isinstance(source, str):
+        return WEIGHTS / f"{PREFIX}{source}.safetensors"
+    if Path(source).is_file():
+        return Path(source)
     names = ", ".join(shipped_networks()) or "none"
     raise ValueError(f"model {str(source)!r} is no file; expected one, or one of: {names}")
 

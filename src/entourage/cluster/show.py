@@ -62,7 +62,7 @@ def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> st
 def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
     chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
-    lead = f"{len(items.names)} items in {model.n_clusters_} clusters"
+    lead = f"{len(items.names)} items in {_several(model.n_clusters_, 'cluster')}"
     text = "What the network thinks of every number."
     if model.parts_ == 1:
         lead += f", which is how many there are with probability {chance:.0%}."
@@ -99,7 +99,7 @@ def _clusters(items: Items, model: LearnedClustering) -> Section:
         shown = members if len(members) <= strip else np.concatenate([members[:half], members[-(strip - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
         more = "" if len(shown) == len(members) else f", of which the surest {half} and the least sure are shown"
-        blocks.append(Block(f"Cluster {cluster}: {len(members)} items{more}", thumbnails=thumbnails))
+        blocks.append(Block(f"Cluster {cluster}: {_several(len(members), 'item')}{more}", thumbnails=thumbnails))
     return Section("Cluster by cluster", "Items with the probability that they belong to their cluster.", wide=blocks)
 
 
@@ -111,6 +111,10 @@ def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
         heard = loudest_snippet(torch.from_numpy(read_audio(items.files[index], RATE)))
         return Thumbnail(name, note, sound=sound_address(heard.numpy(), RATE))
     return Thumbnail(name, note, thumbnail_address(read_image(items.files[index])))
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _flattened(points: NDArray[np.float64]) -> NDArray[np.float64]:

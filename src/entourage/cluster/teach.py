@@ -11,9 +11,8 @@ import torch
 
 from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
 from entourage.cluster.constraints import ConstraintSampler
-from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
 from entourage.cluster.disguise import ImageDisguise, SoundDisguise
-from entourage.cluster.episodes import Episode, EpisodeSampler
+from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
@@ -21,13 +20,12 @@ from entourage.cluster.model import ClusterNetwork, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.points import PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
-from entourage.cluster.task import ClusterTask, Recipe
+from entourage.cluster.task import ClusterTask
+from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import check_outputs
 
-SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
 USUAL_CLUSTERS = 5  # of a set of a user's own examples, at most
-POINT_STEPS, STEPS = 20_000, 4_000
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,8 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
-    curriculum = _curriculum(job, sampler.k_max)
-    steps = job.steps or (POINT_STEPS if job.source == "points" else STEPS)
-    recipe = Recipe(steps=steps, curriculum=curriculum, seed=job.seed)
-    k_max = max(sampler.k_max, chosen.model.k_max) if chosen.model.network == "attention" else sampler.k_max
-    fixed_size = curriculum.home if chosen.model.network == "lstm" and job.metric != "none" else None
-    options = replace(chosen.model, k_max=k_max, metric=job.metric, set_size=fixed_size)
+    recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
+    options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
     torch.manual_seed(job.seed)
     network = ClusterNetwork(sampler.shape, options)
     about = {"items": kind, "backbone": job.backbone}
@@ -97,7 +91,7 @@ def train_source(job: TrainJob) -> dict[str, Any]:
         **about,
         "preset": job.preset,
         "steps": str(result.steps),
-        "set_size": str(curriculum.most),
+        "set_size": str(recipe.curriculum.most),
     }
     save_network(network.cpu(), job.out)
     told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
@@ -111,8 +105,17 @@ def _check_job(job: TrainJob, run: Path) -> None:
     check_outputs(run)
     source = None if job.source == "points" else Path(job.source)
     check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs])
-    if job.labels and job.pairs:
-        raise ValueError("both labels and pairs are given; expected one of them")
+    for one, other in (("labels", "pairs"), ("steps", "minutes")):
+        if getattr(job, one) is not None and getattr(job, other) is not None:
+            raise ValueError(f"both {one} and {other} are given; expected one of them")
+    if source is None and (job.labels or job.pairs):
+        given = "labels" if job.labels else "pairs"
+        raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
+
+
+def _check_backbone(job: TrainJob, kind: Kind) -> None:
+    if job.backbone and kind != "images":
+        raise ValueError(f"backbone {job.backbone!r} looks at images; {job.source} holds {kind}, expected no backbone")
 
 
 @dataclass(frozen=True)
@@ -132,11 +135,13 @@ class _Lessons:
 
 def _lessons(job: TrainJob) -> _Lessons:
     if job.source == "points":
+        _check_backbone(job, "points")
         most = job.k_max or preset(job.preset).model.k_max
         varied = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
         return _Lessons(PointSampler(most, varied=varied), PointSampler(most), "points", "unseen sets")
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
+    _check_backbone(job, kind)
     if kind == "sounds":
         items = represent_voices(source, progress=job.progress)
     else:
@@ -174,23 +179,9 @@ def _of_pairs(items: Items, path: Path, job: TrainJob) -> _Lessons:
     learn = ConstraintSampler(items.values, must_seen, cannot_seen, most, view=learn_view)
     if held.any():
         must, cannot = (links[held[links].all(1)] for links in (must, cannot))
-    validate = _PairsOnly(ConstraintSampler(items.values, must, cannot, most, view=plain_view))
+    validate = ConstraintSampler(items.values, must, cannot, most, view=plain_view)
     measured_on = "unseen pairs" if held.any() else "the pairs learned from, too few to hold some out,"
     return _Lessons(learn, validate, items.kind, measured_on)
-
-
-class _PairsOnly:
-    """Sets to validate with where there are no labels: parts stand for clusters."""
-
-    def __init__(self, pairs: ConstraintSampler) -> None:
-        self.pairs = pairs
-        self.k_max, self.shape = pairs.k_max, pairs.shape
-        self.same_share, self.describe = pairs.same_share, pairs.describe
-
-    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
-        """As the sampler of pairs, with the parts as labels: an unknown pair counts as apart."""
-        episode = self.pairs.draw(sets, n, generator, k_max)
-        return replace(episode, labels=episode.same.int().argmax(-1))
 
 
 def _views(items: Items) -> tuple[View, View]:
@@ -205,9 +196,3 @@ def _disguise(items: Items) -> Disguise | None:
     if items.kind == "sounds":
         return SoundDisguise()
     return ImageDisguise() if items.kind == "images" and items.values.ndim == 4 else None
-
-
-def _curriculum(job: TrainJob, k_max: int) -> Curriculum:
-    if preset(job.preset).model.network == "attention":
-        return Curriculum() if job.source == "points" else SETS
-    return (FIXED if job.source == "points" else EPISODE).for_clusters(k_max)
