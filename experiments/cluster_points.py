@@ -1,4 +1,4 @@
-"""Clusters of 2D points: the first column of the appendix' table, and beyond it n = 1,000 and k = 20.
+"""Clusters of 2D points: the first column of the appendix' table, and beyond it unequal sizes, n = 1,000 and k = 20.
 
 python -m experiments.cluster_points --networks default,thesis --seeds 0 --minutes 8
 
@@ -31,6 +31,7 @@ from entourage.cluster import (
 from entourage.cluster.curriculum import FIXED
 from entourage.cluster.evaluate import draw_sets
 from entourage.cluster.options import preset
+from entourage.cluster.sizes import FEWEST
 from entourage.data import resolve_device
 from experiments.cluster_rows import (
     NETWORK,
@@ -53,6 +54,7 @@ from experiments.tables import table
 
 N, K = 72, 5
 LARGE_N, LARGE_K = 1000, 20
+UNEQUAL, UNEQUAL_N = "unequal: ", 200  # rows of sets whose clusters differ in size, and points of such a set
 SIZES = (72, 250, 500, 1000, 2000)  # of sets whose time and memory are measured
 PUBLISHED = {
     "thesis": ("0.004", "0.993"),
@@ -75,6 +77,9 @@ def main() -> None:
     test = PointSampler(K)
     if options.rivals:
         rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
+        mixed = PointSampler(K, unequal=1)
+        # A setting for equal clusters would put the rivals at a disadvantage, so they choose one for these.
+        rival_rows(ledger, Data(mixed, mixed, mixed), options.sets, UNEQUAL_N, lambda x: x, UNEQUAL)
     measure_networks(ledger, options, lambda name, seed: measure(ledger, name, seed, options))
     if options.ship is not None:
         ship(ledger, options)
@@ -96,6 +101,9 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     few = PointSampler(K)
     network = trained(name, Data(many, few, few), recipe, run, options)
     ledger.row(key, lambda: network_row(network, few, N, options))
+    if network.options.set_size is None:  # one that reads rows of distances is bound to the sets it learned from
+        mixed = PointSampler(K, unequal=1)
+        ledger.row(f"{UNEQUAL}{key}", lambda: network_row(network, mixed, UNEQUAL_N, options))
     if not attention:
         return
     large, exact = PointSampler(LARGE_K), PointSampler(LARGE_K, k_min=LARGE_K)
@@ -150,7 +158,7 @@ def ship(ledger: Ledger, options: argparse.Namespace) -> None:
         validation = PointSampler(K)
         found.append((scores_of_validation(network, validation, options), file.parent, network))
     if not found:
-        raise SystemExit(f"{options.runs}: holds no default network that is ready; train one first")
+        raise ValueError(f"{options.runs}: holds no default network that is ready; train one first")
     mr, run, network = min(found, key=lambda one: one[0])
     network.notes |= {"items": "points", "backbone": "", "trained by": "experiments.cluster_points", "run": run.name}
     save_network(network.cpu(), options.ship, half=True)
@@ -169,6 +177,13 @@ def _text(ledger: Ledger) -> str:
         "training. MR is by optimal assignment; greedy MR and NMI by the geometric mean are the appendix' own.\n",
         shown(ledger, "", PUBLISHED),
     ]
+    if unequal := shown(ledger, UNEQUAL, {}):
+        parts += [
+            f"\nClusters of unequal size, {FEWEST} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN and HDBSCAN "
+            "choose their setting anew on such sets; the networks are those above, of which LSTMs have learned from "
+            f"sets of {N} points alone:\n",
+            unequal,
+        ]
     if large := shown(ledger, "large: ", {}):
         parts += [f"\nn = {LARGE_N}, k = 1 to {LARGE_K}:\n", large]
         parts += [f"\nn = {LARGE_N}, k = {LARGE_K} in every set:\n", shown(ledger, "twenty: ", {})]

@@ -72,22 +72,98 @@ def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
     assert max(e.mr for e in errors) <= 5 / 400
 
 
-def test_parts_do_not_merge_what_the_core_keeps_apart() -> None:
+class Contrary(Oracle):
+    """Thinks otherwise at one of its looks: that there are two clusters, the last two being one, or four, one empty."""
+
+    def __init__(self, truth: NDArray[np.int64], at: int, other: int) -> None:
+        super().__init__(truth)
+        self.at, self.other = at, other
+
+    def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+        answer = super().__call__(rows)
+        if len(self.asked) == 1 + self.at:
+            own = answer.assignment[0, :, 2, :3]
+            answer.assignment[0, :, 1, :2] = torch.stack([own[:, 0], own[:, 1:].sum(-1)], dim=-1)
+            answer.assignment[0, :, 3, :3] = own
+            answer.assignment[0, :, 3, 3] = 0
+            answer.count[0, [2, self.other - 1]] = answer.count[0, [self.other - 1, 2]]
+        return answer
+
+
+@pytest.mark.parametrize("other", [2, 4])
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_all_parts_decide_on_the_number_and_none_alone_whichever_comes_first(at: int, other: int) -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 120)
+    oracle = Contrary(truth, at, other)
+    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1))
+    assert found.probabilities.shape == (120, 3)
+    assert score(truth, found.probabilities.argmax(1)).mr == 0
+    assert found.looks == 5
+    assert found.count.argmax() == 2
+    assert found.count[other - 1] == pytest.approx((1 / 1.05 + 4 * 0.01 / 1.05) / 5)
+    # What was read before the mean was for three, the second part perhaps in a tie, is looked at again.
+    assert len(oracle.asked) == 5 if at else len(oracle.asked) in (6, 7)
+    assert at or np.array_equal(oracle.asked[0], oracle.asked[5])
+
+
+def test_no_part_is_looked_at_more_than_once_more_for_the_number_chosen() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 120)
 
-    class Forgetful(Oracle):
-        """After its first answer it prefers two clusters, the last two being one."""
+    class Undecided(Oracle):
+        """Thinks of two at first, and later of three, ever more surely."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             answer = super().__call__(rows)
-            if len(self.asked) > 1:
-                answer.assignment[0, :, 1, 0] = answer.assignment[0, :, 2, 0]
-                answer.assignment[0, :, 1, 1] = answer.assignment[0, :, 2, 1:3].sum(-1)
-                answer.count[0, 1] = 1.0
+            sure = min(0.1 + 0.3 * len(self.asked), 0.99)
+            return replace(answer, count=torch.tensor([[1e-9, 1 - sure, sure, 1e-9, 1e-9, 1e-9]]).log())
+
+    oracle = Undecided(truth)
+    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1))
+    assert found.count.argmax() + 1 == found.probabilities.shape[1] == 3
+    assert len(oracle.asked) == 6  # the mean is for three from the second part on
+
+
+def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -> None:
+    truth = np.random.default_rng(0).integers(0, 3, 120)
+
+    class Confused(Oracle):
+        """At its first look it has the clusters wrong, if not their number."""
+
+        def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+            answer = super().__call__(rows)
+            if len(self.asked) == 1:
+                answer.assignment[0] = answer.assignment[0, torch.randperm(len(rows), generator=torch.Generator())]
             return answer
 
-    found = cluster_coherently(Forgetful(truth), 120, 40, np.random.default_rng(1))
-    assert score(truth, found.probabilities.argmax(1)).mr == 0
+    oracle = Confused(truth)
+    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1)).probabilities
+    np.testing.assert_allclose(found.sum(1), 1)
+    others = np.setdiff1d(np.arange(120), oracle.asked[0][20:])  # all but the first part
+    assert score(truth[others], found.argmax(1)[others]).mr == 0
+
+
+class Patient(Oracle):
+    """Asked for more clusters than it sees, it leaves some empty."""
+
+    def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+        answer = super().__call__(rows)
+        k = int(answer.count.argmax()) + 1
+        for more in range(k + 1, K_MAX + 1):
+            answer.assignment[0, :, more - 1, :more] = 0
+            answer.assignment[0, :, more - 1, :k] = answer.assignment[0, :, k - 1, :k]
+        return answer
+
+
+def test_a_core_that_lacks_a_cluster_is_renewed_though_the_number_is_given() -> None:
+    truth = np.zeros(400, dtype=np.int64)
+    truth[200:] = 1
+    truth[395:] = 2  # five of 400: most cores of 20 have none
+    for seed in range(8):
+        oracle = Patient(truth, doubt=0.0)
+        found = cluster_coherently(oracle, 400, 40, np.random.default_rng(seed), k=3).probabilities
+        np.testing.assert_allclose(found.sum(1), 1)
+        assert score(truth, found.argmax(1)).mr == 0
+        assert len(oracle.asked) in (19, 38)  # once, or with a second core; nothing is read for another number
 
 
 def test_a_given_number_is_kept_to() -> None:
@@ -99,8 +175,22 @@ def test_a_set_is_read_for_the_likeliest_number_or_a_given_one() -> None:
     prediction = Oracle(np.array([0, 0, 1, 1, 1]))(np.arange(5))
     assert read_set(prediction).probabilities.shape == (5, 2)
     assert read_set(prediction, k=4).probabilities.shape == (5, 4)
-    assert read_set(prediction, least=3).probabilities.shape == (5, 3)
     assert read_set(prediction).count.sum() == pytest.approx(1)
+
+
+def test_probabilities_sum_to_one_even_for_who_has_nothing_in_common_with_the_core() -> None:
+    truth = np.array([0] * 14 + [1] * 6 + [2] * 20)
+
+    class Stubborn(Patient):
+        """Always sees whoever is not in its first 10 rows, the core, in a cluster of their own."""
+
+        def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
+            self.truth = np.full(40, 2)
+            self.truth[rows[:10]] = np.array([0] * 7 + [1] * 3)
+            return super().__call__(rows)
+
+    found = cluster_coherently(Stubborn(truth, doubt=0.0), 40, 20, np.random.default_rng(0)).probabilities
+    np.testing.assert_allclose(found.sum(1), 1)
 
 
 def test_a_set_too_small_for_a_core_is_refused() -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from entourage.cluster import points
-from entourage.cluster.points import MOST_NOISE, MOST_STRETCH, SLANTED, USUAL_CROWD, PointSampler
+from entourage.cluster.points import MOST_NOISE, MOST_STRETCH, SEEN, SLANTED, UNEQUAL, USUAL_CROWD, PointSampler
 from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
+from entourage.cluster.sizes import FEWEST
 
 FIRST = [[0.148205, 0.558242], [0.185699, 0.807560]]  # points of two sets
 
@@ -52,8 +53,12 @@ def test_phi_is_exact(k_max: int, n: int) -> None:
 
 
 def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
-    for n, k_max in ((23, 5), (44, 7)):
-        sampler = PointSampler(k_max)
+    for n, sampler in (
+        (23, PointSampler(5)),
+        (44, PointSampler(7)),
+        (50, PointSampler(5, k_min=2, varied=True)),
+        (50, PointSampler(5, k_min=2, unequal=1)),
+    ):
         drawn = sampler.draw(1500, n, generator)
         share = (drawn.same.sum((1, 2)) - n) / (n * (n - 1))
         assert abs(float(share.mean()) - sampler.same_share(n)) < 4 * float(share.std()) / 1500**0.5
@@ -94,9 +99,10 @@ def test_clusters_can_be_told_apart(generator: torch.Generator) -> None:
 
 
 def test_few_points_are_never_asked_to_draw_a_ring(generator: torch.Generator) -> None:
-    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 20, 5, generator)  # four points a cluster
+    k = torch.full((400,), 5)
+    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 20, 5, None, None), generator)  # four points a cluster
     assert set(kinds.unique().tolist()) <= {-1, *GAUSSIANS}
-    kinds = PointSampler(5)._draw_kinds(torch.full((400,), 5), 100, 5, generator)
+    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 100, 5, None, None), generator)
     assert set(kinds.unique().tolist()) == set(range(-1, 7))
     clusters = torch.tensor([0, *(kind.clusters for kind in KINDS)])[kinds + 1]
     assert (clusters.sum(1) == 5).all()
@@ -123,6 +129,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
         (lambda: PointSampler(3, k_min=4), "expected 1 <= k_min <= k_max"),
         (lambda: PointSampler(3, kinds=(0, 1)), "one Gaussian"),
         (lambda: PointSampler(3, kinds=(4, 9)), "places in KINDS"),
+        (lambda: PointSampler(3, unequal=1.5), "unequal is 1.5; expected a share"),
         (lambda: PointSampler(5).draw(1, 4, torch.Generator()), "expected at least 5 points"),
         (lambda: PointSampler(1).draw(1, 1, torch.Generator()), "expected at least 2 points"),
     ],
@@ -142,7 +149,7 @@ def test_the_more_points_a_cluster_the_more_noise_there_may_be(
         return draw_shapes(*given, varied=varied)
 
     monkeypatch.setattr(points, "draw_shapes", heard)
-    episode = PointSampler(20, varied=True).draw(200, 72, generator)
+    episode = PointSampler(20, varied=True, unequal=0).draw(200, 72, generator)
     expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
     torch.testing.assert_close(asked[0], expected)
     assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
@@ -168,3 +175,68 @@ def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
 def test_sets_that_do_not_vary_are_those_that_results_were_measured_on() -> None:
     found = PointSampler(5).draw(2, 72, torch.Generator().manual_seed(0)).x
     torch.testing.assert_close(found[:, 0], torch.tensor(FIRST), atol=1e-5, rtol=0)
+    usual, unequal = PointSampler(5), PointSampler(5, unequal=1)
+    assert usual.describe() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
+    assert unequal.describe() == {**usual.describe(), "unequal": 1}
+
+
+def sizes_of(sampler: PointSampler, sets: int, n: int, generator: torch.Generator) -> Tensor:
+    """Sizes of the clusters, shape (b, k_max), in order of their numbers."""
+    labels = sampler.draw(sets, n, generator).labels
+    assert labels is not None
+    return torch.nn.functional.one_hot(labels, sampler.k_max).sum(1)
+
+
+def test_half_of_the_varied_sets_have_clusters_of_unequal_size(generator: torch.Generator) -> None:
+    sizes = sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=True), 400, 90, generator)
+    assert (sizes.sum(1) == 90).all()
+    equal = (sizes == 30).all(1).float().mean()  # a set of drawn sizes is so by chance once in a thousand times
+    assert abs(float(equal) - (1 - UNEQUAL)) < 0.08  # 3 standard errors
+    assert (sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=True, unequal=0), 50, 90, generator) == 30).all()
+    alone = sizes_of(PointSampler(2, k_min=2, kinds=(4,), unequal=1), 400, 200, generator)
+    assert (alone.amin(1) <= 20).float().mean() > 0.15  # one in ten or fewer: as users have it, and often
+    assert alone.min() == FEWEST
+
+
+def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Tensor, ...]] = []
+
+    def heard(*shapes: Any, varied: bool) -> Tensor:
+        given.append((*shapes[:3], shapes[-1]))
+        return draw_shapes(*shapes, varied=varied)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(9, k_min=2, varied=True, unequal=1).draw(600, 150, generator)
+    kind, group, role, noise = given[0]
+    seen, crowds = set(), torch.full((600,), 150)
+    for b in range(600):
+        of_set = kind[b][kind[b] >= 0]
+        held = [KINDS[i].clusters for i in of_set.tolist()]
+        assert sum(held) == episode.k[b]
+        for place, i in enumerate(of_set.tolist()):
+            sizes = torch.bincount(role[b][group[b] == place], minlength=held[place])
+            assert len(sizes) == held[place]
+            assert sizes.min() >= max(SEEN[i], FEWEST)
+            seen.add(i)
+            if i < GAUSSIANS[0]:
+                crowds[b] = min(int(crowds[b]), int(sizes.min()))
+    assert seen == set(range(len(KINDS)))
+    torch.testing.assert_close(noise, (crowds / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE))  # as its smallest curve bears
+
+
+def test_unequal_clusters_can_be_told_apart_and_numbers_have_no_gaps(generator: torch.Generator) -> None:
+    episode = PointSampler(5, unequal=1).draw(200, 200, generator)
+    assert episode.labels is not None
+    for labels, k in zip(episode.labels, episode.k.tolist(), strict=True):
+        assert labels.unique().tolist() == list(range(k))
+    nearest = (torch.cdist(episode.x, episode.x) + 9 * torch.eye(200)).argmin(-1)
+    assert (episode.labels.gather(1, nearest) != episode.labels).float().mean() < 0.01
+
+
+@pytest.mark.parametrize(("k_max", "n"), [(1, 2), (5, 5), (5, 7), (20, 20)])
+def test_sets_too_small_to_differ_are_drawn_all_the_same(k_max: int, n: int, generator: torch.Generator) -> None:
+    sizes = sizes_of(PointSampler(k_max, k_min=k_max, varied=True, unequal=1), 20, n, generator)
+    assert (sizes >= n // k_max).all()
+    assert (sizes.sum(1) == n).all()

@@ -10,6 +10,7 @@ from tests.cluster.small import GAUSSIANS, RECIPE, SIZES, SMALL, make
 
 from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.curriculum import Curriculum, Draw
+from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.labelled import LabelledSampler
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import LossOptions
@@ -128,3 +129,23 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
     ]
     assert len(set(ways)) == len(ways)
     assert described(LabelledSampler(items.clone(), codes, 3)) == described(LabelledSampler(items, codes, 3))
+
+
+@pytest.mark.parametrize(
+    "sampler", [PointSampler(3, k_min=3), LabelledSampler(torch.randn(30, 2), [0, 1, 2] * 10, 3, least=8)]
+)
+def test_a_sampler_of_many_clusters_or_large_ones_is_asked_for_what_it_draws(sampler: EpisodeSampler) -> None:
+    """Sets of twelve may have two clusters, by the curriculum: neither three nor two of eight items each."""
+    sizes = Curriculum(home=24, home_k=2, home_share=0.2, least=12, most=30, sets=2, crowd=4)
+    task = ClusterTask(ClusterNetwork((2,), SMALL), sampler, sampler, LossOptions(), replace(RECIPE, curriculum=sizes))
+    plan = [draw for epoch in range(6) for draw in task.plan(epoch)]
+    for draw in plan:
+        assert task.loss(task.model, draw, 0)["loss"].isfinite()
+    assert 0 <= task.validate(task.model)["mr"] < 1
+
+
+def test_a_sampler_whose_clusters_never_fit_is_refused_before_the_first_step() -> None:
+    large = LabelledSampler(torch.randn(90, 2), [0, 1, 2] * 30, 3, k_min=3, least=9)
+    for learn, validate in ((large, GAUSSIANS), (GAUSSIANS, large)):
+        with pytest.raises(ValueError, match="expected a home size of 27 items, not 24"):
+            ClusterTask(ClusterNetwork((2,), SMALL), learn, validate, LossOptions(), RECIPE)

@@ -42,8 +42,18 @@ class Curriculum:
         if not 0 <= self.home_share <= 1 or self.sets < 1:
             raise ValueError(f"home_share is {self.home_share}, sets {self.sets}; expected a share and 1 or more")
 
-    def draw(self, progress: float, k_max: int, rng: np.random.Generator) -> Draw:
-        """The batch at a point of the run, from 0 to 1, for a sampler of up to k_max clusters."""
+    def draw(self, progress: float, k_max: int, rng: np.random.Generator, *, k_min: int = 1, each: int = 1) -> Draw:
+        """The batch at a point of the run, from 0 to 1.
+
+        Args:
+            progress: the point of the run.
+            k_max: the most clusters that the sampler draws.
+            rng: the source of randomness.
+            k_min: the fewest that it draws.
+            each: items that it gives each cluster at least. Sets too small for k_min such clusters are made larger,
+                up to the home size, which must hold them.
+        """
+        self.check(k_min, each)
         seed = int(rng.integers(2**62))
         begin, end = self.grows
         grown = min(1.0, max(0.0, (progress - begin) / max(end - begin, 1e-9)))
@@ -53,8 +63,23 @@ class Curriculum:
             limit = self.home * (self.most / self.home) ** grown
             n = round(math.exp(rng.uniform(math.log(self.least), math.log(max(limit, self.least)))))
             k = round(self.home_k * (max(k_max, self.home_k) / self.home_k) ** grown)
-        k = max(1, min(k, k_max, n // self.crowd))
+        crowd = max(self.crowd, each)
+        n = max(n, min(self.home, k_min * crowd))
+        k = max(k_min, min(k, k_max, n // crowd))
         return Draw(seed, self.sets_of(n), n, k)
+
+    def home_clusters(self, k_max: int, *, k_min: int = 1, each: int = 1) -> int:
+        """The most clusters of sets of the home size to validate with; for the arguments see `draw`."""
+        self.check(k_min, each)
+        return max(k_min, min(self.home_k, k_max, self.home // each))
+
+    def check(self, k_min: int, each: int) -> None:
+        """Raises a ValueError if a sampler's fewest clusters do not fit into a set of the home size."""
+        if self.home < k_min * each:
+            needed = f"{k_min} clusters or more of {each} items or more"
+            raise ValueError(
+                f"the sampler draws {needed}; expected a home size of {k_min * each} items, not {self.home}"
+            )
 
     def for_clusters(self, k_max: int) -> Curriculum:
         """The same for sets of one size, of up to k_max clusters: larger if they would be crowded."""

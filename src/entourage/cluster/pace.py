@@ -21,7 +21,7 @@ def steps_within(
         copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, replace(recipe, average=0.0)
     )
     rng = np.random.default_rng(recipe.seed)
-    draws = [recipe.curriculum.draw(0.5, task.sampler.k_max, rng) for _ in range(pace.TRIAL_STEPS)]
+    draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
     return pace.steps_within(
         trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed, progress=progress
     )

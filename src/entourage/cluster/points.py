@@ -14,16 +14,21 @@ from torch import Tensor
 
 from entourage.cluster.episodes import Episode, shuffled
 from entourage.cluster.layout import draw_boxes
-from entourage.cluster.shapes import GAUSSIANS, KINDS, draw_shapes
+from entourage.cluster.shapes import GAUSSIANS, KINDS, MOST_CLUSTERS, draw_shapes
+from entourage.cluster.sizes import draw_sizes, expected_unequal_pairs
 
 USUAL_CROWD = 14  # points a cluster in the appendix' fullest sets
 MOST_NOISE = 3.0  # in units of the appendix'
 SLANTED = 0.5  # share of the sets that are stretched as a whole, where they vary...
 MOST_STRETCH = 6.0  # ...by up to so much, in any direction
+UNEQUAL = 0.5  # share of the sets whose clusters differ in size, where they vary
+SEEN = (12, 12, 12, 12, 1, 10, 10)  # points a cluster, for each of KINDS to be seen beside larger clusters
 
 
 class PointSampler:
-    """Draws sets of 2D points: k uniform, clusters of about equal size, groups of random kinds on a random grid.
+    """Draws sets of 2D points: k uniform, groups of random kinds on a random grid.
+
+    Clusters are of about equal size, or, in some of the sets, of sizes that have little to do with one another.
 
     Args:
         k_max: the most clusters of a set.
@@ -31,8 +36,9 @@ class PointSampler:
         kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
             since it alone fits wherever one cluster is left and points are few.
         varied: whether sets differ more than the appendix' do, as those of users: curves have the more noise the more
-            points there are to see them by, Gaussians differ in width, some are squares filled evenly, and half of the
-            sets are stretched aslant. The default network learns from such sets.
+            points there are to see them by, Gaussians differ in width, some are squares filled evenly, half of the sets
+            are stretched aslant, and half have clusters of unequal size. The default network learns from such sets.
+        unequal: the share of the sets whose clusters are of unequal size; None for a half if they vary, else none.
     """
 
     shape: tuple[int, ...] = (2,)
@@ -44,15 +50,19 @@ class PointSampler:
         k_min: int = 1,
         kinds: tuple[int, ...] = tuple(range(len(KINDS))),
         varied: bool = False,
+        unequal: float | None = None,
     ) -> None:
         if not 1 <= k_min <= k_max:
             raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
         if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
             raise ValueError(f"kinds are {kinds}; expected places in KINDS, {GAUSSIANS[0]} (one Gaussian) among them")
+        if unequal is not None and not 0 <= unequal <= 1:
+            raise ValueError(f"unequal is {unequal}; expected a share of the sets, from 0 to 1, or None")
         self.k_max = k_max
         self.k_min = k_min
         self.kinds = tuple(kinds)
         self.varied = varied
+        self.unequal = unequal if unequal is not None else UNEQUAL if varied else 0.0
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n points each on the device of the generator.
@@ -71,9 +81,15 @@ class PointSampler:
             raise ValueError(f"n is {n}; expected at least {max(2, most)} points for {most} clusters")
         device = generator.device
         k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
-        kind = self._draw_kinds(k, n, most, generator)  # (b, g)
+        sizes, differ = draw_sizes(k, n, most, self.unequal, generator) if self.unequal else (None, None)
+        kind = self._draw_kinds(k, _rooms(k, n, most, sizes, differ), generator)  # (b, g)
         group, role, label = _members(kind, k, n, generator)
-        noise = (n / k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.varied else None  # (b,)
+        crowd = n / k  # (b,)
+        if sizes is not None and differ is not None:
+            parted = _members_by_size(kind, sizes, n)
+            group, role, label = (torch.where(differ, a, b) for a, b in zip(parted, (group, role, label), strict=True))
+            crowd = torch.where(differ.squeeze(1), _least_curve(kind, group, label, sizes), crowd)
+        noise = (crowd / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.varied else None  # (b,)
         local = draw_shapes(kind, group, role, generator, noise, varied=self.varied)  # (b, n, 2)
         corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
         place = group.unsqueeze(-1).expand(-1, -1, 2)
@@ -84,33 +100,77 @@ class PointSampler:
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two points of a set of n belong together, exactly, over all k."""
-        pairs = [_expected_pairs(k, n, self.kinds) for k in range(self.k_min, self._most(k_max) + 1)]
-        return sum(pairs) / len(pairs) / (n * (n - 1))
+        counts = range(self.k_min, self._most(k_max) + 1)
+        equal = sum(_expected_pairs(k, n, self.kinds) for k in counts)
+        unequal = sum(expected_unequal_pairs(k, n) for k in counts) if self.unequal else 0.0
+        return ((1 - self.unequal) * equal + self.unequal * unequal) / len(counts) / (n * (n - 1))
 
     def describe(self) -> dict[str, Any]:
         """All settings: the sets follow from them and the seed."""
-        return {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
+        settings = {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
+        return settings | ({"unequal": self.unequal} if self.unequal else {})  # runs on equal ones are known without
 
     def _most(self, k_max: int | None) -> int:
         if k_max is not None and not self.k_min <= k_max <= self.k_max:
             raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
         return self.k_max if k_max is None else k_max
 
-    def _draw_kinds(self, k: Tensor, n: int, most: int, generator: torch.Generator) -> Tensor:
-        """Kinds of groups that hold k clusters together, shape (b, most), -1 beyond the last group."""
+    def _draw_kinds(self, k: Tensor, rooms: Tensor, generator: torch.Generator) -> Tensor:
+        """Kinds of groups that hold k clusters together, shape (b, most), -1 beyond the last group.
+
+        Args:
+            k: clusters of each set, shape (b,).
+            rooms: of which kinds a group may be that begins with a given cluster, shape (b, most, kinds).
+            generator: the source of randomness.
+        """
         clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)
-        least = torch.tensor([kind.least for kind in KINDS], device=k.device)
         allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
         allowed[list(self.kinds)] = True
-        roomy = allowed & ((n // k).unsqueeze(-1) >= least)  # (b, kinds)
+        roomy = allowed & rooms
         left, drawn = k.clone(), []
-        for _ in range(most):
-            fits = roomy & (clusters <= left.unsqueeze(-1))
+        rows = torch.arange(len(k), device=k.device)
+        for _ in range(rooms.shape[1]):
+            fits = roomy[rows, (k - left).clamp(max=rooms.shape[1] - 1)] & (
+                clusters <= left.unsqueeze(-1)
+            )  # (b, kinds)
             fits[:, GAUSSIANS[0]] |= left == 0  # something to draw from; put aside below
             kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
             drawn.append(torch.where(left > 0, kind, -1))
             left = left - torch.where(left > 0, clusters[kind], 0)
         return torch.stack(drawn, dim=1)
+
+
+def _rooms(k: Tensor, n: int, most: int, sizes: Tensor | None, differ: Tensor | None) -> Tensor:
+    """Whether a group of each kind, from each cluster on, has the points to be seen, shape (b, most, kinds)."""
+    least = torch.tensor([kind.least for kind in KINDS], device=k.device)
+    equal = ((n // k).unsqueeze(-1) >= least).unsqueeze(1).expand(-1, most, -1)
+    if sizes is None or differ is None:
+        return equal
+    # The smallest of the clusters that a group would hold; past the last there is none to hold.
+    after = torch.cat([sizes, sizes.new_zeros(len(k), MOST_CLUSTERS - 1)], dim=1)
+    smallest = torch.stack([after.unfold(1, kind.clusters, 1)[:, :most].amin(-1) for kind in KINDS], dim=-1)
+    unequal = smallest >= torch.tensor(SEEN, device=k.device)
+    return torch.where(differ.unsqueeze(-1), unequal, equal)
+
+
+def _members_by_size(kind: Tensor, sizes: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as `_members` for clusters of given sizes, shape (b, most)."""
+    b, most = sizes.shape
+    clusters = torch.tensor([kind.clusters for kind in KINDS], device=kind.device)[kind.clamp_min(0)] * (kind >= 0)
+    position = torch.arange(n, device=kind.device).expand(b, n).contiguous()
+    label = torch.searchsorted(sizes.cumsum(1), position, right=True)  # (b, n)
+    ends = clusters.cumsum(1)  # (b, g)
+    of_cluster = torch.searchsorted(
+        ends, torch.arange(most, device=kind.device).expand(b, most).contiguous(), right=True
+    )
+    group = of_cluster.gather(1, label)
+    return group, label - (ends - clusters).gather(1, group), label
+
+
+def _least_curve(kind: Tensor, group: Tensor, label: Tensor, sizes: Tensor) -> Tensor:
+    """Points of the smallest cluster of each set that is a ring or a moon, shape (b,); a set without any has many."""
+    on_curve = kind.gather(1, group) < GAUSSIANS[0]  # (b, n)
+    return torch.where(on_curve, sizes.gather(1, label), label.shape[1]).amin(1)
 
 
 def _slanted(points: Tensor, generator: torch.Generator) -> Tensor:

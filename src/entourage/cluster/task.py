@@ -78,6 +78,8 @@ class ClusterTask(AveragedTask[Draw, Draw]):
             raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
         if sampler.k_max > network.options.k_max:
             raise ValueError(f"sets have up to {sampler.k_max} clusters; the network counts to {network.options.k_max}")
+        for one in (sampler, validation):
+            recipe.curriculum.check(**_needs(one))  # now, not at whatever step first draws a small set
         super().__init__(network, recipe.average)
         self.network = network
         self.sampler = sampler
@@ -100,7 +102,11 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         rng = np.random.default_rng([self.recipe.seed, epoch])
         first = epoch * self.recipe.epoch
         at = [(first + step) / self.recipe.steps for step in range(self.recipe.epoch)]
-        return [self.recipe.curriculum.draw(progress, self.sampler.k_max, rng) for progress in at]
+        return [self.draw(progress, rng) for progress in at]
+
+    def draw(self, progress: float, rng: np.random.Generator) -> Draw:
+        """Size and seed of the batch at a point of the run, from 0 to 1, that the sampler can draw."""
+        return self.recipe.curriculum.draw(progress, self.sampler.k_max, rng, **_needs(self.sampler))
 
     def load(self, item: Draw, rng: np.random.Generator) -> Draw:
         """Nothing is loaded: the draw itself takes place on the device."""
@@ -131,7 +137,7 @@ class ClusterTask(AveragedTask[Draw, Draw]):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Measures on sets of the home size, always the same."""
         curriculum = self.recipe.curriculum
-        k_max = min(curriculum.home_k, self.validation.k_max)
+        k_max = curriculum.home_clusters(self.validation.k_max, **_needs(self.validation))
         scores = evaluate(model, self.validation, self.recipe.validation, curriculum.home, k_max, device=self.device)
         mean = mean_scores(scores)
         if self.say is not None:
@@ -153,3 +159,8 @@ class ClusterTask(AveragedTask[Draw, Draw]):
             "sampler": type(self.sampler).__name__,
             "k_max": self.sampler.k_max,
         }
+
+
+def _needs(sampler: EpisodeSampler) -> dict[str, int]:
+    """The fewest clusters of a set and items of a cluster; 1 where a sampler knows of no such limit."""
+    return {"k_min": getattr(sampler, "k_min", 1), "each": getattr(sampler, "least", 1)}

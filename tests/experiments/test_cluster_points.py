@@ -1,0 +1,152 @@
+"""Rows of networks and rivals on 2D points: which there are, what they are measured on, and what is shipped."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from experiments.cluster_rows import NETWORK, scores_of
+from experiments.ledger import Ledger
+from torch import Tensor, nn
+
+from entourage.cluster import ClusterNetwork, PointSampler, load_network, save_network
+from entourage.cluster.options import ModelOptions
+from experiments import cluster_points
+
+TINY = ModelOptions(k_max=3, width=16, depth=1, heads=2, code=8, frequencies=8)
+
+
+def told(tmp_path: Path, **more: Any) -> Namespace:
+    usual = {"sets": 3, "large_sets": 2, "small": True, "device": "cpu", "runs": tmp_path, "ship": None}
+    return Namespace(**usual | more)
+
+
+def tiny(seed: int = 0) -> ClusterNetwork:
+    torch.manual_seed(seed)
+    network = ClusterNetwork((2,), TINY)
+    network.notes = {"steps": "7", "seconds": "60"}
+    return network
+
+
+@pytest.fixture
+def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large sets that are not."""
+    monkeypatch.setattr(cluster_points, "LARGE_N", 60)
+    monkeypatch.setattr(cluster_points, "SIZES", (24, 30))
+
+
+@pytest.mark.usefixtures("small_sets")
+def test_a_network_has_rows_of_unequal_clusters_and_of_large_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = tiny()
+    monkeypatch.setattr(cluster_points, "trained", lambda *_: network)
+    ledger, options = Ledger("toy", tmp_path), told(tmp_path)
+    cluster_points.measure(ledger, "default", 0, options)
+    cluster_points.measure(ledger, "thesis", 1, options)
+    key = "default, seed 0"
+    beyond = [f"{what}: {key}" for what in ("large", "twenty", "shuffled", "growth 24", "growth 30")]
+    assert set(ledger.rows) == {key, f"unequal: {key}", *beyond, "thesis, seed 1", "unequal: thesis, seed 1"}
+    row = ledger.rows[f"unequal: {key}"]
+    expected = scores_of(network, PointSampler(5, unequal=1), 3, 200, "cpu")
+    assert {name: row[name] for name in expected} == expected
+    assert (row["steps"], row["training_minutes"]) == (7, 1)
+    page = cluster_points._text(ledger)
+    assert "\nClusters of unequal size, 5 points or more, n = 200, k = 1 to 5." in page
+    assert page.count("LSTM, preset thesis") == 2
+
+
+def test_a_network_that_reads_sets_of_one_size_has_no_other_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lstm = ModelOptions(network="lstm", k_max=5, metric="euclidean", set_size=72, layers=1, units=8, recurrent_units=4)
+    network = ClusterNetwork((2,), lstm)
+    network.notes = tiny().notes
+    monkeypatch.setattr(cluster_points, "trained", lambda *_: network)
+    ledger = Ledger("toy", tmp_path)
+    cluster_points.measure(ledger, "thesis+euclidean", 0, told(tmp_path))
+    assert list(ledger.rows) == ["thesis+euclidean, seed 0"]
+    assert "unequal" not in cluster_points._text(ledger)
+
+
+def test_rivals_have_rows_of_unequal_clusters_and_choose_a_setting_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(cluster_points, "rival_rows", lambda ledger, *given: asked.append(given))
+    monkeypatch.setattr("sys.argv", f"x --networks none --sets 3 --small --results {tmp_path}".split())
+    cluster_points.main()
+    (usual, *_), (mixed, sets, n, features, prefix) = asked
+    assert {one.unequal for one in (usual.learn, usual.validate, usual.test)} == {0}
+    assert {one.unequal for one in (mixed.learn, mixed.validate, mixed.test)} == {1}
+    assert (sets, n, prefix) == (3, 200, "unequal: ")
+    assert torch.equal(features(torch.ones(2)), torch.ones(2))
+    assert (tmp_path / "cluster_points.md").is_file()
+
+
+class Judge(nn.Module):
+    """Parts every set in two, by where points lie or by where they stand in the row."""
+
+    def __init__(self, by_place: bool) -> None:
+        super().__init__()
+        self.by_place = by_place
+
+    def forward(self, x: Tensor) -> Any:
+        place = torch.arange(x.shape[1]).expand(x.shape[:2])
+        found = place < x.shape[1] // 2 if self.by_place else x[..., 0] > 0.5
+        return Namespace(clusters=lambda: found.long())
+
+
+@pytest.mark.usefixtures("small_sets")
+def test_whoever_looks_at_the_order_is_found_out(tmp_path: Path) -> None:
+    fair = cluster_points.shuffled_row(Judge(by_place=False), told(tmp_path))  # type: ignore[arg-type]
+    assert fair == {"sets": 5, "sets_changed": 0, "points_moved": 0}
+    swayed = cluster_points.shuffled_row(Judge(by_place=True), told(tmp_path))  # type: ignore[arg-type]
+    assert swayed["sets_changed"] == 1
+    assert 0.3 < swayed["points_moved"] <= 0.5  # who is with whom is then as good as chance
+
+
+def test_time_is_measured_on_a_copy() -> None:
+    network = tiny().train()
+    row = cluster_points.growth_row(network, 24, "cpu")
+    assert (row["n"], row["mebibytes"]) == (24, None)
+    assert row["seconds"] > 0
+    assert network.training
+
+
+def test_the_best_seed_on_validation_sets_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = {f"small-cluster_points-default-{seed}": value for seed, value in enumerate((0.3, 0.1, 0.2))}
+    rates["cluster_points-default-3"] = 0.0  # a real one, not to be mixed with rehearsals
+    for seed, (run, value) in enumerate(rates.items()):
+        network = tiny(seed)
+        network.notes["rate"] = str(value)
+        save_network(network, tmp_path / run / NETWORK)
+
+    def rate(network: ClusterNetwork, sampler: PointSampler, options: Namespace) -> float:
+        assert sampler.describe() == PointSampler(5).describe()
+        return float(network.notes["rate"])
+
+    monkeypatch.setattr(cluster_points, "scores_of_validation", rate)
+    options = told(tmp_path, ship=tmp_path / "points.safetensors")
+    cluster_points.ship(Ledger("cluster_points", tmp_path), options)
+    kept = load_network(options.ship)
+    assert kept.notes["run"] == "small-cluster_points-default-1"
+    assert (kept.notes["items"], kept.notes["steps"]) == ("points", "7")
+    for name, value in tiny(1).state_dict().items():
+        torch.testing.assert_close(kept.state_dict()[name], value, atol=2e-3, rtol=2e-3)  # half precision
+
+
+def test_nothing_is_shipped_where_there_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no default network that is ready"):
+        cluster_points.ship(Ledger("cluster_points", tmp_path), told(tmp_path, ship=tmp_path / "points.safetensors"))
+
+
+def test_validation_sets_are_not_those_of_the_table(tmp_path: Path) -> None:
+    network, sampler = tiny(), PointSampler(5)
+    options = told(tmp_path, sets=4)
+    rate = cluster_points.scores_of_validation(network, sampler, options)
+    assert rate != scores_of(network, sampler, 4, 72, "cpu")["mr"]
+    assert rate == cluster_points.scores_of_validation(network, sampler, options)
