@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
 
-from entourage.data.claims import claimed
+from entourage.data.claims import claim_of, claimed
 
 # Children only touch files, so that a fork, which needs no imports, is as good as a fresh start.
 FORK = get_context("fork")
@@ -41,25 +39,11 @@ def test_a_claim_is_given_back_when_its_block_fails(tmp_path: Path) -> None:
     assert not is_claimed(tmp_path / "run")
 
 
-def test_a_killed_process_gives_its_claim_back(tmp_path: Path) -> None:
-    target, ready = tmp_path / "run", FORK.Event()
-
-    def hold() -> None:
-        with claimed(target):
-            ready.set()
-            signal.pause()
-
-    child = FORK.Process(target=hold)
-    child.start()
-    assert ready.wait(60)
-    assert is_claimed(target)
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    child.join(60)
-    assert [path.name for path in tmp_path.iterdir()] == [".run.claim"]  # the file is left, its lock is not
-    assert not is_claimed(target)
-    with claimed(target) as mine:
-        assert mine
+def test_what_a_killed_process_has_left_is_no_claim(tmp_path: Path) -> None:
+    claim_of(tmp_path / "run").touch()  # the file is left, its lock is not
+    assert not is_claimed(tmp_path / "run")
+    with alone(tmp_path / "run"):
+        assert is_claimed(tmp_path / "run")
 
 
 def test_only_one_at_a_time_has_a_claim_or_a_lock(tmp_path: Path) -> None:
