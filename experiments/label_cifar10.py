@@ -40,7 +40,7 @@ from experiments.label_settings import (
     read_choices,
 )
 from experiments.ledger import Ledger
-from experiments.tables import mean_and_spread, table
+from experiments.tables import mean_and_spread, measured, table
 
 COUNTS = (10, 50, 100, 250)
 BACKBONE = "efficientnet-lite1"
@@ -71,21 +71,20 @@ def main() -> None:
 
 def text(ledger: Ledger) -> str:
     """Three tables: labels found on one graph, test accuracy of the classifiers, labels found after the last round."""
-    graph = [(name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS)]
-    tested = [(name, *_row(ledger, name, "accuracy")) for name in TRAINED]
-    found = [(name, *_row(ledger, name, "found")) for name in LABELLED]
+    graph = measured((name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS))
+    tested = measured((name, *_row(ledger, name, "accuracy")) for name in TRAINED)
+    found = measured((name, *_row(ledger, name, "found")) for name in LABELLED)
+    published = [("the thesis' (DenseNet, published)", *THESIS)] if tested else []
     header = ("method", *(f"{count} labels" for count in COUNTS))
-    return "\n\n".join(
-        [
-            "Unlabelled images labelled right, in percent, on one graph (k = 20), mean and spread over seeds:",
-            table(header, graph),
-            "Test accuracy of the classifier, in percent:",
-            table(header, [*tested, ("the thesis' (DenseNet, published)", *THESIS)]),
-            "Unlabelled training images labelled right after the last round, in percent:",
-            table(header, found),
-            choices_text(read_choices(ledger.path.parent)),
-        ]
-    )
+    parts = []
+    for title, rows in (
+        ("Unlabelled images labelled right, in percent, on one graph (k = 20), mean and spread over seeds:", graph),
+        ("Test accuracy of the classifier, in percent:", [*tested, *published]),
+        ("Unlabelled training images labelled right after the last round, in percent:", found),
+    ):
+        if rows:
+            parts += [title, table(header, rows)]
+    return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), [name for name, *_ in tested])])
 
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:

@@ -34,7 +34,7 @@ from experiments.label_rows import (
 )
 from experiments.label_settings import LABELLED, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
-from experiments.tables import mean_and_spread, table
+from experiments.tables import mean_and_spread, measured, table
 
 SHARES = (0.02, 0.05, 0.10)
 BACKBONES = ("efficientnet-lite0", "efficientnet-lite1")
@@ -68,10 +68,11 @@ def text(ledger: Ledger) -> str:
     header = ("method", *(f"{share:.0%} labelled" for share in SHARES))
     parts = []
     for backbone, (what, title) in product(BACKBONES, (("accuracy", "Accuracy"), ("macro_f", "Macro F"))):
-        rows = [(name, *(_cell(ledger, backbone, name, share, what) for share in SHARES)) for name in TRAINED]
-        parts += [f"{title} on the test images, in percent, {backbone}:", table(header, rows)]
-    parts.append(choices_text(read_choices(ledger.path.parent)))
-    return "\n\n".join(parts)
+        rows = measured((name, *(_cell(ledger, backbone, name, share, what) for share in SHARES)) for name in TRAINED)
+        if rows:
+            parts += [f"{title} on the test images, in percent, {backbone}:", table(header, rows)]
+    methods = [name for name in TRAINED if any(f"/{name}/" in key for key in ledger.rows)]
+    return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), methods)])
 
 
 def figure(ledger: Ledger) -> str:

@@ -7,7 +7,7 @@ method. The first of the four is the default, for as long as nothing has been se
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,16 +147,18 @@ def check_choices(ledger: Ledger, choices: Mapping[str, Choice]) -> None:
             raise ValueError(f"{ledger.path}: row {name!r} has {then}, the search now says {now}; move the file away")
 
 
-def choices_text(choices: Mapping[str, Choice]) -> str:
-    """What a table says of the settings behind it."""
-    searched = any(choice.origin.startswith("chosen") for choice in choices.values())
+def choices_text(choices: Mapping[str, Choice], methods: Sequence[str]) -> list[str]:
+    """What a table says of the settings of its methods, in paragraphs; nothing where none was trained."""
+    if not methods:
+        return []
+    searched = any(choices[method].origin.startswith("chosen") for method in methods)
     how = (
         f"chosen by `python -m experiments.{SEARCH}` on training images of CIFAR-10 that were held out, with 50 labels"
         if searched
         else f"all at their defaults: `python -m experiments.{SEARCH}` has not been run"
     )
-    rows = [(method, named(choice.settings), choice.origin) for method, choice in choices.items()]
-    return f"Settings, {how}:\n\n{table(('method', 'settings', 'origin'), rows)}\n\n{FAIRLY}\n\n{_EARLIER}"
+    rows = [(method, named(choices[method].settings), choices[method].origin) for method in methods]
+    return [f"Settings, {how}:", table(("method", "settings", "origin"), rows), FAIRLY, _EARLIER]
 
 
 def search_text(rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     cells = [header, ("---",) * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+
+
+def measured(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those rows, each a name and its figures, that have any figure: what is still to come leaves no empty lines."""
+    return [row for row in rows if any(row[1:])]
 
 
 def mean_and_spread(values: Sequence[float], *, scale: float = 1.0, digits: int = 1) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from experiments.tables import mean_and_spread, table
+from experiments.tables import mean_and_spread, measured, table
 
 
 def test_a_table_has_a_header_and_keeps_its_columns() -> None:
     assert table(("a", "b|c"), [("1", "2")]) == "| a | b\\|c |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_rows_without_a_figure_wait() -> None:
+    assert measured([("a", "", ""), ("b", "", "1.0"), ("c", "2.0", "")]) == [("b", "", "1.0"), ("c", "2.0", "")]
 
 
 def test_means_tell_their_spread_where_there_is_one() -> None:
