@@ -13,9 +13,9 @@ from experiments.label_fractions import BACKBONES, SHARES, figure, text
 from experiments.label_settings import LABELLED, TRAINED
 from experiments.ledger import Ledger
 from matplotlib.axes import Axes
+from tests.experiments.colours import coloured
 
 from entourage.data import ImageSet, draw_labels, seeded_split
-from entourage.data.sources import RawImages
 from experiments import label_fractions
 
 METHODS = ("linear", "supervised", "svm+network")
@@ -24,14 +24,7 @@ METHODS = ("linear", "supervised", "svm+network")
 @pytest.fixture
 def images() -> ImageSet:
     """Four colours, 20 images of each."""
-    rng = np.random.default_rng(0)
-    labels = np.tile(np.arange(4), 20)
-    colours = rng.integers(0, 255, (4, 3, 1, 1))
-    pixels = (colours[labels] + rng.normal(0, 10, (80, 3, 32, 32))).clip(0, 255).astype(np.uint8)
-    names = [str(label) for label in range(4)]
-    return ImageSet(
-        "toys", RawImages(pixels, np.arange(80)), labels, names, np.zeros(80, np.uint8), [f"{n}" for n in range(80)]
-    )
+    return coloured(4, 20)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -13,9 +13,9 @@ from experiments.label_rows import Setting
 from experiments.label_search import HELD_OUT_SEED, LABELS, SEEDS, cells, row, training_images
 from experiments.label_settings import CANDIDATES, GAME, OPTIONS, TRAINED, key
 from experiments.ledger import FAILED
+from tests.experiments.colours import coloured
 
 from entourage.data import ImageSet, draw_labels, seeded_split
-from entourage.data.sources import RawImages
 from entourage.training import NonFiniteLossError
 from experiments import label_cifar10, label_search
 
@@ -23,13 +23,7 @@ from experiments import label_cifar10, label_search
 @pytest.fixture
 def images() -> ImageSet:
     """Ten colours, 12 images of each for training and 4 for testing."""
-    rng = np.random.default_rng(0)
-    labels = np.tile(np.arange(10), 16)
-    colours = rng.integers(0, 255, (10, 3, 1, 1))
-    pixels = (colours[labels] + rng.normal(0, 10, (160, 3, 32, 32))).clip(0, 255).astype(np.uint8)
-    split = (np.arange(160) >= 120).astype(np.uint8)
-    names = [str(label) for label in range(10)]
-    return ImageSet("toys", RawImages(pixels, np.arange(160)), labels, names, split, [f"{n}" for n in range(160)])
+    return coloured(10, 16, tested=40)
 
 
 def test_every_method_has_its_turn_and_a_second_seed_comes_last() -> None:

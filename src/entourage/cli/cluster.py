@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from entourage.cli.counted import counted
 from entourage.cli.skipped import skipped_in, tell_skipped
 
 cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
@@ -33,8 +34,7 @@ def run(
     sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
     parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
     known = "" if sure is None else f" (P(k) {sure:.0%}{parts})"
-    found = f"{summary['clusters']} cluster{'' if summary['clusters'] == 1 else 's'}"
-    typer.echo(f"{summary['items']} items, {found}{known}: {out / 'report.html'}")
+    typer.echo(f"{summary['items']} items, {counted(summary['clusters'], 'clusters')}{known}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 
 
@@ -78,6 +78,5 @@ def train(
     )
     result = train_source(job)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
-    steps_taken = f"{result['steps']} step{'' if result['steps'] == 1 else 's'}"
-    typer.echo(f"{steps_taken}; on {result['measured_on']} {scores}: {out}")
+    typer.echo(f"{counted(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
     tell_skipped(skipped_in(result))

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from entourage.cli.counted import counted
 from entourage.cli.skipped import tell_skipped
 
 _FORMATS_HELP = (
@@ -81,13 +82,9 @@ def run(
             ray=ray,
         )
         manifest = engrave(job)
-    pages, works, symbols = (_count(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
+    pages, works, symbols = (counted(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
     typer.echo(f"{pages} of {works}, {symbols}: {out}")
     tell_skipped(manifest["failed"].items())
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name.removesuffix('s') if number == 1 else name}"
 
 
 @app.command()
@@ -148,7 +145,7 @@ def align(
     off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
     typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")
     if found.missing:
-        what = f"{_count(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
+        what = f"{counted(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
         typer.echo(f"entourage: note: {what} seen as drawn; alignment.json has the numbers", err=True)
 
 

@@ -50,7 +50,8 @@ def entourage(
 
 def main() -> None:
     """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from."""
-    if os.environ.get("RANK", "0") != "0":  # of several processes the main one speaks
+    # Of several processes the main one speaks. (Not by `is_main_process`, whose room takes a second to import.)
+    if os.environ.get("RANK", "0") != "0":
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end of the process
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8: they go out as they are

@@ -16,7 +16,7 @@ def find_weights(source: str | Path) -> Path:
     Raises:
         ValueError: there is neither such a name nor such a file.
     """
-    if str(source) in shipped_networks() and isinstance(source, str):
+    if isinstance(source, str) and source in shipped_networks():
         return WEIGHTS / f"{PREFIX}{source}.safetensors"
     if Path(source).is_file():
         return Path(source)

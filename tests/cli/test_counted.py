@@ -1,0 +1,5 @@
+from entourage.cli.counted import counted
+
+
+def test_one_thing_is_not_several() -> None:
+    assert [counted(number, "steps") for number in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
