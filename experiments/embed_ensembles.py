@@ -3,8 +3,9 @@
     python -m experiments.embed_ensembles --minutes 4
 
 Networks differ by their seed alone. Those of an ensemble are drawn without overlap from all that were trained, so the
-spread over ensembles of one and of two is told, too. Embeddings of the test images wait in a folder of their own until
-they are put together, in files whose names tell one recipe from another.
+spread over ensembles of one and of two is told, too. What is the best learning rate for one network need not be so for
+several, which shall differ: two rates are tried, each with as many epochs as held-out classes say. Embeddings of the
+test images wait in a folder of their own until they are put together; file names tell one recipe from another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from entourage.data import resolve_device
@@ -22,12 +24,13 @@ from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
-from experiments.embed_losses import METRICS, OURS, chosen, contestant, described
+from experiments.embed_losses import METRICS, OURS, RATES, choice_key, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
 SIZES = (1, 2, 5)
+TRIED = RATES[1:]  # a class learns too little at the lowest
 WORK = Path("build/experiments")
 
 
@@ -36,22 +39,22 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
 
     Args:
         bench: carries it out.
-        losses: of `experiments.embed_losses`: its learning rate and epochs are used, where it has them.
+        losses: of `experiments.embed_losses`: the epochs it chose are used, where it has them.
         work: a folder for embeddings.
     """
     setting = bench.setting
     epochs = setting.recipe.stages[-1].epochs
     cells = []
-    for dataset in setting.datasets:
+    for dataset, rate in product(setting.datasets, TRIED):
         for seed in range(max(SIZES)):
-            train = partial(_member, bench, losses, work, dataset, seed)
-            cells.append(Cell(_member_key(dataset, seed), train, seconds(dataset, epochs)))
+            train = partial(_member, bench, losses, work, dataset, rate, seed)
+            cells.append(Cell(_member_key(dataset, rate, seed), train, seconds(dataset, epochs)))
         for size in SIZES:
             for number in range(max(SIZES) // size):
                 members = range(size * number, size * (number + 1))
-                measure = partial(_ensemble, bench, losses, work, dataset, members)
-                needs = [_member_key(dataset, seed) for seed in members]
-                cells.append(Cell(f"{dataset}/{size} networks/{number}", measure, 2.0, needs))
+                measure = partial(_ensemble, bench, losses, work, dataset, rate, members)
+                needs = [_member_key(dataset, rate, seed) for seed in members]
+                cells.append(Cell(_ensemble_key(dataset, rate, size, number), measure, 2.0, needs))
     note = (
         f"The default Group Loss; {setting.backbone} at {setting.recipe.size} px. Test classes, per cent, mean ±"
         " standard deviation over ensembles that share no network."
@@ -60,20 +63,26 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
     return Experiment("embed_ensembles", "Ensembles of embeddings", cells, tables, described(setting), note)
 
 
-def _member_key(dataset: str, seed: int) -> str:
-    return f"{dataset}/network {seed}"
+def _member_key(dataset: str, rate: float, seed: int) -> str:
+    return f"{dataset}/rate {rate:g}/network {seed}"
 
 
-def _member(bench: Bench, losses: Ledger, work: Path, dataset: str, seed: int, ledger: Ledger) -> dict[str, float]:
-    recipe = _recipe(bench, losses, dataset, seed)
+def _ensemble_key(dataset: str, rate: float, size: int, number: int) -> str:
+    return f"{dataset}/rate {rate:g}/{size} networks/{number}"
+
+
+def _member(
+    bench: Bench, losses: Ledger, work: Path, dataset: str, rate: float, seed: int, ledger: Ledger
+) -> dict[str, float]:
+    recipe = _recipe(bench, losses, dataset, rate, seed)
     embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
     write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": seed})
-    return {"rate": recipe.stages[-1].learning_rate, "epochs": recipe.stages[-1].epochs}
+    return {"rate": rate, "epochs": recipe.stages[-1].epochs}
 
 
-def _recipe(bench: Bench, losses: Ledger, dataset: str, seed: int) -> Recipe:
-    stage = bench.setting.recipe.stages[-1]
-    rate, epochs = chosen(losses, dataset, OURS) or (stage.learning_rate, stage.epochs)
+def _recipe(bench: Bench, losses: Ledger, dataset: str, rate: float, seed: int) -> Recipe:
+    chosen = losses.values(choice_key(dataset, OURS, rate))
+    epochs = bench.setting.recipe.stages[-1].epochs if chosen is None else int(chosen["epoch"])
     return with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
 
 
@@ -85,21 +94,22 @@ def _file(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> Path:
 
 
 def _ensemble(
-    bench: Bench, losses: Ledger, work: Path, dataset: str, members: range, ledger: Ledger
+    bench: Bench, losses: Ledger, work: Path, dataset: str, rate: float, members: range, ledger: Ledger
 ) -> dict[str, float]:
-    files = [_file(bench, work, dataset, _recipe(bench, losses, dataset, seed)) for seed in members]
+    files = [_file(bench, work, dataset, _recipe(bench, losses, dataset, rate, seed)) for seed in members]
     parts = [read_weights(file)[0]["embeddings"] for file in files]
     return bench.measure(dataset, join_embeddings(parts).to(resolve_device(bench.setting.device)))
 
 
 def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
     for dataset in datasets:
-        rows: list[tuple[str, ...]] = [("networks", *METRICS)]
-        for size in SIZES:
-            keys = [f"{dataset}/{size} networks/{number}" for number in range(max(SIZES) // size)]
+        rows: list[tuple[str, ...]] = [("networks", "learning rate", *METRICS)]
+        for rate, size in product(TRIED, SIZES):
+            keys = [_ensemble_key(dataset, rate, size, number) for number in range(max(SIZES) // size)]
             found = [values for values in map(ledger.values, keys) if values is not None]
             if found:
-                rows.append((str(size), *(mean_and_spread([run[m] for run in found], scale=100) for m in METRICS)))
+                figures = (mean_and_spread([run[metric] for run in found], scale=100) for metric in METRICS)
+                rows.append((str(size), f"{rate:g}", *figures))
         if len(rows) > 1:
             yield Table(dataset, rows)
 

@@ -24,7 +24,7 @@ from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
-RATES = (1e-4, 2.5e-4)
+RATES = (2e-5, 1e-4, 2.5e-4)  # losses of pairs and triplets want a low one, class vectors of their own a high one
 OURS = "group loss, default"
 # What matters most is measured first.
 FIRST = (OURS, "proxy-anchor", "soft-triple", "group loss, original", "cross-entropy", "normalised-softmax", "triplet")
@@ -58,7 +58,7 @@ def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
 
 def chosen(ledger: Ledger, dataset: str, name: str) -> tuple[float, int] | None:
     """Learning rate and epochs with the best Recall@1 on held-out classes; None if no trial was a success."""
-    found = [(ledger.values(_choice(dataset, name, rate)), rate) for rate in RATES]
+    found = [(ledger.values(choice_key(dataset, name, rate)), rate) for rate in RATES]
     trials = [(values["recall@1"], rate, values["epoch"]) for values, rate in found if values is not None]
     if not trials:
         return None
@@ -76,8 +76,8 @@ def losses_experiment(bench: Bench) -> Experiment:
             for name in names:
                 for rate in RATES:
                     work = partial(_choose, bench, dataset, name, rate)
-                    cells.append(Cell(_choice(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
-                trials = [_choice(dataset, name, rate) for rate in RATES]
+                    cells.append(Cell(choice_key(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
+                trials = [choice_key(dataset, name, rate) for rate in RATES]
                 for seed in range(setting.seeds):
                     work = partial(_test, bench, dataset, name, seed)
                     cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs), trials))
@@ -100,7 +100,8 @@ def losses_experiment(bench: Bench) -> Experiment:
     )
 
 
-def _choice(dataset: str, name: str, rate: float) -> str:
+def choice_key(dataset: str, name: str, rate: float) -> str:
+    """The cell that tells how many epochs are best at that rate."""
     return f"{dataset}/{name}/rate {rate:g}"
 
 

@@ -55,7 +55,7 @@ def test_every_loss_takes_part_once() -> None:
 def test_the_best_trial_decides(tmp_path: Path) -> None:
     ledger = Ledger("x", tmp_path, {})
     assert chosen(ledger, "cub200", "triplet") is None
-    for rate, recall, epoch in zip(RATES, (0.4, 0.3), (3, 8), strict=True):
+    for rate, recall, epoch in zip(RATES, (0.4, 0.3, 0.1), (3, 8, 5), strict=True):
         ledger.add(f"cub200/triplet/rate {rate:g}", {"recall@1": recall, "epoch": epoch}, 1.0)
     assert chosen(ledger, "cub200", "triplet") == (RATES[0], 3)
 
