@@ -22,6 +22,8 @@ RATE = 2e-4
 SEARCHED = 6  # epochs
 RIVALS = ("proxy-anchor", "soft-triple")
 FINALISTS, FINAL_SEEDS = 4, (1, 2)
+_NO_MEMORY = "centres, sure, a third of the game, no memory"
+BESIDE = (*RIVALS, "centres, no game", _NO_MEMORY)  # to compare the finalists with, and never chosen
 
 
 def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[str, Any]:
@@ -45,6 +47,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
     "centres, sure": _variant(_SURE, **_CENTRES),
     "centres, a third of the game": _variant({**_MEMORY, "cross_entropy_weight": 3.0}, **_CENTRES),
     "centres, sure, a third of the game": _variant({**_SURE, "cross_entropy_weight": 3.0}, **_CENTRES),
+    _NO_MEMORY: _variant({**_SURE, "cross_entropy_weight": 3.0, "memory": 0}, **_CENTRES),
     "proxy": _variant(_PROXY, **_STEEP),
     "proxy and cross-entropy": _variant(_BOTH, **_STEEP),
     "proxy and cross-entropy, centres": _variant(_BOTH, **_STEEP_CENTRES),
@@ -65,11 +68,11 @@ def variant(base: Recipe, name: str) -> Recipe:
 def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
     """Variants of the first round, best first, by the mean over data sets.
 
-    Those without all figures are left out, and those without a game: they only show what the game is worth.
+    Those without all figures are left out, and those that are only there to be compared with.
     """
     scored = []
     for name, changes in VARIANTS.items():
-        if changes["group"].get("iterations") == 0:
+        if name in BESIDE or changes["group"].get("iterations") == 0:
             continue
         found = [ledger.values(f"{dataset}/{name}/seed 0") for dataset in datasets]
         if all(values is not None for values in found):
@@ -88,10 +91,10 @@ def search_experiment(bench: Bench) -> Experiment:
             cells.append(Cell(f"{dataset}/{name}/seed 0", work, seconds(dataset, epochs, choosing=True)))
     first_round = [f"{dataset}/{name}/seed 0" for name in VARIANTS for dataset in setting.datasets]
     for seed in FINAL_SEEDS:
-        for place in range(-len(RIVALS), FINALISTS):
+        for place in range(-len(BESIDE), FINALISTS):
             for dataset in setting.datasets:
                 work = partial(_try_again, bench, dataset, place, seed)
-                name = RIVALS[place] if place < 0 else f"place {place + 1}"
+                name = BESIDE[place] if place < 0 else f"place {place + 1}"
                 planned, needs = seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
                 cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
@@ -117,7 +120,7 @@ def _try(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> di
 
 def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger) -> dict[str, Any]:
     if place < 0:
-        return _try(bench, dataset, RIVALS[place], seed, ledger)
+        return _try(bench, dataset, BESIDE[place], seed, ledger)
     ranked = ranking(ledger, bench.setting.datasets)
     if place >= len(ranked):
         raise ValueError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from experiments.cells import run_experiment
 from experiments.embed_trials import BASE, Bench
-from experiments.embed_variants import RIVALS, VARIANTS, ranking, search_experiment, variant
+from experiments.embed_variants import BESIDE, FINAL_SEEDS, RIVALS, VARIANTS, ranking, search_experiment, variant
 from experiments.ledger import Ledger
 
 from entourage.embed.recipe import Recipe
@@ -45,6 +45,7 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
     few = {name: VARIANTS[name] for name in ("linear", "centres, sure", "proxy")}
     monkeypatch.setattr(embed_variants, "VARIANTS", few)
     monkeypatch.setattr(embed_variants, "FINALISTS", 2)
+    monkeypatch.setattr(embed_variants, "BESIDE", RIVALS)
     asked: list[tuple[str, float, int]] = []
 
     def choose(dataset: str, recipe: Recipe) -> dict[str, float]:
@@ -63,3 +64,14 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
     first, second = page.split("### The best, with 3 seeds")
     assert "| centres, sure |" in first
     assert "| centres, sure |" not in second  # of two equals the other one is a finalist
+
+
+def test_what_finalists_are_compared_with_is_never_chosen(bench: Bench, tmp_path: Path) -> None:
+    beside = [name for name in BESIDE if name not in RIVALS]
+    assert set(beside) <= set(VARIANTS)
+    keys = {cell.key for cell in search_experiment(bench).cells}
+    assert {f"cub200/{name}/seed {seed}" for name in BESIDE for seed in (0, *FINAL_SEEDS)} <= keys
+    ledger = Ledger("x", tmp_path, {})
+    for name in ("linear", *beside):
+        ledger.add(f"cub200/{name}/seed 0", {"recall@1": 0.5}, 1.0)
+    assert [name for _, name in ranking(ledger, ("cub200",))] == ["linear"]
