@@ -13,6 +13,7 @@ import argparse
 import copy
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -90,7 +91,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     """All rows of one network."""
     key = f"{name}, seed {seed}"
     attention = preset(NETWORKS[name].preset).model.network == "attention"
-    many = PointSampler(LARGE_K, varied=True) if attention else PointSampler(K)
+    many = PointSampler(LARGE_K if attention else K, varied=NETWORKS[name].varied)
     recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
@@ -103,7 +104,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     ledger.row(key, lambda: network_row(network, few, N, options))
     if network.options.set_size is None:  # one that reads rows of distances is bound to the sets it learned from
         mixed = PointSampler(K, unequal=1)
-        ledger.row(f"{UNEQUAL}{key}", lambda: network_row(network, mixed, UNEQUAL_N, options))
+        ledger.row(f"{UNEQUAL}{key}", lambda: scores_of(network, mixed, options.sets, UNEQUAL_N, options.device))
     if not attention:
         return
     large, exact = PointSampler(LARGE_K), PointSampler(LARGE_K, k_min=LARGE_K)
@@ -155,8 +156,7 @@ def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     found = []
     for file in sorted(options.runs.glob(f"{run_name(ledger.name, 'default', '*', options)}/{NETWORK}")):
         network = load_network(file)
-        validation = PointSampler(K)
-        found.append((scores_of_validation(network, validation, options), file.parent, network))
+        found.append((scores_of_validation(network, options), file.parent, network))
     if not found:
         raise ValueError(f"{options.runs}: holds no default network that is ready; train one first")
     mr, run, network = min(found, key=lambda one: one[0])
@@ -165,10 +165,12 @@ def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     print(f"{run.name} (validation MR {mr:.4f}) is kept as {options.ship}", flush=True)
 
 
-def scores_of_validation(network: ClusterNetwork, sampler: PointSampler, options: argparse.Namespace) -> float:
-    """Misclassification rate on validation sets: never on those of the table."""
+def scores_of_validation(network: ClusterNetwork, options: argparse.Namespace) -> float:
+    """Misclassification rate on validation sets, of equal and of unequal clusters: never on those of the tables."""
     device = resolve_device(options.device)
-    return mean_scores(evaluate(network.to(device), sampler, options.sets, N, device=device)).mr
+    kinds = ((PointSampler(K), N), (PointSampler(K, unequal=1), UNEQUAL_N))
+    found = [evaluate(network.to(device), sampler, options.sets, n, device=device) for sampler, n in kinds]
+    return fmean(mean_scores(scores).mr for scores in found)
 
 
 def _text(ledger: Ledger) -> str:

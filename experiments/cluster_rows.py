@@ -22,9 +22,11 @@ from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.evaluate import draw_sets
 from entourage.cluster.learn import learn
 from entourage.cluster.options import Metric
+from entourage.cluster.points import VARIED
 from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
+from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask
-from entourage.cluster.usual import fitting_options
+from entourage.cluster.usual import continued, fitting_options
 from entourage.data import resolve_device
 from experiments.claims import alone, in_turn
 from experiments.ledger import RESULTS, Ledger
@@ -43,25 +45,34 @@ Features = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Network:
-    """A row of the table: the preset, and the metric block it is given."""
+    """A row of the table.
+
+    Attributes:
+        preset: the network and its loss.
+        metric: the metric block it is given.
+        varied: the share of 2D sets to learn from that differ more than the appendix' do.
+    """
 
     preset: str
     metric: Metric = "none"
+    varied: float = 0.0
 
 
 NETWORKS = {
-    "default": Network("default"),
+    "default": Network("default", varied=VARIED),
+    "varied": Network("default", varied=1.0),
     "thesis": Network("thesis"),
     "original": Network("original"),
     "thesis+euclidean": Network("thesis", "euclidean"),
     "thesis+mahalanobis": Network("thesis", "diagonal"),
     "thesis+full": Network("thesis", "full"),
-    "default+euclidean": Network("default", "euclidean"),
-    "default+mahalanobis": Network("default", "diagonal"),
-    "default+full": Network("default", "full"),
+    "default+euclidean": Network("default", "euclidean", VARIED),
+    "default+mahalanobis": Network("default", "diagonal", VARIED),
+    "default+full": Network("default", "full", VARIED),
 }
 NAMES = {
     "default": "default (attention)",
+    "varied": "default, varied sets alone",
     "thesis": "LSTM, preset thesis",
     "original": "LSTM, preset original",
     "thesis+euclidean": "LSTM + Euclidean",
@@ -89,6 +100,7 @@ def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
     parser.add_argument("--networks", default="default,thesis", help=f"some of {', '.join(NETWORKS)}; or none")
     parser.add_argument("--seeds", default="0", help="e.g. 0,1,2")
     parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each network and seed")
+    parser.add_argument("--from", dest="start", default=None, help="a network to begin with, not random weights")
     parser.add_argument("--sets", type=int, default=TEST_SETS, help="to be tested on")
     parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for checkpoints and networks")
@@ -154,10 +166,15 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     torch.manual_seed(recipe.seed)
     title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
     built = ClusterNetwork(data.learn.shape, model)
+    if options.start is not None:
+        built, recipe = load_network(find_weights(options.start)), continued(recipe)
+    steps, seconds = (int(built.notes.get(name, 0)) for name in ("steps", "seconds"))
     loss = chosen.loss_of(points=len(data.learn.shape) == 1)
     task = ClusterTask(built, data.learn, data.validate, loss, recipe, say=lambda line: say(f"{title}: {line}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
-    ready.notes = {"preset": network.preset, "steps": str(result.steps), "seconds": f"{result.seconds:.0f}"}
+    steps, seconds = steps + result.steps, seconds + round(result.seconds)  # of both, if it had learned before
+    ready.notes = {"preset": network.preset, "steps": str(steps), "seconds": str(seconds)}
+    ready.notes |= {"from": Path(options.start).name} if options.start is not None else {}
     ready.notes["date"] = date.today().isoformat()
     ready.notes["set_size"] = str(recipe.curriculum.most)
     save_network(ready, run / NETWORK)

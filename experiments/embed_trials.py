@@ -18,12 +18,18 @@ from numpy.typing import NDArray
 from entourage.backbones import Backbone, load_backbone
 from entourage.data import decode_pixels, find_dataset, resolve_device
 from entourage.embed import retrieval_metrics
-from entourage.embed.fit import TrainedEmbedding, hold_out_classes, network_preprocessing, train_embedding
+from entourage.embed.fit import (
+    TrainedEmbedding,
+    build_learner,
+    hold_out_classes,
+    network_preprocessing,
+    train_embedding,
+)
 from entourage.embed.network import build_network
 from entourage.embed.options import GroupLossOptions
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
-from entourage.embed.training import EmbeddingData
+from entourage.embed.training import EmbeddingData, EmbeddingTask
 from entourage.training.bank import PixelBank
 
 # The Group Loss and the classifier that presets and variants change.
@@ -118,6 +124,14 @@ class Bench:
         """Train on all training classes, to the last epoch."""
         halves = self.halves(dataset)
         return self._train(EmbeddingData(halves.bank, halves.labels, halves.training), recipe)
+
+    def task(self, dataset: str, recipe: Recipe) -> EmbeddingTask:
+        """What the last stage of such a training trains, to be timed."""
+        halves, backbone = self.halves(dataset), self.load()
+        data = EmbeddingData(halves.bank, halves.labels, halves.training)
+        learner = build_learner(backbone, recipe, int(data.codes.max()) + 1)
+        preprocessing = network_preprocessing(backbone, recipe)
+        return EmbeddingTask(learner, preprocessing, data, recipe, recipe.stages[-1], 0, backbone.name)
 
     def embed_test(self, dataset: str, trained: TrainedEmbedding, *, flip: bool = False) -> torch.Tensor:
         """Embeddings of the test images, shape (n, d); with `flip` those of their mirror images added."""

@@ -87,6 +87,13 @@ def test_a_network_is_trained_and_used(tmp_path: Path) -> None:
     assert load_network(out).shape == (2,)
 
 
+def test_a_network_to_begin_with_has_its_own_preset(tmp_path: Path, network: Path) -> None:
+    words = ["cluster", "train", "points", "--out", str(tmp_path / "new.safetensors"), "--from", str(network)]
+    result = CliRunner().invoke(app, [*words, "--preset", "thesis"])
+    assert "--from and --preset are given; expected one" in str(result.exception)
+    assert not (tmp_path / "new.safetensors").exists()
+
+
 def test_unknown_models_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((4, 2)))
     result = CliRunner().invoke(

@@ -56,7 +56,7 @@ def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
     for n, sampler in (
         (23, PointSampler(5)),
         (44, PointSampler(7)),
-        (50, PointSampler(5, k_min=2, varied=True)),
+        (50, PointSampler(5, k_min=2, varied=1)),
         (50, PointSampler(5, k_min=2, unequal=1)),
     ):
         drawn = sampler.draw(1500, n, generator)
@@ -130,6 +130,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
         (lambda: PointSampler(3, kinds=(0, 1)), "one Gaussian"),
         (lambda: PointSampler(3, kinds=(4, 9)), "places in KINDS"),
         (lambda: PointSampler(3, unequal=1.5), "unequal is 1.5; expected a share"),
+        (lambda: PointSampler(3, varied=-0.5), "varied is -0.5; expected a share"),
         (lambda: PointSampler(5).draw(1, 4, torch.Generator()), "expected at least 5 points"),
         (lambda: PointSampler(1).draw(1, 1, torch.Generator()), "expected at least 2 points"),
     ],
@@ -144,16 +145,16 @@ def test_the_more_points_a_cluster_the_more_noise_there_may_be(
 ) -> None:
     asked = []
 
-    def heard(*given: Any, varied: bool) -> Tensor:
-        asked.append(given[-1])
-        return draw_shapes(*given, varied=varied)
+    def heard(*given: Any) -> Tensor:
+        asked.append(given[4])
+        return draw_shapes(*given)
 
     monkeypatch.setattr(points, "draw_shapes", heard)
-    episode = PointSampler(20, varied=True, unequal=0).draw(200, 72, generator)
+    episode = PointSampler(20, varied=1, unequal=0).draw(200, 72, generator)
     expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
     torch.testing.assert_close(asked[0], expected)
     assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
-    assert (PointSampler(1, varied=True).draw(2, 1000, generator).k == 1).all()
+    assert (PointSampler(1, varied=1).draw(2, 1000, generator).k == 1).all()
     assert (asked[1] == MOST_NOISE).all()
     PointSampler(20).draw(2, 72, generator)
     assert asked[2] is None
@@ -161,7 +162,9 @@ def test_the_more_points_a_cluster_the_more_noise_there_may_be(
 
 def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
     square = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]]).expand(400, 4, 2)
-    found = points._slanted(square, torch.Generator().manual_seed(0))
+    everyone = torch.ones(400, dtype=torch.bool)
+    found = points._slanted(square, everyone, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(points._slanted(square, ~everyone, torch.Generator().manual_seed(0)), square)
     sides = found[:, 1:3] - found[:, :1]  # (b, 2, 2), what became of the two sides
     long, short = torch.linalg.svdvals(sides).unbind(-1)
     torch.testing.assert_close(short, torch.ones(400), atol=1e-5, rtol=0)  # across, nothing changes
@@ -170,6 +173,24 @@ def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
     stretched = (long > 1 + 1e-4).float().mean()
     assert abs(stretched - SLANTED) < 0.08  # 3 standard errors
     torch.testing.assert_close(found[:, 3], found[:, 1] + found[:, 2] - found[:, 0])  # a linear map
+
+
+def test_as_many_sets_vary_as_are_asked_for(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = []
+
+    def heard(*given: Any) -> Tensor:
+        masks.append(given[5])
+        return draw_shapes(*given)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(1, kinds=(4,), varied=0.3, unequal=0).draw(600, 400, generator)  # one Gaussian a set: round
+    long, short = torch.linalg.svdvals(episode.x - episode.x.mean(1, keepdim=True)).unbind(-1)
+    varies, slanted = masks[0], long / short > 1.3
+    assert abs(float(varies.float().mean()) - 0.3) < 0.06  # 3 standard errors
+    assert 0.3 < slanted[varies].float().mean() < SLANTED
+    assert not slanted[~varies].any()
+    assert PointSampler(3, varied=0.3).unequal == UNEQUAL
+    assert PointSampler(3, varied=0.3).describe()["varied"] == 0.3
 
 
 def test_sets_that_do_not_vary_are_those_that_results_were_measured_on() -> None:
@@ -187,12 +208,12 @@ def sizes_of(sampler: PointSampler, sets: int, n: int, generator: torch.Generato
     return torch.nn.functional.one_hot(labels, sampler.k_max).sum(1)
 
 
-def test_half_of_the_varied_sets_have_clusters_of_unequal_size(generator: torch.Generator) -> None:
-    sizes = sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=True), 400, 90, generator)
+def test_where_sets_vary_some_have_clusters_of_unequal_size(generator: torch.Generator) -> None:
+    sizes = sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1), 400, 90, generator)
     assert (sizes.sum(1) == 90).all()
     equal = (sizes == 30).all(1).float().mean()  # a set of drawn sizes is so by chance once in a thousand times
     assert abs(float(equal) - (1 - UNEQUAL)) < 0.08  # 3 standard errors
-    assert (sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=True, unequal=0), 50, 90, generator) == 30).all()
+    assert (sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1, unequal=0), 50, 90, generator) == 30).all()
     alone = sizes_of(PointSampler(2, k_min=2, kinds=(4,), unequal=1), 400, 200, generator)
     assert (alone.amin(1) <= 20).float().mean() > 0.15  # one in ten or fewer: as users have it, and often
     assert alone.min() == FEWEST
@@ -203,12 +224,12 @@ def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
 ) -> None:
     given: list[tuple[Tensor, ...]] = []
 
-    def heard(*shapes: Any, varied: bool) -> Tensor:
-        given.append((*shapes[:3], shapes[-1]))
-        return draw_shapes(*shapes, varied=varied)
+    def heard(*shapes: Any) -> Tensor:
+        given.append((*shapes[:3], shapes[4]))
+        return draw_shapes(*shapes)
 
     monkeypatch.setattr(points, "draw_shapes", heard)
-    episode = PointSampler(9, k_min=2, varied=True, unequal=1).draw(600, 150, generator)
+    episode = PointSampler(9, k_min=2, varied=1, unequal=1).draw(600, 150, generator)
     kind, group, role, noise = given[0]
     seen, crowds = set(), torch.full((600,), 150)
     for b in range(600):
@@ -237,6 +258,6 @@ def test_unequal_clusters_can_be_told_apart_and_numbers_have_no_gaps(generator: 
 
 @pytest.mark.parametrize(("k_max", "n"), [(1, 2), (5, 5), (5, 7), (20, 20)])
 def test_sets_too_small_to_differ_are_drawn_all_the_same(k_max: int, n: int, generator: torch.Generator) -> None:
-    sizes = sizes_of(PointSampler(k_max, k_min=k_max, varied=True, unequal=1), 20, n, generator)
+    sizes = sizes_of(PointSampler(k_max, k_min=k_max, varied=1, unequal=1), 20, n, generator)
     assert (sizes >= n // k_max).all()
     assert (sizes.sum(1) == n).all()

@@ -98,7 +98,7 @@ def test_groups_have_angles_and_noise_of_their_own(generator: torch.Generator) -
 def test_varied_clouds_differ_in_width_and_some_are_filled_evenly(generator: torch.Generator) -> None:
     sets, kind = 60, 4
     kinds, zero = torch.full((sets, 1), kind), torch.zeros(sets, N, dtype=torch.long)
-    points = draw_shapes(kinds, zero, zero, generator, varied=True)
+    points = draw_shapes(kinds, zero, zero, generator, varies=torch.ones(sets, dtype=torch.bool))
     centred = (points - points.mean(1, keepdim=True)) / points.std(1, keepdim=True)
     width = points.std(1).mean(-1) / SIGMA  # (b,)
     assert WIDTHS[0] * 0.9 < width.min() < 0.65  # 800 coordinates: 4 standard errors of 2.5 %

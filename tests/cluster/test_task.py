@@ -113,7 +113,7 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
     ways = [
         described(GAUSSIANS),
         described(PointSampler(3)),
-        described(PointSampler(3, varied=True)),
+        described(PointSampler(3, varied=1)),
         described(PointSampler(3, k_min=2)),
         described(GAUSSIANS, PointSampler(3)),
         described(GAUSSIANS, backbone="some"),

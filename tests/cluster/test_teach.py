@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from entourage.cluster import Episode, ModelOptions, load_network, usual
 from entourage.cluster import teach as module
 from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.options import PRESETS, LossOptions, Preset
+from entourage.cluster.task import ClusterTask, Recipe
 from entourage.cluster.teach import TrainJob, train_source
 
 
@@ -63,6 +65,48 @@ def test_the_metric_block_can_be_asked_for(tmp_path: Path, name: str) -> None:
     train("points", tmp_path, preset=name, metric="full")
     options = load_network(tmp_path / "n.safetensors").options
     assert (options.metric, options.set_size) == ("full", 8 if name == "thesis" else None)
+
+
+@pytest.mark.parametrize("name", ["default", "thesis"])
+def test_a_network_that_has_learned_before_goes_on_from_there(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train("points", tmp_path, preset=name, metric="full")
+    first = load_network(tmp_path / "n.safetensors")
+    (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
+    recipes: list[Recipe] = []
+    learn = module.learn
+
+    def heard(task: ClusterTask, *given: Any, **more: Any) -> Any:
+        recipes.append(task.recipe)
+        for key, value in task.network.state_dict().items():
+            torch.testing.assert_close(value, first.state_dict()[key])  # where the first ended, the second begins
+        return learn(task, *given, **more)
+
+    monkeypatch.setattr(module, "learn", heard)
+    train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+    monkeypatch.setattr(module, "learn", learn)
+    assert recipes[0].learning_rate == usual.GENTLE * usual.Recipe(steps=1).learning_rate
+    assert recipes[0].curriculum.grows == (0, 0)
+    second = load_network(tmp_path / "n.safetensors")
+    assert second.options == first.options
+    assert (second.notes["preset"], second.notes["from"]) == (name, "first.safetensors")
+    with pytest.raises(ValueError, match="a metric block and a network to begin with are given; expected one"):
+        train("points", tmp_path, start=tmp_path / "first.safetensors", metric="full")
+    (tmp_path / "first.safetensors").rename(tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match=r"holds a run with task\.from 'first.safetensors', now 'other.safetensors'"):
+        train("points", tmp_path, start=tmp_path / "other.safetensors", run=tmp_path / "second")
+
+
+def test_a_network_to_begin_with_must_be_for_such_items(tmp_path: Path, images: Path) -> None:
+    train("points", tmp_path)
+    (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
+    with pytest.raises(ValueError, match=r"items have shape \(3, 128, 128\); the network is for \(2,\)"):
+        train(images, tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+    with pytest.raises(ValueError, match=r"backbone 'efficientnet-lite0' and a network to begin with are given"):
+        train(images, tmp_path, start=tmp_path / "first.safetensors", backbone="efficientnet-lite0")
+    with pytest.raises(ValueError, match="model 'nobody' is no file"):
+        train("points", tmp_path, start="nobody")
 
 
 def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, images: Path) -> None:

@@ -22,7 +22,7 @@ from experiments.ledger import RESULTS, Ledger
 
 from entourage.cluster import Curriculum, PointSampler, Recipe
 
-OPTIONS = Namespace(networks="default,thesis", seeds="0,1", small=True, minutes=1e-4, device="cpu")
+OPTIONS = Namespace(networks="default,thesis", seeds="0,1", small=True, minutes=1e-4, device="cpu", start=None)
 
 
 def test_a_network_that_another_process_is_at_is_left_to_it(tmp_path: Path) -> None:
@@ -58,6 +58,10 @@ def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     again = trained("default", Data(points, points, points), recipe, run, OPTIONS)
     assert (run / "network.safetensors").stat().st_mtime_ns == written  # loaded, not trained again
     assert again.notes == made.notes
+    going_on = Namespace(**{**vars(OPTIONS), "start": str(run / "network.safetensors")})
+    longer = trained("default", Data(points, points, points), recipe, tmp_path / "longer", going_on)
+    assert int(longer.notes["steps"]) > int(made.notes["steps"])  # those of both
+    assert longer.notes["from"] == "network.safetensors"
 
 
 def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:

@@ -44,7 +44,19 @@ def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkey
     assert set(rows) == {"DWD: clean, v1", "DWD: clean, extended"}
     assert 0 <= rows["DWD: clean, v1"]["mAP"] <= 1
     assert rows["DWD: clean, v1"]["pages"] == 1
+    assert [name for name, row in rows.items() if "training_minutes" in row] == ["DWD: clean, v1"]  # it counts once
     assert "| DWD | clean, v1 |" in (tmp_path / "results" / "detect_deepscores.md").read_text()
+
+
+def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:
+    def named(**more: object) -> str:
+        return detect_deepscores.name_of(argparse.Namespace(**{"train": [], "model": None, **more}))
+
+    assert named(train=["pages"]) == "DWD"
+    assert named() == "DWD, shipped"
+    assert named(train=["pages"], model="runs/mine.safetensors") == "DWD, mine.safetensors"
+    shipped = Ledger("detect_deepscores").rows
+    assert "DWD, shipped: clean, v1" in shipped
 
 
 def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(

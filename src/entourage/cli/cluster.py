@@ -46,9 +46,11 @@ def train(
     out: Annotated[Path, typer.Option(help="File for the network.")],
     labels: Annotated[Path | None, typer.Option(help="CSV file with the columns item,label.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns first,second,same.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="A network to begin with: points, or a file.")] = None,
     preset: Annotated[
-        Literal["default", "thesis", "original"], typer.Option(help="The network and its loss.")
-    ] = "default",
+        Literal["default", "thesis", "original"] | None,
+        typer.Option(help="A new network and its loss; default if left out."),
+    ] = None,
     metric: Annotated[
         Literal["none", "euclidean", "diagonal", "full"], typer.Option(help="The optional metric block.")
     ] = "none",
@@ -62,12 +64,15 @@ def train(
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
     from entourage.cluster.teach import TrainJob, train_source
 
+    if start is not None and preset is not None:
+        raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")
     job = TrainJob(
         source,
         out,
         labels=labels,
         pairs=pairs,
-        preset=preset,
+        start=start,
+        preset=preset or "default",
         metric=metric,
         backbone=backbone,
         k_max=clusters,

@@ -21,7 +21,9 @@ USUAL_CROWD = 14  # points a cluster in the appendix' fullest sets
 MOST_NOISE = 3.0  # in units of the appendix'
 SLANTED = 0.5  # share of the sets that are stretched as a whole, where they vary...
 MOST_STRETCH = 6.0  # ...by up to so much, in any direction
-UNEQUAL = 0.5  # share of the sets whose clusters differ in size, where they vary
+# Shares of sets as users have them, beside which a network must see enough of the appendix' to know these as well.
+VARIED = 0.4  # sets that vary, where a network learns from both
+UNEQUAL = 0.3  # sets whose clusters differ in size, where any vary
 SEEN = (12, 12, 12, 12, 1, 10, 10)  # points a cluster, for each of KINDS to be seen beside larger clusters
 
 
@@ -35,10 +37,10 @@ class PointSampler:
         k_min: the fewest.
         kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
             since it alone fits wherever one cluster is left and points are few.
-        varied: whether sets differ more than the appendix' do, as those of users: curves have the more noise the more
-            points there are to see them by, Gaussians differ in width, some are squares filled evenly, half of the sets
-            are stretched aslant, and half have clusters of unequal size. The default network learns from such sets.
-        unequal: the share of the sets whose clusters are of unequal size; None for a half if they vary, else none.
+        varied: the share of the sets that differ more than the appendix' do, as those of users: curves have the more
+            noise the more points there are to see them by, Gaussians differ in width, some are squares filled evenly,
+            and half of these sets are stretched aslant. The default network learns from VARIED.
+        unequal: the share of the sets whose clusters are of unequal size; None for UNEQUAL if any vary, else none.
     """
 
     shape: tuple[int, ...] = (2,)
@@ -49,13 +51,15 @@ class PointSampler:
         *,
         k_min: int = 1,
         kinds: tuple[int, ...] = tuple(range(len(KINDS))),
-        varied: bool = False,
+        varied: float = 0.0,
         unequal: float | None = None,
     ) -> None:
         if not 1 <= k_min <= k_max:
             raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
         if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
             raise ValueError(f"kinds are {kinds}; expected places in KINDS, {GAUSSIANS[0]} (one Gaussian) among them")
+        if not 0 <= varied <= 1:
+            raise ValueError(f"varied is {varied}; expected a share of the sets, from 0 to 1")
         if unequal is not None and not 0 <= unequal <= 1:
             raise ValueError(f"unequal is {unequal}; expected a share of the sets, from 0 to 1, or None")
         self.k_max = k_max
@@ -89,13 +93,14 @@ class PointSampler:
             parted = _members_by_size(kind, sizes, n)
             group, role, label = (torch.where(differ, a, b) for a, b in zip(parted, (group, role, label), strict=True))
             crowd = torch.where(differ.squeeze(1), _least_curve(kind, group, label, sizes), crowd)
-        noise = (crowd / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE) if self.varied else None  # (b,)
-        local = draw_shapes(kind, group, role, generator, noise, varied=self.varied)  # (b, n, 2)
+        varies = torch.rand(sets, generator=generator, device=device) < self.varied if self.varied else None  # (b,)
+        noise = None if varies is None else (crowd / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE).where(varies, 1.0)
+        local = draw_shapes(kind, group, role, generator, noise, varies)  # (b, n, 2)
         corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
         place = group.unsqueeze(-1).expand(-1, -1, 2)
         points = corner.gather(1, place) + local * size.gather(1, place)
-        if self.varied:
-            points = _slanted(points, generator)
+        if varies is not None:
+            points = _slanted(points, varies, generator)
         return shuffled(Episode.of_labels(points, label), generator)
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
@@ -173,11 +178,11 @@ def _least_curve(kind: Tensor, group: Tensor, label: Tensor, sizes: Tensor) -> T
     return torch.where(on_curve, sizes.gather(1, label), label.shape[1]).amin(1)
 
 
-def _slanted(points: Tensor, generator: torch.Generator) -> Tensor:
-    """Stretches some sets along a random direction; what a line can part, it still can."""
+def _slanted(points: Tensor, varies: Tensor, generator: torch.Generator) -> Tensor:
+    """Stretches some of the sets that vary along a random direction; what a line can part, it still can."""
     b = len(points)
     lots, angle, stretch = torch.rand(3, b, generator=generator, device=points.device)  # (b,) each
-    stretch = torch.where(lots < SLANTED, MOST_STRETCH**stretch, 1.0)
+    stretch = torch.where(varies & (lots < SLANTED), MOST_STRETCH**stretch, 1.0)
     along = torch.stack([(math.pi * angle).cos(), (math.pi * angle).sin()], dim=-1)  # (b, 2)
     # x + (s - 1) (x . u) u is s times as long along u and the same across it.
     shift = (stretch - 1).view(-1, 1, 1) * (points @ along.unsqueeze(-1))  # (b, n, 1)

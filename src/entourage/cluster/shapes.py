@@ -53,8 +53,7 @@ def draw_shapes(
     role: Tensor,
     generator: torch.Generator,
     noise: Tensor | None = None,
-    *,
-    varied: bool = False,
+    varies: Tensor | None = None,
 ) -> Tensor:
     """Draws every point within the square of its group.
 
@@ -64,18 +63,19 @@ def draw_shapes(
         role: which cluster of its group a point belongs to, shape (b, n).
         generator: the source of randomness, on the device of the tensors.
         noise: around the curves of each set, shape (b,), in units of the usual; None for the usual.
-        varied: whether Gaussians differ in width, and some are squares that are filled evenly.
+        varies: in which sets Gaussians differ in width, and some are squares that are filled evenly, boolean, shape
+            (b,); None for none.
 
     Returns:
         Coordinates, shape (b, n, 2), in the unit square but for the fringes of clouds. Costs O(b (n + g)).
     """
     of_point = kind.gather(1, group)  # (b, n)
     curves = _on_curves(kind, group, role, of_point, generator, noise)
-    clouds = _in_clouds(kind, group, role, generator, varied=varied)
+    clouds = _in_clouds(kind, group, role, generator, varies)
     return torch.where((of_point >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
 
 
-def _in_clouds(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, *, varied: bool) -> Tensor:
+def _in_clouds(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, varies: Tensor | None) -> Tensor:
     """Points around the centres of Gaussians, shape (b, n, 2)."""
     b, g = kind.shape
 
@@ -83,15 +83,16 @@ def _in_clouds(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Gener
         return torch.rand(*shape, generator=generator, device=kind.device)
 
     width = torch.full((b, g, MOST_CLUSTERS), SIGMA, device=kind.device)
-    if varied:
+    if varies is not None:
         low, high = (math.log(share) for share in WIDTHS)
-        width = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MOST_CLUSTERS))
+        others = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MOST_CLUSTERS))
+        width = torch.where(varies.view(-1, 1, 1), others, width)
     centres = _draw_centres(kind, width, generator)  # (b, g, m, 2)
     place = group * MOST_CLUSTERS + role  # (b, n)
     own = place.unsqueeze(-1).expand(-1, -1, 2)
     step = torch.randn(own.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
-    if varied:
-        even = (uniform(b, g * MOST_CLUSTERS) < EVEN).gather(1, place)  # (b, n)
+    if varies is not None:
+        even = (uniform(b, g * MOST_CLUSTERS) < EVEN).gather(1, place) & varies.unsqueeze(-1)  # (b, n)
         step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*own.shape) - 1), step)
     return centres.flatten(1, 2).gather(1, own) + width.flatten(1).gather(1, place).unsqueeze(-1) * step
 

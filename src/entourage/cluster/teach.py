@@ -16,12 +16,13 @@ from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, save_network
+from entourage.cluster.model import ClusterNetwork, load_network, save_network
 from entourage.cluster.options import Metric, preset
-from entourage.cluster.points import PointSampler
+from entourage.cluster.points import VARIED, PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
+from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask
-from entourage.cluster.usual import fitting_options, usual_recipe
+from entourage.cluster.usual import continued, fitting_options, usual_recipe
 from entourage.data import check_outputs
 
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
@@ -37,6 +38,8 @@ class TrainJob:
         out: the file for the network.
         labels: a CSV file with the columns item,label; None: a file's folder is its class.
         pairs: a CSV file with the columns first,second,same, in place of labels.
+        start: a network to begin with, a file or the name of one that comes with the package, which brings its preset,
+            metric block and backbone along; None begins with random weights.
         preset: the network and its loss.
         metric: the optional metric block.
         backbone: the network that looks at images first; "" to learn that too.
@@ -53,6 +56,7 @@ class TrainJob:
     out: Path
     labels: Path | None = None
     pairs: Path | None = None
+    start: str | Path | None = None
     preset: str = "default"
     metric: Metric = "none"
     backbone: str = ""
@@ -76,14 +80,21 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     """
     run = job.run or job.out.with_name(f"{job.out.stem}.run")
     _check_job(job, run)
+    begun = None if job.start is None else load_network(find_weights(job.start))
+    if begun is not None:
+        job = replace(job, preset=begun.notes.get("preset", job.preset), backbone=begun.notes.get("backbone", ""))
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
     recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
-    options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
     torch.manual_seed(job.seed)
-    network = ClusterNetwork(sampler.shape, options)
     about = {"items": kind, "backbone": job.backbone}
+    if begun is None:
+        options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
+        network = ClusterNetwork(sampler.shape, options)
+    else:
+        network, recipe = begun, continued(recipe)
+        about["from"] = Path(str(job.start)).name
     loss = chosen.loss_of(points=kind == "points")
     task = ClusterTask(network, sampler, validation, loss, recipe, about=about)
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
@@ -104,7 +115,11 @@ def _check_job(job: TrainJob, run: Path) -> None:
         raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
     check_outputs(run)
     source = None if job.source == "points" else Path(job.source)
-    check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs])
+    start = None if job.start is None else find_weights(job.start)
+    check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs, start])
+    if start is not None and (job.metric != "none" or job.backbone):
+        given = "a metric block" if job.metric != "none" else f"backbone {job.backbone!r}"
+        raise ValueError(f"{given} and a network to begin with are given; expected one, a network has its own")
     for one, other in (("labels", "pairs"), ("steps", "minutes")):
         if getattr(job, one) is not None and getattr(job, other) is not None:
             raise ValueError(f"both {one} and {other} are given; expected one of them")
@@ -137,7 +152,8 @@ def _lessons(job: TrainJob) -> _Lessons:
     if job.source == "points":
         _check_backbone(job, "points")
         most = job.k_max or preset(job.preset).model.k_max
-        varied = preset(job.preset).model.network == "attention"  # the appendix' own learns from its own sets
+        # The appendix' own network learns from the appendix' sets.
+        varied = VARIED if preset(job.preset).model.network == "attention" else 0.0
         return _Lessons(PointSampler(most, varied=varied), PointSampler(most), "points", "unseen sets")
     source = Path(job.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"

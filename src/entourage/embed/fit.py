@@ -104,7 +104,7 @@ def train_embedding(
     """
     preprocessing = network_preprocessing(backbone, recipe)
     classes = int(data.codes.max()) + 1
-    learner = _learner(backbone, recipe, classes)
+    learner = build_learner(backbone, recipe, classes)
     results: list[TrainingResult] = []
     best: tuple[float, int, dict[str, Tensor]] | None = None
     for number, stage in enumerate(recipe.stages):
@@ -143,7 +143,8 @@ def _best_epoch(result: TrainingResult) -> int:
     return round((result.best_step or result.steps) * result.epochs / result.steps)
 
 
-def _learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
+def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
+    """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)  # of the classifier's and the proxies' first weights
         network = build_network(

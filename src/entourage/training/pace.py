@@ -55,23 +55,34 @@ def steps_within(
         raise ValueError(f"minutes is {minutes}; expected a time above 0")
     most = 60 * minutes * TRIAL_SHARE
     with progress_bar("Measuring the pace", len(items), progress) as advance:
-        seconds = _seconds_a_step(trial, items, resolve_device(device), epoch, seed, most, advance)
+        seconds = seconds_a_step(trial, items, resolve_device(device), most, epoch=epoch, seed=seed, advance=advance)
     steps = max(2, int(60 * minutes / seconds))
     if plan is not None:
         write_json(plan, {"steps": steps, "seconds a step": seconds}, indent=None)
     return steps
 
 
-def _seconds_a_step(
+def seconds_a_step(
     trial: Task[Item, Batch],
     items: Sequence[Item],
     place: torch.device,
-    epoch: int,
-    seed: int,
     most: float,
-    advance: Callable[[int], None],
+    *,
+    epoch: int,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda count: None,
 ) -> float:
-    """Times steps for `most` seconds, the loading and a share of the validation included; the first never counts."""
+    """Times steps of a trial, their loading and a share of the validation included; the first never count.
+
+    Args:
+        trial: a task whose network is of no use afterwards, though its weights stay.
+        items: what to try it with, such as a plan gives; two or more.
+        place: where.
+        most: seconds after which it ends, if not after all items; two steps are made at least.
+        epoch: steps between validations.
+        seed: of what is loaded.
+        advance: is told of every step.
+    """
     trial.model.to(place).train()
     trial.prepare(place)
     optimizer = torch.optim.AdamW(trial.model.parameters(), lr=0.0, weight_decay=0.0)
