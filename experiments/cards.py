@@ -24,8 +24,8 @@ MADE_BY = {
     "detect": "python -m experiments.detect_pages, then entourage detect train on its five sets to learn from",
 }
 LEARNED_FROM = {
-    "cluster-points": "2D sets without end: rings, moons and Gaussians, made by this package; 7,575 steps with clusters "
-    "of about equal size, then from there with unequal ones among them",
+    "cluster-points": "2D sets without end: rings, moons and Gaussians, made by this package; 7,575 steps with "
+    "clusters of about equal size, then on from there with unequal ones among them",
     "detect": "pages engraved by this package: OpenScore Lieder (CC0) clean, as scans and as photographs, in four of "
     "Verovio's five fonts, and composed pages; no work of the test sets",
 }
