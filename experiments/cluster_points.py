@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -67,6 +69,9 @@ PUBLISHED = {
     "DBSCAN": ("0.265", "0.676"),
 }
 
+Measured = Callable[[ClusterNetwork], dict[str, Any]]
+"""From a network to the values of a row."""
+
 
 def main() -> None:
     """Trains, measures, and writes the tables."""
@@ -88,32 +93,49 @@ def main() -> None:
 
 
 def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -> None:
-    """All rows of one network."""
-    key = f"{name}, seed {seed}"
-    attention = preset(NETWORKS[name].preset).model.network == "attention"
-    many = PointSampler(LARGE_K if attention else K, varied=NETWORKS[name].varied)
+    """All rows of one network, which is trained if any is missing."""
+    rows = rows_of(name, seed, options)
+    if not ledger.free(rows):
+        return
+    network = learned(name, seed, options.runs / run_name(ledger.name, name, seed, options), options)
+    for key, find in rows.items():
+        ledger.row(key, partial(find, network))
+
+
+def rows_of(name: str, seed: int, options: argparse.Namespace) -> dict[str, Measured]:
+    """What is measured of a network, by the keys of the rows."""
+    key, attention = f"{name}, seed {seed}", _attends(name)
+
+    def on(sampler: PointSampler, sets: int, n: int) -> Measured:
+        return lambda network: scores_of(network, sampler, sets, n, options.device)
+
+    rows: dict[str, Measured] = {key: lambda network: network_row(network, PointSampler(K), N, options)}
+    if attention or NETWORKS[name].metric == "none":  # an LSTM that reads distances is bound to sets of one size
+        rows[f"{UNEQUAL}{key}"] = on(PointSampler(K, unequal=1), options.sets, UNEQUAL_N)
+    if attention:
+        rows[f"large: {key}"] = on(PointSampler(LARGE_K), options.large_sets, LARGE_N)
+        rows[f"twenty: {key}"] = on(PointSampler(LARGE_K, k_min=LARGE_K), options.large_sets, LARGE_N)
+        rows[f"shuffled: {key}"] = lambda network: shuffled_row(network, options)
+    for n in SIZES if name == "default" and seed == 0 else ():
+        rows[f"growth {n}: {key}"] = partial(growth_row, n=n, device=options.device)
+    return rows
+
+
+def learned(name: str, seed: int, run: Path, options: argparse.Namespace) -> ClusterNetwork:
+    """The network, trained in its folder or found there."""
+    chosen, attention, few = NETWORKS[name], _attends(name), PointSampler(K)
+    many = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
     recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
         recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)
-    run = options.runs / run_name(ledger.name, name, seed, options)
-    if NETWORKS[name].metric != "none":  # the appendix: N = 50 for metric learning with 2D points
+    if chosen.metric != "none":  # the appendix: N = 50 for metric learning with 2D points
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))
-    few = PointSampler(K)
-    network = trained(name, Data(many, few, few), recipe, run, options)
-    ledger.row(key, lambda: network_row(network, few, N, options))
-    if network.options.set_size is None:  # one that reads rows of distances is bound to the sets it learned from
-        mixed = PointSampler(K, unequal=1)
-        ledger.row(f"{UNEQUAL}{key}", lambda: scores_of(network, mixed, options.sets, UNEQUAL_N, options.device))
-    if not attention:
-        return
-    large, exact = PointSampler(LARGE_K), PointSampler(LARGE_K, k_min=LARGE_K)
-    sets = options.large_sets
-    ledger.row(f"large: {key}", lambda: scores_of(network, large, sets, LARGE_N, options.device))
-    ledger.row(f"twenty: {key}", lambda: scores_of(network, exact, sets, LARGE_N, options.device))
-    ledger.row(f"shuffled: {key}", lambda: shuffled_row(network, options))
-    for n in SIZES if name == "default" and seed == 0 else ():
-        ledger.row(f"growth {n}: {key}", lambda n=n: growth_row(network, n, options.device))  # type: ignore[misc]
+    return trained(name, Data(many, few, few), recipe, run, options)
+
+
+def _attends(name: str) -> bool:
+    return preset(NETWORKS[name].preset).model.network == "attention"
 
 
 @torch.no_grad()

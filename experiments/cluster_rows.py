@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
+from entourage.cluster.begun import continued, load_begun
 from entourage.cluster.curriculum import EPISODE, Curriculum
 from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.evaluate import draw_sets
@@ -24,9 +25,8 @@ from entourage.cluster.learn import learn
 from entourage.cluster.options import Metric
 from entourage.cluster.points import VARIED
 from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
-from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask
-from entourage.cluster.usual import continued, fitting_options
+from entourage.cluster.usual import fitting_options
 from entourage.data import resolve_device
 from experiments.claims import alone, in_turn
 from experiments.ledger import RESULTS, Ledger
@@ -50,17 +50,19 @@ class Network:
     Attributes:
         preset: the network and its loss.
         metric: the metric block it is given.
-        varied: the share of 2D sets to learn from that differ more than the appendix' do.
+        varied: the share of 2D sets to learn from that differ more than the appendix' do...
+        unequal: ...and of those with clusters of unequal size; None for the usual.
     """
 
     preset: str
     metric: Metric = "none"
     varied: float = 0.0
+    unequal: float | None = None
 
 
 NETWORKS = {
     "default": Network("default", varied=VARIED),
-    "varied": Network("default", varied=1.0),
+    "varied": Network("default", varied=1.0, unequal=0.5),
     "thesis": Network("thesis"),
     "original": Network("original"),
     "thesis+euclidean": Network("thesis", "euclidean"),
@@ -165,18 +167,16 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)
     title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
-    built = ClusterNetwork(data.learn.shape, model)
+    built, about = ClusterNetwork(data.learn.shape, model), {"preset": network.preset}
     if options.start is not None:
-        built, recipe = load_network(find_weights(options.start)), continued(recipe)
-    steps, seconds = (int(built.notes.get(name, 0)) for name in ("steps", "seconds"))
+        built, about["from"] = load_begun(options.start)
+        recipe = continued(recipe)
+        if built.options != model:
+            raise ValueError(f"{options.start}: holds another network than {name!r} is; expected one of its kind")
     loss = chosen.loss_of(points=len(data.learn.shape) == 1)
-    task = ClusterTask(built, data.learn, data.validate, loss, recipe, say=lambda line: say(f"{title}: {line}"))
+    task = ClusterTask(built, data.learn, data.validate, loss, recipe, about=about, say=lambda s: say(f"{title}: {s}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
-    steps, seconds = steps + result.steps, seconds + round(result.seconds)  # of both, if it had learned before
-    ready.notes = {"preset": network.preset, "steps": str(steps), "seconds": str(seconds)}
-    ready.notes |= {"from": Path(options.start).name} if options.start is not None else {}
     ready.notes["date"] = date.today().isoformat()
-    ready.notes["set_size"] = str(recipe.curriculum.most)
     save_network(ready, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
     return ready
@@ -188,18 +188,18 @@ def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: 
     recipe = Recipe(curriculum=EPISODES if attention else EPISODE, seed=seed, validation=200)
     if options.small:
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
-    network = trained(name, data, recipe, options.runs / run_name(ledger.name, name, seed, options), options)
-    ledger.row(f"{name}, seed {seed}", lambda: network_row(network, data.test, EPISODE_N, options))
+    key = f"{name}, seed {seed}"
+    if ledger.free([key]):
+        network = trained(name, data, recipe, options.runs / run_name(ledger.name, name, seed, options), options)
+        ledger.row(key, lambda: network_row(network, data.test, EPISODE_N, options))
 
 
-def scores_of(
-    model: Any, sampler: EpisodeSampler, sets: int, n: int, device: str, k_max: int | None = None
-) -> dict[str, Any]:
+def scores_of(model: Any, sampler: EpisodeSampler, sets: int, n: int, device: str) -> dict[str, Any]:
     """Mean scores on the test sets, as a row."""
     place = resolve_device(device)
     if isinstance(model, ClusterNetwork):
         model.to(place).eval()
-    found = evaluate(model, sampler, sets, n, k_max, device=place, seed=TEST_SEED)
+    found = evaluate(model, sampler, sets, n, device=place, seed=TEST_SEED)
     return {"sets": sets, "n": n, **asdict(mean_scores(found))}
 
 
@@ -249,10 +249,10 @@ def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], N
     return features(episode.x).double().numpy(), episode.labels.numpy()
 
 
-def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]], extra: Sequence[str] = ()) -> str:
+def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]]) -> str:
     """The table: one row a method, the mean over seeds, and what was published."""
     rows = []
-    for name in (*NETWORKS, *extra, *RIVALS):
+    for name in (*NETWORKS, *RIVALS):
         key = f"{prefix}{name}"
         found = [row for one, row in ledger.rows.items() if one == key or one.startswith(f"{key}, seed ")]
         if found:

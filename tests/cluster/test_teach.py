@@ -13,6 +13,7 @@ from PIL import Image
 
 from entourage.cluster import Episode, ModelOptions, load_network, usual
 from entourage.cluster import teach as module
+from entourage.cluster.begun import GENTLE
 from entourage.cluster.curriculum import Curriculum
 from entourage.cluster.options import PRESETS, LossOptions, Preset
 from entourage.cluster.task import ClusterTask, Recipe
@@ -86,16 +87,28 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
     monkeypatch.setattr(module, "learn", heard)
     train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
     monkeypatch.setattr(module, "learn", learn)
-    assert recipes[0].learning_rate == usual.GENTLE * usual.Recipe(steps=1).learning_rate
+    assert recipes[0].learning_rate == GENTLE * usual.Recipe(steps=1).learning_rate
     assert recipes[0].curriculum.grows == (0, 0)
     second = load_network(tmp_path / "n.safetensors")
     assert second.options == first.options
-    assert (second.notes["preset"], second.notes["from"]) == (name, "first.safetensors")
+    assert (second.notes["preset"], second.notes["from"][:19]) == (name, "first.safetensors, ")
+    assert second.notes["steps"] == "4"  # of both
     with pytest.raises(ValueError, match="a metric block and a network to begin with are given; expected one"):
         train("points", tmp_path, start=tmp_path / "first.safetensors", metric="full")
-    (tmp_path / "first.safetensors").rename(tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match=r"holds a run with task\.from 'first.safetensors', now 'other.safetensors'"):
-        train("points", tmp_path, start=tmp_path / "other.safetensors", run=tmp_path / "second")
+    (tmp_path / "n.safetensors").replace(tmp_path / "first.safetensors")  # the same name, other weights
+    with pytest.raises(ValueError, match=r"holds a run with task\.from 'first.safetensors, \w+', now 'first.saf"):
+        train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+
+
+def test_an_lstm_to_begin_with_brings_its_number_of_clusters_along(tmp_path: Path) -> None:
+    train("points", tmp_path, preset="thesis", metric="full", k_max=6)
+    (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
+    first = load_network(tmp_path / "first.safetensors").options
+    assert (first.k_max, first.set_size) == (6, 12)
+    train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+    assert load_network(tmp_path / "n.safetensors").options == first
+    with pytest.raises(ValueError, match="sets have 8 items; the network to begin with reads rows of 12 distances"):
+        train("points", tmp_path, start=tmp_path / "first.safetensors", k_max=2, run=tmp_path / "third")
 
 
 def test_a_network_to_begin_with_must_be_for_such_items(tmp_path: Path, images: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from experiments.cluster_rows import NETWORK, scores_of
+from experiments.cluster_rows import NETWORK, Data, scores_of
 from experiments.ledger import Ledger
 from torch import Tensor, nn
 
 from entourage.cluster import ClusterNetwork, PointSampler, evaluate, load_network, mean_scores, save_network
 from entourage.cluster.options import ModelOptions
+from entourage.cluster.points import UNEQUAL, VARIED
 from experiments import cluster_points
 
 TINY = ModelOptions(k_max=3, width=16, depth=1, heads=2, code=8, frequencies=8)
@@ -99,6 +100,32 @@ class Judge(nn.Module):
         place = torch.arange(x.shape[1]).expand(x.shape[:2])
         found = place < x.shape[1] // 2 if self.by_place else x[..., 0] > 0.5
         return Namespace(clusters=lambda: found.long())
+
+
+def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, options = Ledger("toy", tmp_path), told(tmp_path)
+    for key in cluster_points.rows_of("thesis+full", 0, options):
+        ledger.add(key, {}, 1.0)
+    monkeypatch.setattr(cluster_points, "trained", lambda *_: pytest.fail("trained in vain"))
+    cluster_points.measure(ledger, "thesis+full", 0, options)
+    assert list(ledger.rows) == ["thesis+full, seed 0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "varied", "unequal"), [("default", VARIED, UNEQUAL), ("varied", 1, 0.5), ("thesis", 0, 0)]
+)
+def test_networks_learn_from_the_sets_that_their_rows_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, varied: float, unequal: float
+) -> None:
+    given: list[PointSampler] = []
+
+    def trained(name: str, data: Data, *_: object) -> ClusterNetwork:
+        given.append(data.learn)  # type: ignore[arg-type]
+        return tiny()
+
+    monkeypatch.setattr(cluster_points, "trained", trained)
+    cluster_points.learned(name, 0, tmp_path, told(tmp_path))
+    assert (given[0].varied, given[0].unequal) == (varied, unequal)
 
 
 @pytest.mark.usefixtures("small_sets")

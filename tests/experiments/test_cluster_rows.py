@@ -61,7 +61,9 @@ def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     going_on = Namespace(**{**vars(OPTIONS), "start": str(run / "network.safetensors")})
     longer = trained("default", Data(points, points, points), recipe, tmp_path / "longer", going_on)
     assert int(longer.notes["steps"]) > int(made.notes["steps"])  # those of both
-    assert longer.notes["from"] == "network.safetensors"
+    assert longer.notes["from"].startswith("network.safetensors, ")
+    with pytest.raises(ValueError, match=r"network.safetensors: holds another network than 'thesis' is"):
+        trained("thesis", Data(points, points, points), recipe, tmp_path / "other", going_on)
 
 
 def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:

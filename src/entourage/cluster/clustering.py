@@ -111,11 +111,11 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         torch.manual_seed(recipe.seed)
         network = ClusterNetwork(sampler.shape, options)
         loss = chosen.loss_of(points=len(sampler.shape) == 1)
-        task = ClusterTask(network, sampler, validation or sampler, loss, recipe)
+        about = {"preset": self.preset}
+        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, about=about)
         self.network_, self.training_result_ = learn(
             task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
         )
-        self.network_.notes["set_size"] = str(recipe.curriculum.most)
         return self
 
     @classmethod

@@ -32,8 +32,10 @@ def learn(
         title: what the line calls it.
 
     Returns:
-        The trained network, in evaluation mode, and how the run went.
+        The trained network, in evaluation mode, and how the run went. Its notes say what the task is about, how long it
+        has learned, earlier trainings included, and with how many items at once.
     """
+    before = task.network.notes
     if minutes is not None:
         steps = steps_within(task, run, minutes, device, progress=progress)
         task.recipe = replace(task.recipe, steps=steps)
@@ -41,4 +43,10 @@ def learn(
     network = task.outcome()
     if not isinstance(network, ClusterNetwork):
         raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
+    spent = {"steps": result.steps, "seconds": round(result.seconds)}
+    network.notes = {
+        **task.about,
+        **{name: str(int(before.get(name, 0)) + value) for name, value in spent.items()},
+        "set_size": str(task.recipe.curriculum.most),
+    }
     return network.eval(), result

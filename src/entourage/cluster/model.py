@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from entourage import __version__
@@ -17,7 +16,8 @@ from entourage.cluster.lstm import LSTMNetwork
 from entourage.cluster.metric import FEW
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
-from entourage.data import atomic_path, reason_of
+from entourage.data import reason_of
+from entourage.training.weights import write_weights
 
 _KEY = "entourage.cluster"
 
@@ -82,14 +82,10 @@ def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = Fals
         "options": asdict(network.options),
         "notes": network.notes,
     }
-    state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    state = network.state_dict()
     if half:  # not buffers: frequencies and statistics need their digits
         state |= {name: state[name].half() for name, _ in network.named_parameters()}
-    with atomic_path(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        save_file(state, temporary, metadata={_KEY: json.dumps(head)})
-        temporary.chmod(mode)  # save_file lets only its owner read
+    write_weights(Path(path), state, head, key=_KEY)
 
 
 def load_network(path: str | Path) -> ClusterNetwork:

@@ -185,8 +185,10 @@ def _slanted(points: Tensor, varies: Tensor, generator: torch.Generator) -> Tens
     stretch = torch.where(varies & (lots < SLANTED), MOST_STRETCH**stretch, 1.0)
     along = torch.stack([(math.pi * angle).cos(), (math.pi * angle).sin()], dim=-1)  # (b, 2)
     # x + (s - 1) (x . u) u is s times as long along u and the same across it.
-    shift = (stretch - 1).view(-1, 1, 1) * (points @ along.unsqueeze(-1))  # (b, n, 1)
-    return points + shift * along.unsqueeze(1)
+    along = along.unsqueeze(1)  # (b, 1, 2)
+    # Not a matrix product, which a GPU may round to fewer digits than neighbours differ in.
+    shift = (stretch - 1).view(-1, 1, 1) * (points * along).sum(-1, keepdim=True)  # (b, n, 1)
+    return points + shift * along
 
 
 def _members(kind: Tensor, k: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from entourage.backbones import cached_features, load_backbone
-from entourage.cluster.spectrogram import FRAMES, HOP, RATE, SNIPPET, cut_snippets, mel_spectrogram
+from entourage.cluster.spectrogram import FRAMES, HOP, RATE, SNIPPET, at_least, mel_spectrogram
 from entourage.data import (
     IMAGE_SUFFIXES,
     UnreadableAudioError,
@@ -123,8 +123,7 @@ def read_loudest(path: Path) -> Tensor:
 
 def loudest_snippet(samples: Tensor) -> Tensor:
     """The 1.28 s of the most energy, to a hundredth of a second, shape (20480,); what is shorter is repeated."""
-    if len(samples) <= SNIPPET:
-        return cut_snippets(samples)[0]
+    samples = at_least(samples, SNIPPET)
     energy = samples[: len(samples) // HOP * HOP].reshape(-1, HOP).square().sum(1, dtype=torch.float64)  # (frames,)
     total = torch.cat([energy.new_zeros(1), energy.cumsum(0)])
     start = HOP * int((total[FRAMES:] - total[:-FRAMES]).argmax())
@@ -136,9 +135,7 @@ STRETCH = 2 * SNIPPET  # samples of an item to learn from: views take a random h
 
 def read_stretches(path: Path) -> Tensor:
     """Spectrograms of 2.56 s stretches of a sound, one after the other, shape (m, 128, 256)."""
-    samples = _read_samples(path)
-    if len(samples) < STRETCH:
-        samples = samples.repeat(-(-STRETCH // len(samples)))[:STRETCH]
+    samples = at_least(_read_samples(path), STRETCH)
     whole = samples[: len(samples) // STRETCH * STRETCH].reshape(-1, STRETCH)
     return mel_spectrogram(whole)
 

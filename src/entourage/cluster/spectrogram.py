@@ -54,17 +54,9 @@ def mel_filters() -> Tensor:
     return torch.where(filters.sum(1, keepdim=True) < 1e-3, nearest, filters)
 
 
-def cut_snippets(samples: Tensor, step: int = SNIPPET) -> Tensor:
-    """Stretches of 1.28 s, `step` samples apart, shape (t,) to (m, 20480); what is shorter than one is repeated.
-
-    The last stretch ends where the sound does, so that nothing is lost.
-    """
-    if len(samples) < SNIPPET:
-        samples = samples.repeat(math.ceil(SNIPPET / len(samples)))[:SNIPPET]
-    starts = list(range(0, len(samples) - SNIPPET + 1, step))
-    if step == SNIPPET and (rest := len(samples) - SNIPPET - starts[-1]) > SNIPPET // 2:
-        starts.append(starts[-1] + rest)
-    return torch.stack([samples[start : start + SNIPPET] for start in starts])
+def at_least(samples: Tensor, length: int) -> Tensor:
+    """A sound, shape (t,), repeated until it has that many samples if it has fewer."""
+    return samples if len(samples) >= length else samples.repeat(math.ceil(length / len(samples)))[:length]
 
 
 def _to_mel(hertz: float) -> float:

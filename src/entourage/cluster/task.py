@@ -59,7 +59,7 @@ class ClusterTask(AveragedTask[Draw, Draw]):
         validation: of the episodes to validate with; classes it draws from should not be the sampler's.
         loss: weights of the terms.
         recipe: sizes and number of sets.
-        about: what the items are, for the record of the run, e.g. what looked at them first.
+        about: for the record of the run and the notes of its network: what the items are, what looked at them first...
         say: is told of every validation in a line, e.g. print; None says nothing.
     """
 

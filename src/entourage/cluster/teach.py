@@ -10,19 +10,20 @@ import numpy as np
 import torch
 
 from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
+from entourage.cluster.begun import check_fits, continued, load_begun, preset_of
 from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.disguise import ImageDisguise, SoundDisguise
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, load_network, save_network
+from entourage.cluster.model import ClusterNetwork, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.points import VARIED, PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
 from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask
-from entourage.cluster.usual import continued, fitting_options, usual_recipe
+from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import check_outputs
 
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
@@ -80,33 +81,35 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     """
     run = job.run or job.out.with_name(f"{job.out.stem}.run")
     _check_job(job, run)
-    begun = None if job.start is None else load_network(find_weights(job.start))
+    begun, origin = (None, "") if job.start is None else load_begun(job.start)
     if begun is not None:
-        job = replace(job, preset=begun.notes.get("preset", job.preset), backbone=begun.notes.get("backbone", ""))
+        job = _going_on(job, begun)
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
     recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
     torch.manual_seed(job.seed)
-    about = {"items": kind, "backbone": job.backbone}
+    about = {"items": kind, "backbone": job.backbone, "preset": job.preset}
     if begun is None:
         options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
         network = ClusterNetwork(sampler.shape, options)
     else:
         network, recipe = begun, continued(recipe)
-        about["from"] = Path(str(job.start)).name
+        check_fits(network, recipe)
+        about["from"] = origin
     loss = chosen.loss_of(points=kind == "points")
     task = ClusterTask(network, sampler, validation, loss, recipe, about=about)
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
-    network.notes = {
-        **about,
-        "preset": job.preset,
-        "steps": str(result.steps),
-        "set_size": str(recipe.curriculum.most),
-    }
     save_network(network.cpu(), job.out)
     told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
     return {**told, **result.metrics, "skipped": lessons.skipped}
+
+
+def _going_on(job: TrainJob, begun: ClusterNetwork) -> TrainJob:
+    """The job as it suits a network that has learned before; an LSTM counts to what it was made for."""
+    counted = begun.options.k_max if begun.options.network == "lstm" else None
+    backbone = begun.notes.get("backbone", "")
+    return replace(job, preset=preset_of(begun), backbone=backbone, k_max=job.k_max or counted)
 
 
 def _check_job(job: TrainJob, run: Path) -> None:

@@ -12,7 +12,6 @@ from entourage.cluster.task import Recipe
 
 SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
 POINT_STEPS, STEPS = 20_000, 4_000
-GENTLE = 0.3  # of the learning rate, for a network that has learned before
 
 
 def usual_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None = None, seed: int = 0) -> Recipe:
@@ -30,12 +29,6 @@ def usual_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None =
     else:
         curriculum = (FIXED if endless else EPISODE).for_clusters(sampler.k_max)
     return Recipe(steps=steps or (POINT_STEPS if endless else STEPS), curriculum=curriculum, seed=seed)
-
-
-def continued(recipe: Recipe) -> Recipe:
-    """The same for a network that has learned before: gently, and in sets of all sizes from the beginning."""
-    grown = replace(recipe.curriculum, grows=(0.0, 0.0))
-    return replace(recipe, learning_rate=GENTLE * recipe.learning_rate, curriculum=grown)
 
 
 def fitting_options(

@@ -18,7 +18,7 @@ from entourage.data import atomic_path
 _NOTES = "entourage"
 
 
-def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
+def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], *, key: str = _NOTES) -> None:
     """Write tensors and notes; a file of that name is replaced in one step.
 
     Tensors may share memory, lie on a GPU or be stored in another order (channels last): each is copied on its own.
@@ -27,13 +27,14 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     Args:
         path: the file.
         tensors: by name.
-        notes: anything JSON can say; they travel in the file's header.
+        notes: anything JSON can say; they travel in the file's header...
+        key: ...under this name, by which a file of one kind does not pass for one of another.
     """
     plain = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
     with atomic_path(path) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
-        save_file(plain, temporary, {_NOTES: json.dumps(notes)})
+        save_file(plain, temporary, {key: json.dumps(notes)})
         temporary.chmod(mode)  # save_file lets only its owner read
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
