@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import machine
+
 from experiments.claims import BusyError, in_turn
 from experiments.ledger import FAILED, RESULTS, Ledger, command_line
 from experiments.tables import table
@@ -77,7 +79,7 @@ class Experiment:
 
 
 class _LateError(Exception):
-    """The time is up."""
+    """A cell would end too late."""
 
 
 def run_experiment(
@@ -90,7 +92,8 @@ def run_experiment(
 ) -> Ledger:
     """Measure what is missing and what no other process is measuring, until all is there or the time is up.
 
-    A cell that needs one which another process is measuring is come back to; nothing else is waited for.
+    A cell that needs one which another process is measuring is come back to; nothing else is waited for. A cell that
+    would end too late is passed over, with all that need it: a shorter one may still fit.
 
     Args:
         experiment: what to measure.
@@ -119,8 +122,11 @@ def run_experiment(
         if ledger.row(cell.key, partial(_values, cell, ledger), say=say) is not None:
             write_page(experiment, ledger)
 
-    with suppress(_LateError):
-        in_turn([partial(measure, cell) for cell in experiment.cells])
+    def measure_in_time(cell: Cell) -> None:
+        with suppress(_LateError):
+            measure(cell)
+
+    in_turn([partial(measure_in_time, cell) for cell in experiment.cells])
     if ledger.rows:
         write_page(experiment, ledger)
     return ledger
@@ -134,8 +140,9 @@ def _values(cell: Cell, ledger: Ledger) -> Mapping[str, Any]:
 
 
 def pace(cells: Sequence[Cell], ledger: Ledger) -> float:
-    """How much longer than planned cells have taken so far, as a factor; 1 while there is nothing to go by."""
-    done = [cell for cell in cells if cell.key in ledger]
+    """How much longer than planned cells have taken on this machine, as a factor; 1 while there is nothing to go by."""
+    here = machine()
+    done = [cell for cell in cells if cell.key in ledger and ledger.rows[cell.key]["machine"] == here]
     planned = sum(cell.seconds for cell in done)
     return sum(60 * float(ledger.rows[cell.key]["minutes"]) for cell in done) / planned if planned else 1.0
 

@@ -29,8 +29,19 @@ from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
 from experiments.claims import in_turn
 from experiments.command import run_command
-from experiments.detect_rows import arguments, ledger, packed, percent, recipe_of, scores, sets_of, trained
-from experiments.ledger import Ledger
+from experiments.detect_rows import (
+    arguments,
+    keep_training,
+    measured_rows,
+    packed,
+    percent,
+    recipe_of,
+    scores,
+    sets_of,
+    trained,
+    training_of,
+)
+from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
 
 RARE = 100  # classes with fewer symbols in the corpus (not the composed pages) are rare
@@ -85,7 +96,7 @@ def main() -> None:
     parser.add_argument("--composed", nargs="*", default=[], help="folders of composed pages, learned from as well")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="some of these, which are all")
     options = parser.parse_args()
-    book = ledger("detect_ablation", options)
+    book = ledger_of("detect_ablation", options.results, small=options.small)
     counts = corpus_counts([page for folder in options.train for page in read_truth(folder, "train")])
     names = options.variants.split(",")
     for name in names:
@@ -107,13 +118,14 @@ def measure(
     keys = {test: f"{name}: {test}" for test in sets}
     with book.claim(f"all of {name}") as mine:
         if mine and book.free(keys.values()):
-            detector, known = detector_of(name, options)
+            detector, summary = detector_of(name, options)
+            keep_training(book, _learner(name), summary)
             for test, pages in sets.items():
-                book.row(keys[test], lambda p=pages: {**judged(detector, p, counts), **known})  # type: ignore[misc]
+                book.row(keys[test], partial(judged, detector, pages, counts))
 
 
 def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
-    """A variant's detector, and how it was trained."""
+    """A variant's detector, and how its training went."""
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
     recipe = Recipe()
@@ -122,10 +134,14 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
     recipe = recipe_of(options, replace(recipe, **changes))
     folders = [*options.train, *(options.composed if variant.composed else ())]
     job = TrainJob(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
-    own = name if variant.learns else "default"
-    detector, summary = trained(f"detect_ablation-{own}", job, options, DetectOptions() if variant.drawn else UNDRAWN)
-    known = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
-    return with_cached_boxes(detector, packed(job)) if variant.cached else detector, known
+    looks = DetectOptions() if variant.drawn else UNDRAWN
+    detector, summary = trained(f"detect_ablation-{_learner(name)}", job, options, looks)
+    return with_cached_boxes(detector, packed(job)) if variant.cached else detector, summary
+
+
+def _learner(name: str) -> str:
+    """The variant that learns what a variant knows."""
+    return name if VARIANTS[name].learns else "default"
 
 
 def with_cached_boxes(detector: Detector, sheets: Sheets) -> Detector:
@@ -157,10 +173,11 @@ def corpus_counts(pages: Sequence[TruthPage]) -> dict[str, int]:
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in book.rows.items():
+    for key, row in measured_rows(book).items():
         name, _, test = key.partition(": ")
+        known = training_of(book, _learner(name)) or row  # a row may tell its own
         figures = (percent(row[figure]) for figure in ("mAP", "AP50", "mAP of rare classes"))
-        rows.append((VARIANTS[name].text, test, *figures, str(row["steps"])))
+        rows.append((VARIANTS[name].text, test, *figures, str(known.get("steps", ""))))
     return table(("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "steps"), rows)
 
 

@@ -22,8 +22,8 @@ from entourage.detect.map_options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
 from experiments.command import run_command
-from experiments.detect_rows import arguments, ledger, percent, sets_of
-from experiments.ledger import Ledger
+from experiments.detect_rows import measuring_arguments, percent, sets_of
+from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
 
 DOTS = ("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")
@@ -41,16 +41,21 @@ _BATCH = 32
 
 def main() -> None:
     """Measures and writes the table."""
-    parser = arguments("Dots with and without their surroundings", minutes=0)
+    parser = measuring_arguments("Dots with and without their surroundings")
     parser.add_argument("--dots", type=int, default=400, help="of each kind, at most")
     options = parser.parse_args()
-    book = ledger("detect_context", options)
+    book = ledger_of("detect_context", options.results)
     detector = Detector.load(options.model, options.device)
     for name, pages in sets_of(options).items():
         for radius in (None, *reversed(RADII)):
-            key = f"{name}: {'all of the page' if radius is None else f'{radius:g} interlines'}"
-            book.row(key, lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
+            book.row(key_of(name, radius, options.model), lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
     book.write_table("Detection: dots and their surroundings", _text)
+
+
+def key_of(name: str, radius: float | None, model: str | None) -> str:
+    """The name of a row: the pages, the detector if it is not the shipped one, and how much is seen."""
+    seen = "all of the page" if radius is None else f"{radius:g} interlines"
+    return f"{name}: {seen}" if model is None else f"{name}, {model}: {seen}"
 
 
 @torch.inference_mode()
@@ -121,8 +126,9 @@ def _text(book: Ledger) -> str:
     kinds = tuple(dict.fromkeys(KINDS.values()))
     rows = []
     for key, row in book.rows.items():
-        rows.append((key.partition(": ")[2], *(percent(row[kind]) for kind in kinds), percent(row["accuracy"])))
-    return f"{table(('what is seen', *kinds, 'all'), rows)}\n\n{CHOICE}"
+        pages, _, seen = key.rpartition(": ")
+        rows.append((pages, seen, *(percent(row[kind]) for kind in kinds), percent(row["accuracy"])))
+    return f"{table(('pages', 'what is seen', *kinds, 'all'), rows)}\n\n{CHOICE}"
 
 
 if __name__ == "__main__":

@@ -3,17 +3,17 @@
 python -m experiments.detect_deepscores --train pages composed --test clean=pages scan=scans photo=photos --minutes 8
 
 Detectors are kept in --runs, rows in results/detect_deepscores.json: a command that was stopped, or that is given more
-sets or rivals, goes on from there. Without --train the shipped detector is measured, or that of --model, and no rival.
+sets or rivals, goes on from there. Without --train the shipped detector is measured, or that of --model; rivals need
+pages to learn from.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from entourage.detect.detector import Detector, find_detector
 from entourage.detect.evaluate import DetectsPages, Judged, Seen, detect_pages, evaluate, judge
@@ -25,16 +25,27 @@ from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
 from experiments.detect_rival_models import RIVALS
 from experiments.detect_rivals import RivalDetector, train_rival
-from experiments.detect_rows import arguments, ledger, packed, percent, recipe_of, scores, sets_of, trained
-from experiments.ledger import Ledger
+from experiments.detect_rows import (
+    arguments,
+    keep_training,
+    measured_rows,
+    packed,
+    percent,
+    recipe_of,
+    run_folder,
+    scores,
+    sets_of,
+    trained,
+    training_of,
+)
+from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
 
 RUN = "detect_deepscores-dwd"  # the folder of what is trained here
 SHIPPED = "DWD, shipped"  # the name of what comes with the package, which has learned for longer
 HANDWRITTEN = "MUSCIMA++, own"  # pages and classes
 LISTS: tuple[Judged, ...] = ("v1", "extended")
-Trained = tuple[DetectsPages, dict[str, Any]]
-"""A detector, and how much it has learned."""
+SMALL_MINUTES = 0.01  # of a rehearsal: a few steps
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
     "thesis, U-Net": ("24.8", "-", "16.6"),
@@ -46,19 +57,18 @@ PUBLISHED = {
 def main() -> None:
     """Trains, measures, and writes the table."""
     parser = arguments("Detection on synthetic, degraded and handwritten pages", minutes=8)
-    parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}")
+    parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}; they learn from the same pages")
     parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
-    book = ledger("detect_deepscores", options)
-    house = name_of(options)
-    makers: dict[str, Callable[[], Trained]] = {house: partial(own, options)}
-    makers |= {name: partial(rival, name, options) for name in options.rivals.split(",") if name}
+    rivals = chosen_rivals(options)
+    book = ledger_of("detect_deepscores", options.results, small=options.small)
     jobs: dict[str, Callable[[], None]] = {}
-    for name, make in makers.items():
-        jobs[name] = partial(measure, book, name, make, options)
+    for name in (name_of(options), *rivals):
+        make, tune = (rival, rival_handwriting) if name in rivals else (own, handwriting)
+        jobs[name] = partial(measure, book, name, partial(make, book, name, options), options)
         if options.muscima:
-            tune = handwriting if name == house else rival_handwriting
-            jobs[f"{name}, handwriting"] = partial(tune, book, name, options)
+            tuned = partial(tune, book, name, options)
+            jobs[f"{name}, handwriting"] = partial(measure_handwriting, book, name, tuned, options)
 
     def one(name: str) -> None:
         with book.claim(f"all of {name}") as mine:  # if it is another process's, that one does all of it
@@ -69,91 +79,125 @@ def main() -> None:
     book.write_table("Detection: synthetic, degraded, handwritten", _text)
 
 
+def chosen_rivals(options: argparse.Namespace) -> list[str]:
+    """The rivals that are asked for.
+
+    Raises:
+        ValueError: one is unknown, or there are no pages to train them on.
+    """
+    rivals = [name for name in options.rivals.split(",") if name]
+    for name in rivals:
+        if name not in RIVALS:
+            raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(RIVALS)}")
+    if rivals and not options.train:
+        raise ValueError("--rivals without --train: a rival learns here alone; expected folders to learn from")
+    return rivals
+
+
 def name_of(options: argparse.Namespace) -> str:
-    """What the detector of the house is called: one that learned as long as its rivals, or another that is ready."""
+    """What the detector of the house is called: one that learned as long as its rivals, or another that is ready.
+
+    One that is ready goes by its path as it was given: what is trained here is called the same in every folder.
+    """
     if options.model:
-        return f"DWD, {Path(options.model).name}"
+        return f"DWD, {options.model}"
     return "DWD" if options.train else SHIPPED
 
 
-def own(options: argparse.Namespace) -> Trained:
+def own(book: Ledger, name: str, options: argparse.Namespace) -> DetectsPages:
     """The detector of the house: trained, or one that is ready."""
-    if not options.train or options.model:
-        return Detector.load(options.model, options.device), {}
+    if not _learns(options):
+        return Detector.load(options.model, options.device)
     detector, summary = trained(RUN, TrainJob(options.train, options.runs, recipe=recipe_of(options)), options)
-    return detector, _effort(summary)
+    keep_training(book, name, summary)
+    return detector
 
 
-def _effort(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """How much a detector has learned, for its rows."""
-    return {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
+def _learns(options: argparse.Namespace) -> bool:
+    """Whether the detector of the house is trained here."""
+    return bool(options.train and not options.model)
 
 
-def measure(book: Ledger, name: str, make: Callable[[], Trained], options: argparse.Namespace) -> None:
+def measure(book: Ledger, name: str, make: Callable[[], DetectsPages], options: argparse.Namespace) -> None:
     """The rows of one detector: every test set, in V1's classes and in the extended ones; pages are seen once."""
     sets = sets_of(options)
     keys = {(test, judged): f"{name}: {test}, {judged}" for test in sets for judged in LISTS}
     if not book.free(keys.values()):
         return
-    detector, effort = make()
+    detector = make()
     for test, pages in sets.items():
         seen = cache(partial(detect_pages, detector, pages))
         for judged in LISTS:
-            find = partial(_judged, seen, pages, judged, effort)
-            book.row(keys[test, judged], find)
-            effort = {}  # the first row tells it, and its minutes count once
+            book.row(keys[test, judged], partial(_judged, seen, pages, judged))
 
 
-def _judged(
-    seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged, effort: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {**scores(judge(seen(), pages, judged)), **effort}
+def _judged(seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged) -> dict[str, Any]:
+    return scores(judge(seen(), pages, judged))
 
 
-def rival(name: str, options: argparse.Namespace) -> tuple[RivalDetector, dict[str, Any]]:
+def rival(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
     """A detector of torchvision, trained on the same pages for the same time."""
     sheets = packed(TrainJob(options.train, options.runs))
-    run = options.runs / f"detect_deepscores-{name}"
+    run, minutes = run_folder(f"detect_deepscores-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, sheets, recipe_of(options), options.minutes, run, options.device)
-    return detector, _effort(summary)
+        detector, summary = train_rival(name, sheets, recipe_of(options), minutes, run, options.device)
+    keep_training(book, name, summary)
+    return detector
 
 
-def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> None:
-    """Fine-tunes the detector for MUSCIMA++ and measures its own classes on the test pages."""
-    own(options)  # what it begins with, if it is trained here, has to be ready
-    trained_here = options.runs / RUN / "detect.safetensors" if options.train and not options.model else None
-    begin = trained_here or find_detector(options.model)
-    recipe = replace(recipe_of(options, Recipe.for_handwriting()), seed=0)
+def _minutes(options: argparse.Namespace) -> float:
+    """How long rivals learn, who know times and not steps."""
+    return SMALL_MINUTES if options.small else float(options.minutes)
+
+
+def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> DetectsPages:
+    """The detector of the house, fine-tuned for the classes of MUSCIMA++."""
+    begin = find_detector(options.model)
+    if _learns(options):
+        own(book, name, options)  # it has to be ready
+        begin = run_folder(RUN, options) / "detect.safetensors"
+    recipe = recipe_of(options, Recipe.for_handwriting())
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
-    run = "detect_deepscores-muscima" + ("" if name == SHIPPED else f"-{name.lower().replace(', ', '-')}")
-    detector, summary = trained(run, job, options)
-    _handwritten(book, name, detector, _effort(summary), options)
+    detector, summary = trained(_tuned_run(options), job, options)
+    keep_training(book, f"{name}, handwriting", summary)
+    return detector
 
 
-def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> None:
+def _tuned_run(options: argparse.Namespace) -> str:
+    """What the folder of the fine-tuned detector is called: another for every one that it begins with."""
+    if options.model:
+        return f"detect_deepscores-muscima-dwd-{quote(str(options.model), safe='')}"
+    return "detect_deepscores-muscima-dwd" if options.train else "detect_deepscores-muscima"
+
+
+def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
     """The same for a rival: it goes on from what it learned of print, for the same time."""
     recipe = recipe_of(options, Recipe.for_handwriting())
+    begin = rival(book, name, options).model
     sheets = packed(TrainJob(["muscima"], options.runs, classes="muscima"))
-    begin, run = rival(name, options)[0].model, options.runs / f"detect_deepscores-muscima-{name}"
+    run, minutes = run_folder(f"detect_deepscores-muscima-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, sheets, recipe, options.minutes, run, options.device, begin)
-    _handwritten(book, name, detector, _effort(summary), options)
+        detector, summary = train_rival(name, sheets, recipe, minutes, run, options.device, begin)
+    keep_training(book, f"{name}, handwriting", summary)
+    return detector
 
 
-def _handwritten(
-    book: Ledger, name: str, detector: DetectsPages, effort: Mapping[str, Any], options: argparse.Namespace
-) -> None:
-    pages = spread_over(read_truth("muscima", "test"), options.pages)
-    book.row(f"{name}: {HANDWRITTEN}", lambda: {**scores(evaluate(detector, pages, "own")), **effort})
+def measure_handwriting(book: Ledger, name: str, make: Callable[[], DetectsPages], options: argparse.Namespace) -> None:
+    """The row of one detector on the test pages of MUSCIMA++, in its own classes."""
+    key = f"{name}: {HANDWRITTEN}"
+    if book.free([key]):
+        pages = spread_over(read_truth("muscima", "test"), options.pages)
+        detector = make()
+        book.row(key, lambda: scores(evaluate(detector, pages, "own")))
 
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in book.rows.items():
+    for key, row in measured_rows(book).items():
         detector, _, test = key.partition(": ")
+        known = training_of(book, f"{detector}, handwriting" if test == HANDWRITTEN else detector) or row
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
-        minutes = f"{row['training_minutes']:.1f}" if "training_minutes" in row else ""
+        minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
         rows.append((detector, test, str(row["pages"]), *figures, minutes))
     header = ("detector", "pages, classes", "pages", "mAP", "AP50", "AP25", "minutes of training")
     published = table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,30 +23,60 @@ from entourage.detect.teach import ClassList, TrainJob, train_detector, training
 from entourage.detect.truth import TruthPage, read_truth, spread_over
 from entourage.detect.windows import WindowOptions
 from experiments.claims import alone
-from experiments.ledger import RESULTS, Ledger
+from experiments.ledger import Ledger, Row, run_name
 
 SMALL_NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(16, 16, 16), hidden=32)
+_TRAINING = "training of "  # begins the names of rows that tell of one
 
 
-def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
-    """Options that the experiments share."""
+def measuring_arguments(text: str) -> argparse.ArgumentParser:
+    """Options of an experiment that measures what is ready."""
     parser = argparse.ArgumentParser(description=text)
-    parser.add_argument("--train", nargs="+", default=[], help="folders made by `entourage engrave`, to learn from")
     parser.add_argument("--test", nargs="+", default=[], metavar="NAME=FOLDER", help="what to measure on")
-    parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each detector")
     parser.add_argument("--split", default="test", help="of the test sets; all if none of their works is learned from")
     parser.add_argument("--pages", type=int, default=60, help="of each test set, at most")
     parser.add_argument("--model", default=None, help="a trained detector; the shipped one if left out")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="for detectors and checkpoints")
-    parser.add_argument("--results", type=Path, default=None, help="where the rows go")
+    parser.add_argument("--results", type=Path, default=None, help="where the rows go, if not to results/")
     parser.add_argument("--device", default="auto")
+    return parser
+
+
+def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
+    """The same for an experiment that trains."""
+    parser = measuring_arguments(text)
+    parser.add_argument("--train", nargs="+", default=[], help="folders made by `entourage engrave`, to learn from")
+    parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each detector")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="for detectors and checkpoints")
     parser.add_argument("--small", action="store_true", help="a tiny network for a few steps, to try the way")
     return parser
 
 
-def ledger(name: str, options: argparse.Namespace) -> Ledger:
-    """Where the rows go."""
-    return Ledger(name, options.results or RESULTS)
+def run_folder(name: str, options: argparse.Namespace) -> Path:
+    """Where a training is kept."""
+    folder: Path = options.runs / run_name(name, small=options.small)
+    return folder
+
+
+def keep_training(book: Ledger, name: str, summary: Mapping[str, Any]) -> None:
+    """Keeps how much something has learned, in a row of its own: however many rows it is measured in, it counts once.
+
+    Args:
+        book: where the rows go.
+        name: of what has learned.
+        summary: how its training went.
+    """
+    values = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
+    book.row(f"{_TRAINING}{name}", lambda: values, say=False)
+
+
+def training_of(book: Ledger, name: str) -> dict[str, Any]:
+    """How much something has learned; nothing if that is not known, as of what was ready."""
+    return book.values(f"{_TRAINING}{name}") or {}
+
+
+def measured_rows(book: Ledger) -> dict[str, Row]:
+    """The rows for a table: all but those of trainings."""
+    return {key: row for key, row in book.rows.items() if not key.startswith(_TRAINING)}
 
 
 def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:
@@ -82,7 +113,7 @@ def trained(
     Raises:
         BusyError: another process is training it.
     """
-    job = replace(job, out=options.runs / name, minutes=None if options.small else options.minutes)
+    job = replace(job, out=run_folder(name, options), minutes=None if options.small else options.minutes)
     if options.small:
         base = job.options or preset(job.preset)
         encoder = SMALL_NETWORK if base.network.encoder == "small" else replace(base.network, encoder="resnet18")

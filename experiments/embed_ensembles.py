@@ -5,7 +5,8 @@
 Networks differ by their seed alone. Those of an ensemble are drawn without overlap from all that were trained, so the
 spread over ensembles of one and of two is told, too. What is the best learning rate for one network need not be so for
 several, which shall differ: two rates are tried, each with as many epochs as held-out classes say. Embeddings of the
-test images wait in a folder of their own until they are put together; file names tell one recipe from another.
+test images wait in a folder of their own until they are put together; file names tell one recipe from another. Where
+the file of a network is missing, as on another machine than it was trained on, the network is trained again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
         for size in SIZES:
             for number in range(max(SIZES) // size):
                 members = range(size * number, size * (number + 1))
-                measure = partial(_ensemble, bench, losses, work, dataset, rate, members)
+                measure = partial(_ensemble, bench, work, dataset, rate, members)
                 needs = [_member_key(dataset, rate, seed) for seed in members]
                 cells.append(Cell(_ensemble_key(dataset, rate, size, number), measure, 2.0, needs))
     note = (
@@ -74,15 +75,19 @@ def _ensemble_key(dataset: str, rate: float, size: int, number: int) -> str:
 def _member(
     bench: Bench, losses: Ledger, work: Path, dataset: str, rate: float, seed: int, ledger: Ledger
 ) -> dict[str, float]:
-    recipe = _recipe(bench, losses, dataset, rate, seed)
-    embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
-    write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": seed})
-    return {"rate": rate, "epochs": recipe.stages[-1].epochs}
-
-
-def _recipe(bench: Bench, losses: Ledger, dataset: str, rate: float, seed: int) -> Recipe:
     chosen = losses.values(choice_key(dataset, OURS, rate))
     epochs = bench.setting.recipe.stages[-1].epochs if chosen is None else int(chosen["epoch"])
+    _train(bench, work, dataset, _recipe(bench, dataset, rate, epochs, seed))
+    return {"rate": rate, "epochs": epochs}
+
+
+def _train(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> None:
+    """Trains a network and puts the embeddings of the test images where they wait."""
+    embeddings = bench.embed_test(dataset, bench.train(dataset, recipe))
+    write_weights(_file(bench, work, dataset, recipe), {"embeddings": embeddings}, {"seed": recipe.seed})
+
+
+def _recipe(bench: Bench, dataset: str, rate: float, epochs: int, seed: int) -> Recipe:
     return with_training(contestant(bench.setting, dataset, OURS), rate=rate, epochs=epochs, seed=seed)
 
 
@@ -93,11 +98,17 @@ def _file(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> Path:
     return work / f"{dataset}-{recipe.seed}-{digest}.safetensors"
 
 
-def _ensemble(
-    bench: Bench, losses: Ledger, work: Path, dataset: str, rate: float, members: range, ledger: Ledger
-) -> dict[str, float]:
-    files = [_file(bench, work, dataset, _recipe(bench, losses, dataset, rate, seed)) for seed in members]
-    parts = [read_weights(file)[0]["embeddings"] for file in files]
+def _ensemble(bench: Bench, work: Path, dataset: str, rate: float, members: range, ledger: Ledger) -> dict[str, float]:
+    parts = []
+    for seed in members:
+        trained = ledger.values(_member_key(dataset, rate, seed))
+        if trained is None:
+            raise ValueError(f"network {seed} failed; expected all networks of the ensemble")
+        recipe = _recipe(bench, dataset, rate, int(trained["epochs"]), seed)
+        file = _file(bench, work, dataset, recipe)
+        if not file.exists():  # rows are kept longer than embeddings
+            _train(bench, work, dataset, recipe)
+        parts.append(read_weights(file)[0]["embeddings"])
     return bench.measure(dataset, join_embeddings(parts).to(resolve_device(bench.setting.device)))
 
 

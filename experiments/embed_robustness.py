@@ -8,24 +8,19 @@ that a short run has every table, and a longer one tells the spread.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from entourage.embed import preset
-from entourage.embed.course import read_course
-from entourage.embed.fit import train_embedding
-from entourage.embed.read import whole_classes
 from entourage.embed.recipe import Recipe
-from entourage.embed.training import EmbeddingData
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
-from experiments.tables import mean_and_spread
+from experiments.tables import mean_and_spread, measured
 
 ANCHORS, SAMPLES = range(5), range(5, 11)
 CLASSES = (3, 6, 12, 24)
@@ -140,32 +135,28 @@ def _grid(bench: Bench, dataset: str, anchors: int, samples: int, seed: int, led
 
 def _course(bench: Bench, dataset: str, name: str, ledger: Ledger) -> dict[str, list[float]]:
     """Recall@1 of training and test images after each of twice as many epochs: how much is learnt by heart."""
-    recipe, halves = base(bench, dataset, 0), bench.halves(dataset)
+    recipe = base(bench, dataset, 0)
     stage = recipe.stages[-1]
-    recipe = replace(with_training(recipe, rate=stage.learning_rate, epochs=2 * stage.epochs), **COURSES[name])
-    sample = whole_classes(halves.labels, halves.training, min(len(halves.training), len(halves.test)))
-    data = EmbeddingData(halves.bank, halves.labels, halves.training, {"training": sample, "test": halves.test})
-    with tempfile.TemporaryDirectory() as folder:
-        train_embedding(bench.load(), data, recipe, run=folder, device=bench.setting.device, progress=False)
-        return read_course(folder)
+    longer = with_training(recipe, rate=stage.learning_rate, epochs=2 * stage.epochs)
+    return bench.course(dataset, replace(longer, **COURSES[name]), learnt=True)
 
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
     setting = bench.setting
     for sweep in SWEEPS:
         datasets = _datasets(sweep, setting.datasets)
-        rows = [
+        rows = measured(
             (str(value), *(_recall(bench, ledger, f"{d}/{sweep.title}/{value}") for d in datasets))
             for value in sweep.values
-        ]
-        if any(any(row[1:]) for row in rows):
+        )
+        if rows:
             yield Table(sweep.title.capitalize(), [(sweep.title, *datasets), *rows])
     dataset = setting.datasets[0]
-    grid = [
+    grid = measured(
         (str(samples), *(_recall(bench, ledger, f"{dataset}/anchors {anchors} of {samples}") for anchors in ANCHORS))
         for samples in SAMPLES
-    ]
-    if any(any(row[1:]) for row in grid):
+    )
+    if grid:
         header = ("samples of a class", *(f"{anchors} anchors" for anchors in ANCHORS))
         yield Table(f"Anchors against samples of a class, {dataset}", [header, *grid])
     yield from _courses(setting.datasets[-1], ledger)

@@ -8,6 +8,7 @@ that each epoch is as good a place to stop as another, and the epoch can be chos
 from __future__ import annotations
 
 import argparse
+import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from entourage.backbones import Backbone, load_backbone
 from entourage.data import decode_pixels, find_dataset, resolve_device
 from entourage.embed import retrieval_metrics
+from entourage.embed.course import read_course
 from entourage.embed.fit import (
     TrainedEmbedding,
     build_learner,
@@ -27,6 +29,7 @@ from entourage.embed.fit import (
 )
 from entourage.embed.network import build_network
 from entourage.embed.options import GroupLossOptions
+from entourage.embed.read import whole_classes
 from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.training import EmbeddingData, EmbeddingTask
@@ -125,6 +128,26 @@ class Bench:
         halves = self.halves(dataset)
         return self._train(EmbeddingData(halves.bank, halves.labels, halves.training), recipe)
 
+    def course(self, dataset: str, recipe: Recipe, *, learnt: bool = False) -> dict[str, list[float]]:
+        """Train on all training classes and look at the test classes after each epoch; nothing is chosen by that.
+
+        Args:
+            dataset: its name.
+            recipe: how.
+            learnt: look at training images, too, about as many as there are test images.
+
+        Returns:
+            Recall@1 after each epoch, of "test" and, if asked for, of "training".
+        """
+        halves, parts = self.halves(dataset), {}
+        if learnt:
+            most = min(len(halves.training), len(halves.test))
+            parts["training"] = whole_classes(halves.labels, halves.training, most)
+        data = EmbeddingData(halves.bank, halves.labels, halves.training, {**parts, "test": halves.test})
+        with tempfile.TemporaryDirectory() as folder:
+            self._train(data, recipe, folder)
+            return read_course(folder)
+
     def task(self, dataset: str, recipe: Recipe) -> EmbeddingTask:
         """What the last stage of such a training trains, to be timed."""
         halves, backbone = self.halves(dataset), self.load()
@@ -163,13 +186,8 @@ class Bench:
         """A fresh backbone."""
         return load_backbone(self.setting.backbone, self.setting.device, frozen=False)
 
-    def _train(self, data: EmbeddingData, recipe: Recipe) -> TrainedEmbedding:
-        return train_embedding(self.load(), data, recipe, device=self.setting.device, progress=False)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether trials are carried out on one."""
-        return resolve_device(self.setting.device).type == "cuda"
+    def _train(self, data: EmbeddingData, recipe: Recipe, run: str | None = None) -> TrainedEmbedding:
+        return train_embedding(self.load(), data, recipe, run=run, device=self.setting.device, progress=False)
 
     @property
     def shape(self) -> tuple[int, int]:

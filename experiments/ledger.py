@@ -10,8 +10,10 @@ import hashlib
 import json
 import shlex
 import sys
+import tempfile
+import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ from entourage.data.claims import claimed
 from experiments.claims import is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
+REHEARSED = Path(tempfile.gettempdir()) / "entourage-small"  # where rows of rehearsals go
 FAILED = "failed"
 _ABOUT = ("minutes", "machine", "command")  # what a row tells of its measurement
+_LINE = 120  # characters that are printed of values that are no single figures
 
 Row = dict[str, Any]
 
@@ -161,6 +165,29 @@ class Ledger:
         return locked(self.path.with_suffix(".lock"))
 
 
+def ledger_of(
+    name: str, results: Path | None = None, settings: Mapping[str, Any] | None = None, *, small: bool = False
+) -> Ledger:
+    """The rows so far. Those of a rehearsal have a folder of their own, and no file holds rows of two kinds.
+
+    Args:
+        name: of the experiment.
+        results: the folder of the file, if not the usual one.
+        settings: those that differ from the usual: a file without any holds the real rows.
+        small: whether this is a rehearsal.
+
+    Raises:
+        ValueError: the file was made with other settings, or is no ledger.
+    """
+    told = {**({"small": True} if small else {}), **(settings or {})}
+    return Ledger(name, results or (REHEARSED if small else RESULTS), told)
+
+
+def run_name(name: str, *, small: bool = False) -> str:
+    """What the folder of a training is called; that of a rehearsal never passes for the real one."""
+    return f"small-{name}" if small else name
+
+
 def _difference(name: str, then: Any, now: Any) -> str:
     """The first thing that differs, however deep it lies: a whole recipe would hide it."""
     if isinstance(then, dict) and isinstance(now, dict):
@@ -205,9 +232,16 @@ def timed(device: torch.device) -> Iterator[Callable[[], float]]:
 
 
 def _shown(values: Mapping[str, Any]) -> str:
-    """The single figures among the values, in one line."""
+    """The single figures among the values, in one line; where there are none, what there is instead, cut short."""
     parts = []
     for name, value in values.items():
         if isinstance(value, (int, float, str)):
             parts.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
-    return ", ".join(parts)
+    if parts:
+        return ", ".join(parts)
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            parts.append(f"{name}: {_shown(value)}")
+        elif isinstance(value, Sequence):
+            parts.append(f"{name}: {len(value)} values")
+    return textwrap.shorten("; ".join(parts), _LINE, placeholder=" ...")

@@ -82,6 +82,26 @@ def test_no_cell_is_begun_that_would_end_too_late(tmp_path: Path) -> None:
     assert pace(work.experiment().cells, Ledger("toy", tmp_path, {})) < 0.1
 
 
+def test_a_cell_that_is_too_long_is_passed_over_with_all_that_need_it(tmp_path: Path) -> None:
+    work = Work("abcd")
+    toy = work.experiment()
+    first, second, third, last = toy.cells
+    cells = [replace(first, seconds=600.0), replace(second, seconds=1.0, needs=("a",)), third]
+    toy = replace(toy, cells=[*cells, replace(last, needs=("c",))])
+    ledger = run_experiment(toy, tmp_path, minutes=2.0)
+    assert work.asked == ["c", "d"]
+    assert sorted(ledger.rows) == ["c", "d"]
+    assert "2 of 4 cells are still to be measured" in (tmp_path / "toy.md").read_text()
+
+
+def test_the_pace_is_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, cells = Ledger("toy", tmp_path, {}), Work().experiment().cells
+    ledger.add("a", {}, 30.0)
+    monkeypatch.setattr("experiments.ledger.machine", lambda: "an abacus")
+    ledger.add("b", {}, 6000.0)
+    assert pace(cells, ledger) == pytest.approx(0.5)
+
+
 def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
     work = Work()
     assert plan(work.experiment(), tmp_path) == "toy: 3 of 3 cells left, about 3.0 minutes"

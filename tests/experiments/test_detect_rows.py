@@ -27,7 +27,7 @@ from entourage.detect.teach import TrainJob
 from entourage.detect.truth import class_names, make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
-from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals
+from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals, ledger
 
 
 def run(module: object, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -41,22 +41,27 @@ def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkey
     words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     run(detect_deepscores, monkeypatch, *words)
     rows = json.loads((tmp_path / "results" / "detect_deepscores.json").read_text())["rows"]
-    assert set(rows) == {"DWD: clean, v1", "DWD: clean, extended"}
+    assert set(rows) == {"training of DWD", "DWD: clean, v1", "DWD: clean, extended"}
     assert 0 <= rows["DWD: clean, v1"]["mAP"] <= 1
     assert rows["DWD: clean, v1"]["pages"] == 1
-    assert [name for name, row in rows.items() if "training_minutes" in row] == ["DWD: clean, v1"]  # it counts once
+    assert [name for name, row in rows.items() if "training_minutes" in row] == ["training of DWD"]  # it counts once
     assert "| DWD | clean, v1 |" in (tmp_path / "results" / "detect_deepscores.md").read_text()
 
 
-def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:
-    def named(**more: object) -> str:
-        return detect_deepscores.name_of(argparse.Namespace(**{"train": [], "model": None, **more}))
-
-    assert named(train=["pages"]) == "DWD"
-    assert named() == "DWD, shipped"
-    assert named(train=["pages"], model="runs/mine.safetensors") == "DWD, mine.safetensors"
-    shipped = Ledger("detect_deepscores").rows
-    assert "DWD, shipped: clean, v1" in shipped
+def test_a_rehearsal_never_passes_for_the_real_thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(ledger, "REHEARSED", tmp_path / "rehearsed")
+    data = str(some_pages(tmp_path / "data"))
+    words = ["--train", data, "--test", f"clean={data}", "--pages", "1", "--runs", str(tmp_path / "runs")]
+    run(detect_deepscores, monkeypatch, *words, "--small")
+    run(detect_ablation, monkeypatch, *words, "--small", "--variants", "default")
+    assert not (tmp_path / "results").exists()
+    names = {"detect_deepscores", "detect_ablation"}
+    assert {path.stem for path in (tmp_path / "rehearsed").glob("*.json")} == names
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "small-detect_deepscores-dwd",
+        "small-detect_ablation-default",
+    }
 
 
 def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
@@ -68,6 +73,7 @@ def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
         data,
         "--test",
         f"clean={data}",
+        f"again={data}",
         "--small",
         "--pages",
         "1",
@@ -76,9 +82,18 @@ def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
     ]
     words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     run(detect_ablation, monkeypatch, *words)
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"detect_ablation-default", "detect_ablation-plain"}
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "small-detect_ablation-default",
+        "small-detect_ablation-plain",
+    }
     rows = json.loads((tmp_path / "results" / "detect_ablation.json").read_text())["rows"]
     assert rows["default: clean"]["rare classes"] == 3  # all there are, dynamicPP included
+    counted = [key for key, row in rows.items() if "training_minutes" in row]
+    assert counted == ["training of default", "training of plain"]  # once each, whatever was measured with them
+    page = (tmp_path / "results" / "detect_ablation.md").read_text()
+    assert len(rows) == 2 + 8
+    assert page.count(" | 3 |\n") == 8  # steps
+    assert "training of" not in page
     with Ledger("detect_ablation", tmp_path / "results").claim("all of margin"):  # another process is at it
         run(detect_ablation, monkeypatch, *[*words[:-5], "margin", *words[-4:]])
     assert set(json.loads((tmp_path / "results" / "detect_ablation.json").read_text())["rows"]) == set(rows)
@@ -165,12 +180,33 @@ def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, mo
     assert views[0].sum() == pytest.approx(np.pi * 20**2, rel=0.02)  # a disc of two interlines is left
 
 
-def test_a_context_table_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_table_tells_sets_and_detectors_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_pages(tmp_path / "data")
-    model = tmp_path / "m.safetensors"
-    save_detector(small_detector(("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")), model)
-    run(detect_context, monkeypatch, "--test", f"c={data}", "--model", str(model), "--results", str(tmp_path / "r"))
-    assert "| all of the page | - | - | - | - |" in (tmp_path / "r" / "detect_context.md").read_text()  # no dots here
+    monkeypatch.chdir(tmp_path)
+    classes = ("augmentationDot", "articStaccatoAbove", "articStaccatoBelow", "repeatDot")
+    load, model = Detector.load, small_detector(classes)
+    monkeypatch.setattr(Detector, "load", lambda path, device: load(path, device) if path else Detector(model))
+    words = ("--test", f"c={data}", f"d={data}", "--results", "r")
+    run(detect_context, monkeypatch, *words)
+    for folder in ("a", "b"):
+        save_detector(model, tmp_path / folder / "detect.safetensors")
+        run(detect_context, monkeypatch, *words, "--model", f"{folder}/detect.safetensors")
+    page = Path("r/detect_context.md").read_text()
+    for name in ("c", "d"):
+        for pages in (name, f"{name}, a/detect.safetensors", f"{name}, b/detect.safetensors"):
+            assert f"| {pages} | all of the page | - | - | - | - |" in page  # no dots here
+            assert f"| {pages} | 0.5 interlines | - |" in page
+    assert "c: all of the page" in Ledger("detect_context", Path("r"))
+    assert "clean: all of the page" in Ledger("detect_context")  # that of the shipped one has the name it had
+
+
+@pytest.mark.parametrize("words", [("--train", "x"), ("--minutes", "1"), ("--runs", "x"), ("--small",)])
+def test_what_trains_nothing_has_no_options_of_trainings(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(detect_context, monkeypatch, *words)
+    assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: Path) -> None:

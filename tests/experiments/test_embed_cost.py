@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from experiments.cells import run_experiment
+import torch
+from experiments.cells import Cell, run_experiment
 from experiments.embed_cost import LOSSES, cost_experiment, first_epoch_near_the_last
-from experiments.embed_trials import Bench
+from experiments.embed_trials import Bench, add_options, setting_of
+from experiments.ledger import Ledger
 
 from entourage.embed.training import EmbeddingTask
 from experiments import embed_cost
@@ -37,10 +41,74 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
     assert f"| proxy-nca | {steps * 89:.1f} |" in page
 
 
-def test_time_is_that_of_an_epoch(one_set: Bench) -> None:
+def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def seconds_a_step(
+        task: EmbeddingTask, steps: Sequence[object], place: torch.device, *_: object, epoch: int
+    ) -> float:
+        tried.append((len(task.plan(0)), place.type))
+        return 0.5
+
+    monkeypatch.setattr(embed_cost, "seconds_a_step", seconds_a_step)
     timed = embed_cost._time(one_set, "cub200", "proxy-nca")
-    assert timed.keys() == {"seconds"}
-    assert timed["seconds"] > 0
+    steps = tried[0][0]
+    assert steps == 3  # 64 images, 20 in a batch
+    assert timed == {"seconds": 0.5 * steps}
+    assert tried == [(steps, "cpu")]
+
+
+def test_memory_is_that_of_the_device_that_is_used(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    second, asked = torch.device("cuda", 1), []
+    monkeypatch.setattr(embed_cost, "resolve_device", lambda device: second)
+    monkeypatch.setattr(embed_cost, "seconds_a_step", lambda *_, epoch: 0.5)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device=None: asked.append(device))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 2**31 if device == second else 0)
+    assert embed_cost._time(one_set, "cub200", "proxy-nca")["gigabytes"] == 2.0
+    assert asked == [second]
+
+
+def test_memory_is_shown_with_what_it_includes_and_a_loss_that_joined_later_without(
+    one_set: Bench, tmp_path: Path
+) -> None:
+    ledger = Ledger("toy", tmp_path, {})
+    ledger.add("cub200/seconds an epoch, cuda", {LOSSES[0]: {"seconds": 1.5, "gigabytes": 2.0}}, 1.0)
+    (shown,) = cost_experiment(one_set).tables(ledger)
+    assert shown.rows == [
+        ("loss", "seconds an epoch, GPU", "peak memory, GB"),
+        (LOSSES[0], "1.50", "2.00"),
+        *((name, "", "") for name in LOSSES[1:]),
+    ]
+    assert shown.note.startswith("Memory includes the images")
+    other = Ledger("other", tmp_path, {})
+    other.add("cub200/seconds an epoch, cpu", {LOSSES[0]: {"seconds": 1.5}}, 1.0)
+    assert [one.note for one in cost_experiment(one_set).tables(other)] == [""]
+
+
+@pytest.mark.parametrize(("device", "minutes"), [("cuda", 3.0), ("cpu", 10.0)])
+def test_what_the_documentation_says_fits_into_its_time(
+    device: str, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed_cost, "resolve_device", lambda _: torch.device(device))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="auto")
+    add_options(parser, epochs=8, seeds=1)
+    experiment = cost_experiment(Bench(setting_of(parser.parse_args([]))))
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    def passing(cell: Cell) -> Cell:
+        def work(ledger: Ledger) -> dict[str, dict[str, float]]:
+            clock[0] += cell.seconds
+            return {}
+
+        return replace(cell, work=work)
+
+    experiment = replace(experiment, cells=[passing(cell) for cell in experiment.cells], tables=lambda ledger: [])
+    keys = set(run_experiment(experiment, tmp_path, minutes=minutes, say=False).rows)
+    times = {f"{dataset}/seconds an epoch, {device}" for dataset in ("cub200", "cars196")}
+    assert times <= keys
+    assert len(keys - times) == (2 if device == "cuda" else 0)  # courses
 
 
 def test_nearly_the_last_is_the_first_epoch_that_comes_close() -> None:

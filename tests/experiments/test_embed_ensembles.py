@@ -42,6 +42,41 @@ def test_what_was_chosen_for_the_default_is_used(one_set: Bench, tmp_path: Path)
     assert cell.work(losses) == {"rate": rate, "epochs": 2}
 
 
+def test_a_network_whose_embeddings_are_missing_is_trained_again(
+    one_set: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate, trained, train = TRIED[0], [], Bench.train
+
+    def spy(bench: Bench, dataset: str, recipe: Recipe) -> object:
+        trained.append((recipe.seed, recipe.stages[-1].epochs))
+        return train(bench, dataset, recipe)
+
+    monkeypatch.setattr(Bench, "train", spy)
+    losses, ledger = Ledger("losses", tmp_path, {}), Ledger("toy", tmp_path, {})
+    cells = {cell.key: cell for cell in ensembles_experiment(one_set, losses, tmp_path / "work").cells}
+    for seed in range(2):
+        key = f"cub200/rate {rate:g}/network {seed}"
+        ledger.add(key, cells[key].work(ledger), 1.0)
+    pair = cells[f"cub200/rate {rate:g}/2 networks/0"]
+    found = pair.work(ledger)
+    trained.clear()
+    file = min((tmp_path / "work").iterdir())
+    file.unlink()
+    losses.add(f"cub200/group loss, default/rate {rate:g}", {"recall@1": 0.5, "epoch": 7}, 1.0)  # chosen since
+    assert pair.work(ledger) == pytest.approx(found)
+    assert trained == [(0, 2)]  # that one alone, and as its row says
+    assert file.exists()
+
+
+def test_an_ensemble_fails_with_its_networks(one_set: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "train", lambda *_: pytest.fail("it has failed before"))
+    ledger = Ledger("toy", tmp_path, {})
+    cells = {cell.key: cell for cell in ensembles_experiment(one_set, ledger, tmp_path).cells}
+    ledger.add(f"cub200/rate {TRIED[0]:g}/network 0", {"failed": "the loss is not finite"}, 1.0)
+    with pytest.raises(ValueError, match="network 0 failed"):
+        cells[f"cub200/rate {TRIED[0]:g}/1 networks/0"].work(ledger)
+
+
 @pytest.mark.parametrize(
     "change", [{"backbone": "other"}, {"classes": 3}, {"recipe": Recipe(dimensions=4, stages=(Stage(1, 1e-3),))}]
 )

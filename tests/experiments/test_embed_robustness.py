@@ -8,6 +8,7 @@ import pytest
 from experiments.cells import run_experiment
 from experiments.embed_robustness import robustness_experiment
 from experiments.embed_trials import Bench, Setting
+from experiments.ledger import Ledger
 
 from experiments import embed_robustness
 
@@ -30,6 +31,15 @@ def test_robustness_has_a_table_for_each_figure(
         "training": 5,
         "test": 5,
     }  # the backbone waits in the first
+
+
+def test_what_is_still_to_come_leaves_no_empty_lines(one_set: Bench, tmp_path: Path) -> None:
+    ledger = Ledger("toy", tmp_path, {})
+    ledger.add("cub200/weight decay/0.0001/seed 0", {"recall@1": 0.5}, 1.0)
+    ledger.add("cub200/anchors 2 of 7/seed 0", {"recall@1": 0.25}, 1.0)
+    decay, grid = robustness_experiment(one_set).tables(ledger)
+    assert decay.rows == [("weight decay", "cub200"), ("0.0001", "50.0")]
+    assert grid.rows[1:] == [("7", "", "", "25.0", "", "")]
 
 
 def test_every_sweep_changes_the_recipe() -> None:

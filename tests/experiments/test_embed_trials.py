@@ -66,6 +66,30 @@ def test_a_test_measures_what_was_trained(bench: Bench) -> None:
     assert torch.isfinite(embeddings).all()
 
 
+def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[EmbeddingData] = []
+    train = embed_trials.train_embedding
+
+    def spy(backbone: object, data: EmbeddingData, *arguments: object, **options: object) -> object:
+        seen.append(data)
+        return train(backbone, data, *arguments, **options)
+
+    monkeypatch.setattr(embed_trials, "train_embedding", spy)
+    recipe = bench.setting.recipe
+    course = bench.course("cub200", recipe)
+    both = bench.course("cub200", recipe, learnt=True)
+    assert list(course) == ["test"]
+    assert list(both) == ["training", "test"]
+    assert both["test"] == course["test"]
+    assert {len(curve) for curve in both.values()} == {recipe.stages[-1].epochs}
+    halves = bench.halves("cub200")
+    assert course["test"][-1] == pytest.approx(bench.test("cub200", recipe)["recall@1"])  # the last, not the best
+    for data in seen[:2]:
+        assert set(data.labels[data.training]) == set(range(8))
+        assert np.array_equal(data.judged["test"], halves.test)
+    assert np.array_equal(seen[1].judged["training"], halves.training)  # as many as there are test images
+
+
 def test_plans_follow_the_number_of_images_and_epochs() -> None:
     assert seconds("cars196", 8) > seconds("cub200", 8) > seconds("cub200", 4)
     assert seconds("cub200", 8, choosing=True) < seconds("cub200", 8)  # half of the classes

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.ledger import RESULTS, Ledger, _without_folder, command_line
+from experiments.ledger import RESULTS, Ledger, _without_folder, command_line, ledger_of, run_name
 
 FORK = get_context("fork")  # see test_claims
 KEYS = [f"row/{number}: a" for number in range(30)]
@@ -52,6 +52,45 @@ def test_a_row_is_found_once_and_kept_with_its_origin(tmp_path: Path, capsys: py
     ledger.add("b", {"failed": "the loss is not finite"}, 1.0)
     assert "b" in ledger
     assert ledger.values("b") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"ours": {"seconds": 1.25, "gigabytes": 2.0}, "theirs": {"seconds": 3.0}}, "ours: seconds 1.25, gigabytes 2;"),
+        ({"training": [0.5, 0.25], "test": [0.5]}, "training: 2 values; test: 1 values"),
+        ({"mAP": 0.5, "classes": {"stem": [1, 0.5]}}, "mAP 0.5"),  # what is single stands for the row
+        ({"curves": {"test": [1, 2, 3]}, "empty": None}, "curves: test: 3 values"),
+    ],
+)
+def test_a_line_tells_something_of_every_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: dict[str, Any], line: str
+) -> None:
+    Ledger("toy", tmp_path).row("a", lambda: values)
+    said = capsys.readouterr().out
+    assert said.startswith(f"a: {line} ")
+    Ledger("toy", tmp_path).row("b", lambda: {f"loss {number}": {"seconds": 1.0} for number in range(99)})
+    long = capsys.readouterr().out
+    assert long.startswith("b: loss 0: seconds 1; loss 1: seconds 1;")
+    assert len(long) < 150
+
+
+def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
+    ledger_of("real", tmp_path).add("a", {}, 1.0)
+    ledger_of("small", tmp_path, small=True).add("a", {}, 1.0)
+    assert "a" in ledger_of("real", tmp_path)
+    assert "a" in ledger_of("small", tmp_path, small=True)
+    with pytest.raises(ValueError, match="small None, now True"):
+        ledger_of("real", tmp_path, small=True)
+    with pytest.raises(ValueError, match="small True, now None"):
+        ledger_of("small", tmp_path)
+    with pytest.raises(ValueError, match="sets None, now 4"):
+        ledger_of("small", tmp_path, {"sets": 4}, small=True)
+    real, small = ledger_of("no such experiment"), ledger_of("no such experiment", small=True)
+    assert real.path.parent == RESULTS
+    assert RESULTS not in (small.path.parent, *small.path.parents)
+    assert run_name("detect") == "detect"
+    assert run_name("detect", small=True) == "small-detect"
 
 
 def test_nothing_is_kept_of_a_row_that_fails(tmp_path: Path) -> None:
