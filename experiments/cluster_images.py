@@ -21,9 +21,9 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
-    ledger_of,
     measure_episodes,
     measure_networks,
+    open_ledger,
     rival_rows,
     shown,
 )
@@ -44,7 +44,7 @@ PUBLISHED = {
 def main() -> None:
     """Trains, measures, and writes the table."""
     options = arguments("Clusters of COIL-100's objects", minutes=8).parse_args()
-    ledger = ledger_of("cluster_images", options)
+    ledger = open_ledger("cluster_images", options)
     images = find_dataset("coil100")
     pixels = decode_pixels(images, (SIDE, SIDE))
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)

@@ -42,11 +42,11 @@ from experiments.cluster_rows import (
     TEST_SEED,
     Data,
     arguments,
-    ledger_of,
     measure_networks,
     network_row,
+    open_ledger,
     rival_rows,
-    run_name,
+    run_of,
     scores_of,
     shown,
     trained,
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--large-sets", type=int, default=100, help="of 1,000 points, to be tested on")
     parser.add_argument("--ship", type=Path, default=None, help="where to keep the default network of the best seed")
     options = parser.parse_args()
-    ledger = ledger_of("cluster_points", options)
+    ledger = open_ledger("cluster_points", options)
     test = PointSampler(K)
     if options.rivals:
         rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
@@ -97,7 +97,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     rows = rows_of(name, seed, options)
     if not ledger.free(rows):
         return
-    network = learned(name, seed, options.runs / run_name(ledger.name, name, seed, options), options)
+    network = learned(name, seed, options.runs / run_of(ledger.name, name, seed, options), options)
     for key, find in rows.items():
         ledger.row(key, partial(find, network))
 
@@ -176,7 +176,7 @@ def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
 def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     """Keeps the default network of the seed that does best on validation sets, for the package."""
     found = []
-    for file in sorted(options.runs.glob(f"{run_name(ledger.name, 'default', '*', options)}/{NETWORK}")):
+    for file in sorted(options.runs.glob(f"{run_of(ledger.name, 'default', '*', options)}/{NETWORK}")):
         network = load_network(file)
         found.append((scores_of_validation(network, options), file.parent, network))
     if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -29,7 +28,7 @@ from entourage.cluster.task import ClusterTask
 from entourage.cluster.usual import fitting_options
 from entourage.data import resolve_device
 from experiments.claims import alone, in_turn
-from experiments.ledger import RESULTS, Ledger
+from experiments.ledger import Ledger, ledger_of, run_name
 from experiments.tables import mean_and_spread, table
 
 TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
@@ -112,21 +111,15 @@ def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
     return parser
 
 
-def ledger_of(name: str, options: argparse.Namespace) -> Ledger:
-    """The rows so far. Those of a rehearsal have a folder of their own, and no file holds rows of two kinds.
-
-    Settings are those that differ from the usual: a file without any holds the real rows.
-    """
-    settings = {"small": True} if options.small else {}
-    if options.sets != TEST_SETS:
-        settings["sets"] = options.sets
-    folder = Path(tempfile.gettempdir()) / "entourage-small" if options.small else RESULTS
-    return Ledger(name, options.results or folder, settings)
+def open_ledger(name: str, options: argparse.Namespace) -> Ledger:
+    """The rows so far; those on another number of sets than usual are not mixed with them."""
+    settings = {"sets": options.sets} if options.sets != TEST_SETS else {}
+    return ledger_of(name, options.results, settings, small=options.small)
 
 
-def run_name(table: str, name: str, seed: int | str, options: argparse.Namespace) -> str:
-    """What the folder of a network is called; that of a rehearsal never passes for the real one."""
-    return f"{'small-' if options.small else ''}{table}-{name}-{seed}"
+def run_of(table: str, name: str, seed: int | str, options: argparse.Namespace) -> str:
+    """What the folder of a network is called."""
+    return run_name(f"{table}-{name}-{seed}", small=options.small)
 
 
 def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
@@ -190,7 +183,7 @@ def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: 
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
     key = f"{name}, seed {seed}"
     if ledger.free([key]):
-        network = trained(name, data, recipe, options.runs / run_name(ledger.name, name, seed, options), options)
+        network = trained(name, data, recipe, options.runs / run_of(ledger.name, name, seed, options), options)
         ledger.row(key, lambda: network_row(network, data.test, EPISODE_N, options))
 
 

@@ -33,9 +33,9 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
-    ledger_of,
     measure_episodes,
     measure_networks,
+    open_ledger,
     rival_rows,
     shown,
 )
@@ -84,7 +84,7 @@ def main() -> None:
         raise ValueError("--voices is missing; expected the file that --prepare wrote")
     with np.load(options.voices, allow_pickle=False) as file:
         voices = Voices(file["frames"], file["ends"], file["speakers"])
-    ledger = ledger_of("cluster_speakers", options)
+    ledger = open_ledger("cluster_speakers", options)
     if options.rivals:
         rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
 

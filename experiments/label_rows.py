@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from entourage.label.classify.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.label_settings import BALANCED, OPTIONS, TRAINED, Settings
-from experiments.ledger import RESULTS, Ledger
+from experiments.ledger import REHEARSED, RESULTS, Ledger
 
 GRAPH_NEIGHBOURS = 20
 SMALL_IMAGES = 600  # of a rehearsal
@@ -257,7 +256,7 @@ def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOption
 
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
     """The rows so far; those of a rehearsal have a folder of their own."""
-    folder: Path = told.results or (Path(tempfile.gettempdir()) / "entourage-small" if told.small else RESULTS)
+    folder: Path = told.results or (REHEARSED if told.small else RESULTS)
     return Ledger(name, folder, {"size": options_of(told).size, "small": told.small})
 
 

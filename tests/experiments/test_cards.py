@@ -34,7 +34,7 @@ def test_the_command_that_made_the_network_for_points_is_one(tmp_path: Path, mon
         given.append(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_points, "ledger_of", stop)
+    monkeypatch.setattr(cluster_points, "open_ledger", stop)
     monkeypatch.setattr(sys, "argv", command[2:])
     with pytest.raises(KeyboardInterrupt):
         cluster_points.main()

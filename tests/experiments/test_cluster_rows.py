@@ -12,9 +12,9 @@ from experiments.cluster_rows import (
     TEST_SETS,
     Data,
     chosen_networks,
-    ledger_of,
     measure_networks,
-    run_name,
+    open_ledger,
+    run_of,
     shown,
     trained,
 )
@@ -84,23 +84,23 @@ def told(**more: object) -> Namespace:
 
 def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
     real, small = told(results=tmp_path), told(results=tmp_path, small=True)
-    ledger_of("real", real).add("a", {}, 1.0)
-    ledger_of("small", small).add("a", {}, 1.0)
-    assert "a" in ledger_of("real", real)
-    assert "a" in ledger_of("small", small)
+    open_ledger("real", real).add("a", {}, 1.0)
+    open_ledger("small", small).add("a", {}, 1.0)
+    assert "a" in open_ledger("real", real)
+    assert "a" in open_ledger("small", small)
     for name, options in (("real", small), ("small", real), ("real", told(results=tmp_path, sets=4))):
         with pytest.raises(ValueError, match="was made with"):
-            ledger_of(name, options)
-    assert ledger_of("other", told()).path.parent == RESULTS != ledger_of("other", told(small=True)).path.parent
-    assert run_name("t", "default", 0, real) == "t-default-0"  # as ever
-    assert run_name("t", "default", 0, small) == "small-t-default-0"
+            open_ledger(name, options)
+    assert open_ledger("other", told()).path.parent == RESULTS != open_ledger("other", told(small=True)).path.parent
+    assert run_of("t", "default", 0, real) == "t-default-0"  # as ever
+    assert run_of("t", "default", 0, small) == "small-t-default-0"
 
 
 @pytest.mark.parametrize("name", ["cluster_points", "cluster_images", "cluster_speakers"])
 def test_what_was_measured_can_be_added_to(name: str) -> None:
-    assert "thesis, seed 0" in ledger_of(name, told())
+    assert "thesis, seed 0" in open_ledger(name, told())
     with pytest.raises(ValueError, match="small None, now True"):
-        ledger_of(name, told(small=True, results=RESULTS))
+        open_ledger(name, told(small=True, results=RESULTS))
 
 
 def test_networks_that_nobody_knows_are_bad_input() -> None:
