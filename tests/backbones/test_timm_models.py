@@ -91,7 +91,7 @@ def test_models_that_do_not_fit_are_refused(
 
 def test_a_missing_timm_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)  # makes the import fail
-    with pytest.raises(ValueError, match=r'backbone .timm:resnet50. needs timm: pip install "entourage\[timm\]"'):
+    with pytest.raises(ValueError, match=r"backbone .timm:resnet50. needs timm: pip install timm"):
         load_backbone("timm:resnet50", "cpu")
 
 

@@ -60,7 +60,7 @@ def _import_timm(name: str) -> ModuleType:
         import timm.data
     # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
     except Exception as error:
-        advice = 'pip install "entourage[timm]", with a torchvision that fits torch'
+        advice = "pip install timm, with a torchvision that fits torch"
         raise ValueError(f"backbone {name!r} needs timm: {advice} ({reason_of(error)[:200]})") from error
     module: ModuleType = timm
     return module

@@ -67,7 +67,7 @@ def read_features(path: str | Path) -> FeatureTable:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; expected a feature file: {', '.join(_READERS)}")
+        raise ValueError(f"{path}: no such file or folder; expected a feature file: {', '.join(_READERS)}")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ValueError(f"{path}: unknown suffix {path.suffix!r}; expected a feature file: {', '.join(_READERS)}")

@@ -163,7 +163,9 @@ def _frame(file: Path, image: Image.Image, number: int) -> Sheet | UnreadableIma
 def _one_kind_of_error(name: str | Path) -> Iterator[None]:
     """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # there is a limit of our own
+            yield
     except UnreadableImageError:
         raise
     except UnidentifiedImageError as error:  # its own message repeats the path

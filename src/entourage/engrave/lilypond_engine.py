@@ -42,7 +42,7 @@ class LilypondEngraver:
         try:
             import lilypond
         except ImportError as error:
-            raise ValueError("LilyPond is not installed; expected: pip install 'entourage[lilypond]'") from error
+            raise ValueError("LilyPond is not installed; expected: pip install lilypond") from error
         self.options = options
         self._folder = Path(lilypond.executable("lilypond")).parent
         self._reader = LilypondReader(options.interline)

@@ -151,7 +151,7 @@ def _connected(address: str) -> Any:
         try:
             import ray
         except ImportError as error:
-            raise ValueError("Ray is not installed; expected: pip install 'entourage[ray]'") from error
+            raise ValueError("Ray is not installed; expected: pip install ray") from error
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:

@@ -97,5 +97,5 @@ def _summary_writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ValueError("TensorBoard is not installed; expected `pip install entourage[tensorboard]`") from error
+        raise ValueError("TensorBoard is not installed; expected `pip install tensorboard`") from error
     return SummaryWriter(str(folder), purge_step=step + 1)
