@@ -16,6 +16,8 @@ def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
     plan = json.loads((tmp_path / "steps.json").read_text())
     assert result.steps == plan["steps"] == task.recipe.steps < 1000
     again = make(replace(RECIPE, steps=10**6))
-    assert learn(again, tmp_path, minutes=5, device="cpu", progress=False)[1].steps == plan["steps"]
+    assert learn(again, tmp_path, minutes=0.003, device="cpu", progress=False)[1].steps == plan["steps"]
+    with pytest.raises(ValueError, match=r"holds a run for 0.003 minutes \(\d+ steps\), now 5; "):
+        learn(make(replace(RECIPE, steps=10**6)), tmp_path, minutes=5, device="cpu", progress=False)
     with pytest.raises(ValueError, match="minutes is 0"):
         learn(make(), minutes=0, device="cpu")
