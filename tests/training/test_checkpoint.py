@@ -92,6 +92,17 @@ def test_where_there_is_none_nothing_is_loaded(worker: ModuleType, tmp_path: Pat
     assert Checkpoints(tmp_path / "new", {}).load(task, optimizer_of(task), None) is None
 
 
+def test_a_run_is_finished_when_its_checkpoint_says_so(worker: ModuleType, tmp_path: Path) -> None:
+    task, checkpoints = worker.Noisy(), Checkpoints(tmp_path, {})
+    optimizer = make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
+    assert not checkpoints.finished()
+    for finished in (False, True):
+        checkpoints.save(RunState(step=3, finished=finished), task, optimizer, None)
+        assert checkpoints.finished() is finished
+    write_weights(checkpoints.path, {}, {"state": None})  # `load` says what is wrong with it
+    assert not checkpoints.finished()
+
+
 def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path: Path) -> None:
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
     with pytest.raises(ValueError, match="holds a run with seed 0, now 1"):

@@ -1,5 +1,7 @@
 """Runs that were killed, stopped or finished, and go on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +55,33 @@ def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType,
     assert list(run.iterdir()) == []
     train(worker.Rows(), SGD, run, device="cpu")
     assert not [path for path in run.iterdir() if path.name.endswith(".claim")]
+
+
+def test_a_run_that_another_process_finishes_is_not_made_again(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped, other, late = worker.Noisy(), worker.Noisy(), worker.Noisy()
+    stopped.after_step = stop_at(6)
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped, worker.NOISY, tmp_path, device="cpu")
+
+    @contextmanager
+    def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
+        monkeypatch.setattr("entourage.training.loop.claimed", claimed)
+        train(other, worker.NOISY, tmp_path, device="cpu")
+        with claimed(target) as mine:
+            yield mine
+
+    monkeypatch.setattr("entourage.training.loop.claimed", claimed_just_after_the_other)
+    late.loss = lambda *_: pytest.fail("a step was made again")
+    train(late, worker.NOISY, tmp_path, device="cpu")
+    assert torch.equal(weights_of(late.outcome()), weights_of(other.outcome()))
+
+
+def test_a_run_that_is_over_may_be_looked_at_by_many(worker: ModuleType, tmp_path: Path) -> None:
+    result = train(worker.Rows(), SGD, tmp_path, device="cpu")
+    with claimed(tmp_path / "run"):
+        assert train(worker.Rows(), SGD, tmp_path, device="cpu") == result
 
 
 def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from entourage.training.weights import load_into, read_weights, write_weights
+from entourage.training.weights import load_into, read_notes, read_weights, write_weights
 
 
 def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
@@ -38,16 +38,24 @@ def test_others_may_read_what_they_may_read_elsewhere(tmp_path: Path) -> None:
 
 def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
-    with pytest.raises(ValueError, match=f"^cannot read {path}: "):
-        read_weights(path)
+    for read in (read_weights, read_notes):
+        with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+            read(path)
     write_weights(path, {"a": torch.ones(100)}, {})
     for content in (b"", b"noise", path.read_bytes()[:-30]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights that a training run wrote"):
             read_weights(path)
     save_file({"a": torch.ones(1)}, path)  # a stranger's
-    with pytest.raises(ValueError, match=f"^cannot read {path}: "):
-        read_weights(path)
+    for read in (read_weights, read_notes):
+        with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+            read(path)
+
+
+def test_notes_can_be_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
+    assert read_notes(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
 
 
 def test_weights_that_do_not_fit_are_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,7 @@ def steps_within(
 ) -> int:
     """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
     recipe = task.recipe
-    trial = ClusterTask(
-        copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, replace(recipe, average=0.0)
-    )
+    trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
     rng = np.random.default_rng(recipe.seed)
     draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
     return pace.steps_within(

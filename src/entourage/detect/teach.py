@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from entourage.detect.truth import NoPagesError, TruthPage, class_names, read_tr
 from entourage.detect.weights import load_detector, save_detector
 from entourage.engrave.symbols import V1_IDS
 from entourage.training import TrainingResult, train
-from entourage.training.pace import PLAN, TRIAL_STEPS, steps_within
+from entourage.training.pace import TRIAL_STEPS, steps_within
 
 ClassList = Literal["detector", "v1", "muscima"]
 MODEL = "detect.safetensors"
@@ -130,9 +129,6 @@ def training_sheets(job: TrainJob) -> Sheets:
 def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
     """Trains to the end or for a time, at once or in stages; the detector is in evaluation mode afterwards."""
     if job.minutes is not None:
-        note = kept_plan(job.out, job.minutes)
-        if note and job.say is not None:
-            job.say(note)
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
         steps = steps_within(
@@ -144,23 +140,6 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
     options = task.recipe.training_options()
     result = train(task, options, job.out, device=job.device, progress=job.progress, title="Learning to detect")
     return task.trained(), result
-
-
-def kept_plan(run: Path, minutes: float) -> str:
-    """What is to be said if a run that was begun for another time is repeated; nothing where the times agree.
-
-    The steps that were planned shape the schedule of the learning rate, so that a run keeps to them to its end.
-    """
-    plan = run / PLAN
-    if not plan.is_file():
-        return ""
-    known = json.loads(plan.read_text(encoding="utf-8"))
-    before = known["steps"] * known["seconds a step"] / 60
-    # The plan is cut to whole steps, of which no run has fewer than two.
-    if known["steps"] <= 2 or abs(minutes - before) <= known["seconds a step"] / 60:
-        return ""
-    told = f"{run} was begun for {before:.3g} minutes, {known['steps']} steps, and keeps to them"
-    return f"{told}; expected another folder for {minutes:g} minutes"
 
 
 def as_classes(pages: Sequence[TruthPage], classes: ClassList) -> list[TruthPage]:

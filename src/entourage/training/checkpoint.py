@@ -14,7 +14,7 @@ from entourage.training.identity import check_same_run
 from entourage.training.journal import METRICS
 from entourage.training.state import RunState
 from entourage.training.task import Task
-from entourage.training.weights import load_into, read_weights, write_weights
+from entourage.training.weights import load_into, read_notes, read_weights, write_weights
 
 CHECKPOINT = "checkpoint.safetensors"
 BEST = "best.safetensors"
@@ -84,6 +84,13 @@ class Checkpoints:
         if scaler is not None and notes["scaler"]:
             scaler.load_state_dict(notes["scaler"])
         return state
+
+    def finished(self) -> bool:
+        """Whether the run in the folder, whichever it is, is over: from then on nobody changes it."""
+        if not self.path.exists():
+            return False
+        state = read_notes(self.path).get("state")
+        return isinstance(state, dict) and state.get("finished") is True
 
     def tidy(self, state: RunState | None) -> None:
         """Remove what a killed program left half-written, and finish what it had all but finished."""

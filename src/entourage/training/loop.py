@@ -90,22 +90,42 @@ class _Training:
         if folder is not None:
             precision = resolve_precision(options.precision, device)
             self.checkpoints = Checkpoints(folder, identity(task, options, precision, accelerator.num_processes))
-            self.state = self.checkpoints.load(task, self.optimizer, accelerator.scaler) or self.state
-        self.kept = self.state.step
         self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
-        self.started = time.perf_counter() - self.state.seconds
 
     def complete(self, progress: bool | None, title: str) -> TrainingResult:
         """Make the steps that are left."""
-        if not self.state.finished:
-            self.total = self.feed.total()
-            with self._surroundings(progress, title):
-                if not self.state.out_of_patience(self.options):
-                    self._make_steps()
-                self._finish()
+        with self._alone():
+            self._resume()
+            if not self.state.finished:
+                self.total = self.feed.total()
+                with self._surroundings(progress, title):
+                    if not self.state.out_of_patience(self.options):
+                        self._make_steps()
+                    self._finish()
         self.task.model.eval()
         self.task.outcome().eval()
         return self.state.result(self.options)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The folder for this run alone, from before its checkpoint is read; many may look at a run that is over."""
+        with ExitStack() as stack:
+            checkpoints = self.checkpoints
+            if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
+                folder = checkpoints.folder
+                if not stack.enter_context(claimed(folder / "run")):
+                    raise ValueError(
+                        f"{folder}: another process is training there; wait for it, or choose another folder"
+                    )
+            self.accelerator.wait_for_everyone()  # the main one has the folder
+            yield
+
+    def _resume(self) -> None:
+        """Take everything up where the checkpoint left it."""
+        if self.checkpoints is not None:
+            self.state = self.checkpoints.load(self.task, self.optimizer, self.accelerator.scaler) or self.state
+        self.kept = self.state.step
+        self.started = time.perf_counter() - self.state.seconds
 
     @contextmanager
     def _surroundings(self, progress: bool | None, title: str) -> Iterator[None]:
@@ -113,10 +133,6 @@ class _Training:
         with ExitStack() as stack:
             if main and self.checkpoints is not None:
                 folder = self.checkpoints.folder
-                if not stack.enter_context(claimed(folder / "run")):
-                    raise ValueError(
-                        f"{folder}: another process is training there; wait for it, or choose another folder"
-                    )
                 self.checkpoints.tidy(self.state)
             self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
             self.model = stack.enter_context(wrapped(self.accelerator, self.task.model))

@@ -122,9 +122,12 @@ def _placements(count: int, options: ViewOptions, tall: float, device: torch.dev
     shear = _uniform(count, -options.shear, options.shear, device=device)
     mirror = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
     cos, up, down = angle.cos(), angle.sin() * tall, angle.sin() / tall
+    right, low = (
+        _uniform(count, -1.0, 1.0, device=device) for _ in range(2)
+    )  # -1 is an edge of the image, 1 the other
     # [[cos, -up], [down, cos]] @ [[1, shear], [0, 1]] @ diag(mirror * wide, high)
-    x_row = torch.stack([cos * wide * mirror, (cos * shear - up) * high, (1 - wide) * _sign(count, device)], dim=1)
-    y_row = torch.stack([down * wide * mirror, (down * shear + cos) * high, (1 - high) * _sign(count, device)], dim=1)
+    x_row = torch.stack([cos * wide * mirror, (cos * shear - up) * high, (1 - wide) * right], dim=1)
+    y_row = torch.stack([down * wide * mirror, (down * shear + cos) * high, (1 - high) * low], dim=1)
     return torch.stack([x_row, y_row], dim=1)  # (count, 2, 3)
 
 
@@ -179,10 +182,6 @@ def _erased(images: Tensor, largest: float) -> Tensor:
 
 def _uniform(count: int, low: float, high: float, device: torch.device) -> Tensor:
     return low + (high - low) * torch.rand(count, device=device)
-
-
-def _sign(count: int, device: torch.device) -> Tensor:
-    return _uniform(count, -1.0, 1.0, device=device)
 
 
 def _factor(count: int, spread: float, device: torch.device) -> Tensor:

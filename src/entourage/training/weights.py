@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,15 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         ValueError: there is no such file, or it is no file that `write_weights` wrote.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-            return tensors, dict(json.loads((file.metadata() or {})[_NOTES]))
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}; expected weights that a training run wrote") from error
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        return tensors, _notes(file)
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """The notes of a file alone, which takes no time; a ValueError as of `read_weights`."""
+    with _opened(path) as file:
+        return _notes(file)
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
@@ -68,3 +72,16 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
             shapes = f"{tuple(tensors[name].shape)}; expected {tuple(own[name].shape)}"
             raise ValueError(f"{source} holds {name!r} of shape {shapes}")
     module.load_state_dict(dict(tensors))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}; expected weights that a training run wrote") from error
+
+
+def _notes(file: Any) -> dict[str, Any]:
+    return dict(json.loads((file.metadata() or {})[_NOTES]))

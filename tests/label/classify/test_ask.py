@@ -1,4 +1,5 @@
 import io
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -76,6 +77,25 @@ def test_a_table_names_each_image_with_label_and_confidence(tmp_path: Path) -> N
     assert stream.getvalue() == expected
     write_predictions(tmp_path / "deep" / "table.csv", paths, predictions)
     assert (tmp_path / "deep" / "table.csv").read_bytes().decode() == expected
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("utf-8", r"né caf\udce9.png"), ("ascii", r"n\xe9 caf\udce9.png")])
+def test_what_cannot_be_written_of_a_name_is_escaped(tmp_path: Path, encoding: str, written: str) -> None:
+    paths = [Path("né " + os.fsdecode(b"caf\xe9.png"))]
+    predictions = Predictions(["dark"], np.ones((1, 1), dtype=np.float32), [0], [])
+    with (tmp_path / "printed.csv").open("w", newline="", encoding=encoding) as stream:  # as strict as stdout may be
+        write_predictions(stream, paths, predictions)
+    assert (tmp_path / "printed.csv").read_bytes().decode() == f"item,label,confidence\n{written},dark,1.0000\n"
+
+
+def test_a_file_and_a_stream_escape_alike(tmp_path: Path) -> None:
+    paths = [Path(os.fsdecode(b"caf\xe9.png"))]
+    predictions = Predictions(["dark"], np.ones((1, 1), dtype=np.float32), [0], [])
+    stream = io.StringIO()
+    write_predictions(stream, paths, predictions)
+    write_predictions(tmp_path / "table.csv", paths, predictions)
+    assert (tmp_path / "table.csv").read_bytes().decode() == stream.getvalue()
+    assert r"caf\udce9.png" in stream.getvalue()
 
 
 def test_nothing_asked_is_a_table_without_rows() -> None:

@@ -87,6 +87,18 @@ def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType
     assert (answers.numpy() == truth).mean() >= 0.9
 
 
+@pytest.mark.parametrize("where", ["options", "looks", "neither"])
+def test_a_classifier_asks_mirror_images_only_if_it_has_learned_from_them(
+    toys: ModuleType, toy: str, where: str
+) -> None:
+    pixels, truth = toys.images()
+    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    looks = replace(short.looks, mirror=where != "looks")
+    options = replace(short, looks=looks, mirror=where != "options")
+    model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth))
+    assert model.classifier_.mirror == (where == "neither")
+
+
 @pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # both classes left to it are equally far
 def test_a_prior_is_kept_to_in_the_users_own_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images()

@@ -45,7 +45,11 @@ def predict_images(
 
 
 def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions: Predictions) -> None:
-    """Write item, label and confidence of every image that could be read, as CSV; a file is written whole or not."""
+    """Write item, label and confidence of every image that could be read, as CSV; a file is written whole or not.
+
+    Names of files need not be UTF-8: a byte that is not is written as its number, such as \\udce9, and so is whatever
+    else a stream cannot write in its encoding.
+    """
     if isinstance(target, Path):
         with atomic_path(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
             write_predictions(stream, paths, predictions)
@@ -53,4 +57,9 @@ def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions:
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(["item", "label", "confidence"])
     rows = zip(predictions.kept, predictions.labels, predictions.probabilities.max(axis=1, initial=0), strict=True)
-    writer.writerows([str(paths[place]), label, f"{sure:.4f}"] for place, label, sure in rows)
+    encoding = target.encoding or "utf-8"  # a text in memory has none
+
+    def writable(text: str) -> str:
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+    writer.writerows([writable(str(paths[place])), writable(label), f"{sure:.4f}"] for place, label, sure in rows)

@@ -108,7 +108,7 @@ class LabelAugmenter(BaseEstimator):
         self.rounds_ = outcome.rounds
         self.labeller_ = _named(outcome.labeller, targets)
         classes = [str(name) for name in targets.classes]
-        self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.mirror)
+        self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
         return self
 
 
