@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from entourage.data import resolve_device
+from entourage.embed.fit import stage_options
 from entourage.embed.recipe import Recipe
 from entourage.training.pace import seconds_a_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
@@ -81,9 +82,10 @@ def _time(bench: Bench, dataset: str, name: str) -> dict[str, float]:
     on_gpu = place.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(place)
-    task = bench.task(dataset, _recipe(bench, dataset, name, 1))
+    recipe = _recipe(bench, dataset, name, 1)
+    task, options = bench.task(dataset, recipe), stage_options(recipe, recipe.stages[-1])
     steps = task.plan(0)
-    each = seconds_a_step(task, steps[:STEPS], place, LONGEST, epoch=len(steps))
+    each = seconds_a_step(task, steps[:STEPS], place, LONGEST, epoch=len(steps), options=options)
     # On a CPU only the whole program's peak is known, which never falls: it would be that of an earlier loss.
     memory = {"gigabytes": torch.cuda.max_memory_allocated(place) / 2**30} if on_gpu else {}
     return {"seconds": len(steps) * each, **memory}

@@ -15,6 +15,7 @@ from experiments.embed_trials import Bench, add_options, setting_of
 from experiments.ledger import Ledger
 
 from entourage.embed.training import EmbeddingTask
+from entourage.training import TrainingOptions
 from experiments import embed_cost
 
 
@@ -23,7 +24,11 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
 ) -> None:
     times, asked = iter(range(100, 0, -1)), []
 
-    def seconds_a_step(task: EmbeddingTask, steps: Sequence[object], *given: object, epoch: int) -> float:
+    def seconds_a_step(
+        task: EmbeddingTask, steps: Sequence[object], *_: object, epoch: int, options: TrainingOptions
+    ) -> float:
+        recipe = one_set.setting.recipe
+        assert (options.optimizer, options.learning_rate) == (recipe.optimizer, recipe.stages[-1].learning_rate)
         asked.append((type(task.model.loss), len(steps), epoch))
         return next(times)
 
@@ -45,7 +50,7 @@ def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatc
     tried = []
 
     def seconds_a_step(
-        task: EmbeddingTask, steps: Sequence[object], place: torch.device, *_: object, epoch: int
+        task: EmbeddingTask, steps: Sequence[object], place: torch.device, *_: object, epoch: int, **__: object
     ) -> float:
         tried.append((len(task.plan(0)), place.type))
         return 0.5
@@ -61,7 +66,7 @@ def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatc
 def test_memory_is_that_of_the_device_that_is_used(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     second, asked = torch.device("cuda", 1), []
     monkeypatch.setattr(embed_cost, "resolve_device", lambda device: second)
-    monkeypatch.setattr(embed_cost, "seconds_a_step", lambda *_, epoch: 0.5)
+    monkeypatch.setattr(embed_cost, "seconds_a_step", lambda *_, **__: 0.5)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device=None: asked.append(device))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 2**31 if device == second else 0)
     assert embed_cost._time(one_set, "cub200", "proxy-nca")["gigabytes"] == 2.0

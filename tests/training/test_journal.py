@@ -78,5 +78,5 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
 
 def test_a_missing_tensorboard_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match=r"TensorBoard is not installed; .*entourage\[tensorboard\]"):
+    with pytest.raises(ValueError, match=r"TensorBoard is not installed; .*tensorboard"):
         Journal(tmp_path, tensorboard=True)

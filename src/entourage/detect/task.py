@@ -65,8 +65,8 @@ class DetectionTask(PageTask[Draw]):
 
     def trial(self) -> DetectionTask:
         """The same task with a detector of its own, to measure its pace with."""
-        recipe = replace(self.recipe, average=0.0)
-        return DetectionTask(copy.deepcopy(self.detector), self.sheets, self.validation, recipe, terms=self.terms)
+        detector = copy.deepcopy(self.detector)
+        return DetectionTask(detector, self.sheets, self.validation, self.recipe, terms=self.terms)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""

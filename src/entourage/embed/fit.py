@@ -116,7 +116,7 @@ def train_embedding(
                 learner.loss.memory.clear()  # of embeddings that these weights do not make
         done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.name)
-        options = _options(recipe, stage, judged="validation" in data.judged)
+        options = stage_options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
@@ -158,7 +158,8 @@ def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
         return Learner(network, make_loss(recipe, classes, network.dimensions))
 
 
-def _options(recipe: Recipe, stage: Stage, *, judged: bool) -> TrainingOptions:
+def stage_options(recipe: Recipe, stage: Stage, *, judged: bool = False) -> TrainingOptions:
+    """How a stage is trained; where classes are held out (`judged`), the weights that do best on them are kept."""
     chooses = judged and stage.task == "metric"  # the classification only prepares
     return TrainingOptions(
         epochs=stage.epochs,
