@@ -1,6 +1,6 @@
 """What a training costs: seconds an epoch, memory, and epochs until it is nearly as good as it gets.
 
-    python -m experiments.embed_cost --minutes 3     # on a GPU: the times of both data sets, and two courses
+    python -m experiments.embed_cost --minutes 4     # on a GPU: the times of both data sets, and two courses
     python -m experiments.embed_cost --minutes 10    # on a CPU: the times of both; a course takes half an hour or more
 
 Seconds are those of the fastest of several trials, in which all losses take turns: whatever else a machine does makes
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -28,8 +29,8 @@ from experiments.embed_trials import Bench, add_options, seconds, setting_of, wi
 from experiments.ledger import Ledger
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
-TURNS = 3  # of each loss
-STEPS, LONGEST = 48, 20.0  # of a trial: steps, and seconds after which it ends all the same
+TURNS = 6  # of each loss, short ones: a machine is slow for a while, not always
+STEPS, LONGEST = 32, 8.0  # of a trial: steps, and seconds after which it ends all the same
 ON_GPU = 2.0  # seconds that the steps of a trial take there; elsewhere they take the longest
 SLOWER = 36.0  # how much longer a training takes with two threads of a CPU than is planned for a GPU, as a factor
 IMAGES = "Memory includes the images, which stay on the GPU if they fit, as do those of data sets before."
@@ -47,9 +48,9 @@ def cost_experiment(bench: Bench) -> Experiment:
     for dataset in setting.datasets:
         turns = partial(_take_turns, bench, dataset)
         cells.append(Cell(_turns_key(dataset, device), turns, TURNS * len(LOSSES) * trial))
-        for name in LOSSES:
-            course = partial(_course, bench, dataset, name)
-            cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * seconds(dataset, epochs)))
+    for dataset, name in product(setting.datasets, LOSSES):
+        course = partial(_course, bench, dataset, name)
+        cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * seconds(dataset, epochs)))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
