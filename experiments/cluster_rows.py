@@ -27,7 +27,7 @@ from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means
 from entourage.cluster.task import ClusterTask
 from entourage.cluster.usual import fitting_options
 from entourage.data import resolve_device
-from experiments.claims import alone, in_turn
+from experiments.claims import alone
 from experiments.ledger import Ledger, ledger_of, run_name
 from experiments.tables import mean_and_spread, table
 
@@ -132,13 +132,8 @@ def chosen_networks(options: argparse.Namespace) -> list[tuple[str, int]]:
 
 def measure_networks(ledger: Ledger, options: argparse.Namespace, measure: Callable[[str, int], None]) -> None:
     """Has all chosen networks measured that no other process is at."""
-
-    def one(name: str, seed: int) -> None:
-        with ledger.claim(f"all of {name}, seed {seed}") as mine:
-            if mine:
-                measure(name, seed)
-
-    in_turn([partial(one, name, seed) for name, seed in chosen_networks(options)])
+    chosen = chosen_networks(options)
+    ledger.work_through({f"{name}, seed {seed}": partial(measure, name, seed) for name, seed in chosen})
 
 
 def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:

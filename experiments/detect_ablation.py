@@ -27,7 +27,6 @@ from entourage.detect.sheets import Sheets
 from entourage.detect.sides import typical_sides
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth
-from experiments.claims import in_turn
 from experiments.command import run_command
 from experiments.detect_rows import (
     arguments,
@@ -103,7 +102,7 @@ def main() -> None:
         if name not in VARIANTS:
             raise ValueError(f"variant {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
     sets = sets_of(options)
-    in_turn([partial(measure, book, name, sets, counts, options) for name in names])
+    book.work_through({name: partial(measure, book, name, sets, counts, options) for name in names})
     book.write_table("Detection: what each part is worth", _text)
 
 
@@ -114,14 +113,14 @@ def measure(
     counts: dict[str, int],
     options: argparse.Namespace,
 ) -> None:
-    """The rows of one variant, on every set of pages, if no other process is at them."""
+    """The rows of one variant, on every set of pages; it is trained if any is missing."""
     keys = {test: f"{name}: {test}" for test in sets}
-    with book.claim(f"all of {name}") as mine:
-        if mine and book.free(keys.values()):
-            detector, summary = detector_of(name, options)
-            keep_training(book, _learner(name), summary)
-            for test, pages in sets.items():
-                book.row(keys[test], partial(judged, detector, pages, counts))
+    if not book.free(keys.values()):
+        return
+    detector, summary = detector_of(name, options)
+    keep_training(book, _learner(name), summary)
+    for test, pages in sets.items():
+        book.row(keys[test], partial(judged, detector, pages, counts))
 
 
 def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:

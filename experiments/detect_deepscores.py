@@ -20,7 +20,7 @@ from entourage.detect.evaluate import DetectsPages, Judged, Seen, detect_pages, 
 from entourage.detect.recipe import Recipe
 from entourage.detect.teach import TrainJob
 from entourage.detect.truth import TruthPage, read_truth, spread_over
-from experiments.claims import alone, in_turn
+from experiments.claims import alone
 from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
 from experiments.detect_rival_models import RIVALS
@@ -69,13 +69,7 @@ def main() -> None:
         if options.muscima:
             tuned = partial(tune, book, name, options)
             jobs[f"{name}, handwriting"] = partial(measure_handwriting, book, name, tuned, options)
-
-    def one(name: str) -> None:
-        with book.claim(f"all of {name}") as mine:  # if it is another process's, that one does all of it
-            if mine:
-                jobs[name]()
-
-    in_turn([partial(one, name) for name in jobs])
+    book.work_through(jobs)
     book.write_table("Detection: synthetic, degraded, handwritten", _text)
 
 

@@ -15,6 +15,7 @@ import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.machine import machine
 
 from entourage.data import write_json, write_text
 from entourage.data.claims import claimed
-from experiments.claims import is_claimed, locked
+from experiments.claims import in_turn, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
 REHEARSED = Path(tempfile.gettempdir()) / "entourage-small"  # where rows of rehearsals go
@@ -100,6 +101,16 @@ class Ledger:
     def claim(self, key: str) -> AbstractContextManager[bool]:
         """Claims a row, or anything else of the experiment, for a block; see `claimed`."""
         return claimed(self._place(key))
+
+    def work_through(self, jobs: Mapping[str, Callable[[], object]]) -> None:
+        """Does all jobs, each with all of its rows, but for those that another process is at; see also `in_turn`."""
+
+        def one(name: str) -> None:
+            with self.claim(f"all of {name}") as mine:
+                if mine:
+                    jobs[name]()
+
+        in_turn([partial(one, name) for name in jobs])
 
     def free(self, keys: Iterable[str]) -> list[str]:
         """Those of some rows that are not known and that nobody measures just now."""

@@ -233,3 +233,11 @@ def test_commands_are_kept_without_folders_and_what_changes_nothing(monkeypatch:
     assert [_without_folder(word) for word in words] == ["c", "clean=b", "--x", "a/b", "7"]
     monkeypatch.setattr("sys.argv", ["/x/toy.py", "--minutes", "3", "--seeds", "2", "--out=/tmp/x", "a b"])
     assert command_line(("--minutes", "--out")) == "python -m experiments.toy --seeds 2 'a b'"
+
+
+def test_jobs_of_other_processes_are_left_to_them(tmp_path: Path) -> None:
+    done: list[str] = []
+    jobs = {name: partial(done.append, name) for name in ("a", "b", "c")}
+    with Ledger("x", tmp_path).claim("all of b"):
+        Ledger("x", tmp_path).work_through(jobs)
+    assert done == ["a", "c"]
