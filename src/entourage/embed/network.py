@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone
+from entourage.backbones import Backbone, keep_statistics
 from entourage.embed.heads import HeadKind, make_head
 
 
@@ -64,9 +64,7 @@ class EmbeddingNetwork(nn.Module):
         """As usual, but frozen statistics stay frozen."""
         super().train(mode)
         if self.freeze_norm:
-            for module in self.body.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval()
+            keep_statistics(self.body)
         return self
 
 

@@ -92,6 +92,16 @@ def test_all_views_pass_the_network_at_once(toys: ModuleType) -> None:
     assert seen == [8]
 
 
+@pytest.mark.parametrize("freeze", [True, False])
+def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, freeze: bool) -> None:
+    method = Sum(toys.network(), toys.numbers(), MethodOptions(freeze_norm=freeze))
+    layer = method.model.body.layers[1]
+    before = layer.running_mean.clone()
+    method.model.train()(torch.full((4, 3, 12, 12), 3.0))
+    assert torch.equal(layer.running_mean, before) == freeze
+    assert method.describe()["freeze_norm"] == freeze
+
+
 def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
     method = Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=10))
     assert method.ramp(0) == pytest.approx(np.exp(-5))

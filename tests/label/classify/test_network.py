@@ -39,3 +39,13 @@ def test_statistics_of_batches_follow_within_few_steps() -> None:
         network(torch.full((4, 3, 1, 1), 8.0))
     # 1 - 0.9^30 of the way from 0; with the momentum the body came with it would be 1 - 0.99^30, a quarter.
     torch.testing.assert_close(body[0].running_mean, torch.full((3,), 8 * (1 - 0.9**30)))
+
+
+def test_frozen_statistics_stay_in_training() -> None:
+    body = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten())
+    network = ImageNetwork(body, 3, 2)
+    network.freeze_norm = True
+    assert network.train() is network
+    assert network.training
+    network(torch.full((4, 3, 1, 1), 8.0))
+    assert body[0].running_mean.tolist() == [0, 0, 0]

@@ -29,7 +29,7 @@ def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
     )
     assert thesis.alike  # given and found labels are one training set
     assert thesis.looks.weak == PLAIN
-    assert thesis.batches.decay == 0
+    assert (thesis.batches.decay, thesis.batches.freeze_norm) == (0, False)
     assert (thesis.training.optimizer, thesis.training.epochs, thesis.training.learning_rate) == ("adam", 10, 3e-4)
 
 

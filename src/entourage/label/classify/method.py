@@ -41,6 +41,7 @@ class MethodOptions:
     least_steps: int = 16  # of an epoch, however few the images; with 32, some hundred were learnt no better
     decay: float = 0.99  # of the averaged weights, which are what is kept
     ramp_steps: int = 200  # in which the unsupervised loss of the older methods grows to its full weight
+    freeze_norm: bool = True  # batch normalisation keeps its pretrained statistics: few steps learn no better ones
     head_rate: float = 10.0  # the head starts from nothing and may learn faster than the body
     seed: int = 0
 
@@ -86,6 +87,7 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
 
     def __init__(self, network: ImageNetwork, examples: Examples, options: MethodOptions | None = None) -> None:
         self.options = options or MethodOptions()
+        network.freeze_norm = self.options.freeze_norm
         super().__init__(network, None)
         self.average = WeightAverage(network, self.options.decay)  # also of decay 0: a teacher is a network of its own
         self.examples = examples

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
+
+from entourage.backbones import keep_statistics
 
 MOMENTUM = 0.1  # of the statistics of batches
 
@@ -15,10 +19,14 @@ class ImageNetwork(nn.Module):
         body: inputs (b, ...) to features (b, dim).
         dim: length of a feature vector.
         classes: how many there are, m.
+
+    Attributes:
+        freeze_norm: whether batch normalisation keeps the statistics of its pretraining; a method of training says so.
     """
 
     def __init__(self, body: nn.Module, dim: int, classes: int) -> None:
         super().__init__()
+        self.freeze_norm = False
         self.body = body
         self.head = nn.Linear(dim, classes)
         nn.init.zeros_(self.head.weight)  # all classes alike: nothing but the data decides, not even the seed
@@ -34,3 +42,10 @@ class ImageNetwork(nn.Module):
         """Logits, shape (b, m)."""
         logits: Tensor = self.head(self.body(inputs))
         return logits
+
+    def train(self, mode: bool = True) -> Self:
+        """As usual, but frozen statistics stay frozen."""
+        super().train(mode)
+        if self.freeze_norm:
+            keep_statistics(self.body)
+        return self

@@ -66,7 +66,7 @@ _THESIS = AugmentOptions(
     trust="hard",
     alike=True,
     looks=LookOptions(weak=PLAIN),  # no augmentation is spoken of
-    batches=MethodOptions(unlabelled_batch=64, decay=0.0, head_rate=1.0),  # nor an average
+    batches=MethodOptions(unlabelled_batch=64, decay=0.0, freeze_norm=False, head_rate=1.0),  # nor an average
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
 
