@@ -155,8 +155,10 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)
     title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
-    built, about = ClusterNetwork(data.learn.shape, model), {"preset": network.preset}
-    if options.start is not None:
+    about = {"preset": network.preset}
+    if options.start is None:
+        built = ClusterNetwork(data.learn.shape, model)
+    else:
         built, about["from"] = load_begun(options.start)
         recipe = continued(recipe)
         if built.options != model:

@@ -29,7 +29,9 @@ def test_a_rehearsal_takes_the_first_classes_of_either_half(bench: Bench) -> Non
     assert set(small.labels[small.test]) == {8, 9, 10}
 
 
-def test_choosing_never_sees_a_test_class(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[EmbeddingData]:
+    """What trainings are given, one after the other."""
     seen: list[EmbeddingData] = []
     train = embed_trials.train_embedding
 
@@ -38,6 +40,10 @@ def test_choosing_never_sees_a_test_class(bench: Bench, monkeypatch: pytest.Monk
         return train(backbone, data, *arguments, **options)
 
     monkeypatch.setattr(embed_trials, "train_embedding", spy)
+    return seen
+
+
+def test_choosing_never_sees_a_test_class(bench: Bench, seen: list[EmbeddingData]) -> None:
     found = bench.choose("cub200", bench.setting.recipe)
     held = seen[0].judged["validation"]
     assert set(found) == {"recall@1", "epoch"}
@@ -66,15 +72,7 @@ def test_a_test_measures_what_was_trained(bench: Bench) -> None:
     assert torch.isfinite(embeddings).all()
 
 
-def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[EmbeddingData] = []
-    train = embed_trials.train_embedding
-
-    def spy(backbone: object, data: EmbeddingData, *arguments: object, **options: object) -> object:
-        seen.append(data)
-        return train(backbone, data, *arguments, **options)
-
-    monkeypatch.setattr(embed_trials, "train_embedding", spy)
+def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, seen: list[EmbeddingData]) -> None:
     recipe = bench.setting.recipe
     course = bench.course("cub200", recipe)
     both = bench.course("cub200", recipe, learnt=True)
