@@ -37,3 +37,4 @@ def test_one_font_is_never_learned_from_and_tests_see_only_works_of_their_part(t
     assert "test.zip" not in {path.name for job in learn.values() for path in job.sources}
     assert {job.page.interline for job in learn.values()} == {10.0}
     assert {job.page.interline for job in test.values()} == {20.0}
+    assert {learn["learn-composed"].seed, learn["learn-used"].seed}.isdisjoint({test["test-composed"].seed})
