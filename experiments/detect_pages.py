@@ -39,12 +39,13 @@ def main() -> None:
     parser.add_argument("--scores", type=Path, default=None, help="files, folder or archive of MusicXML")
     parser.add_argument("--out", type=Path, required=True, help="folder for the sets")
     parser.add_argument("--divide", action="store_true", help="write an archive of scores for each part, and end")
+    parser.add_argument("--every", type=int, default=1, help="one score in so many of each part, for shorter trials")
     parser.add_argument("--sets", default="learn,test", help="learn, test, or names of single sets")
     parser.add_argument("--compose", type=int, default=150, help="scores to compose, to learn from")
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     if options.divide:
-        divide(options.scores, options.out / "scores")
+        divide(options.scores, options.out / "scores", options.every)
         return
     chosen = options.sets.split(",")
     for name, job in jobs(options.out, options.compose).items():
@@ -76,8 +77,8 @@ def jobs(out: Path, compose: int) -> dict[str, EngraveJob]:
     return {name: replace(job, out=out / name) for name, job in sets.items()}
 
 
-def divide(source: Path, out: Path) -> None:
-    """Writes the scores of each part into an archive of its own; editions of one work stay together."""
+def divide(source: Path, out: Path, every: int = 1) -> None:
+    """Writes the scores of each part, or one in so many, into an archive; editions of one work are in one part."""
     parts = [part for part, tenths in TENTHS.items() for _ in range(tenths)]
     files = find_scores([source])
     texts: dict[str, dict[str, str]] = {part: {} for part in TENTHS}
@@ -87,9 +88,10 @@ def divide(source: Path, out: Path) -> None:
             texts[parts[draw(SEED, "part", score.work) % len(parts)]][f"{score.name}.musicxml"] = score.text
             advance(1)
     out.mkdir(parents=True, exist_ok=True)
-    every = max(1, len(texts["test"]) // TESTED)
-    texts["test"] = dict(list(texts["test"].items())[1::every][:TESTED])
-    for part, members in texts.items():
+    apart = max(1, len(texts["test"]) // TESTED)
+    texts["test"] = dict(list(texts["test"].items())[1::apart][:TESTED])
+    for part in texts:
+        members = dict(list(texts[part].items())[::every])
         with (
             atomic_path(out / f"{part}.zip") as temporary,
             zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,

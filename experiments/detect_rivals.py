@@ -1,13 +1,14 @@
 """torchvision's detectors, trained on the same windows for the same time as the detector of the house.
 
 Used by `experiments.detect_deepscores`; `experiments.detect_rival_models` makes them. Sixteen windows a step, which is
-what the detector learns from, take a GPU with some tens of gigabytes.
+what the detector learns from, may take 75 gigabytes of a GPU: they are seen in two parts.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from entourage.detect.ready import DetectOptions, make_ready
 from entourage.detect.recipe import Recipe
 from entourage.detect.sheets import Sheets
 from entourage.detect.windows import WindowDrawer, WindowOptions, Windows
-from entourage.training import Losses, train
+from entourage.training import Losses, TrainingOptions, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
 from experiments.detect_rival_models import make_rival
 
@@ -36,6 +37,7 @@ from experiments.detect_rival_models import make_rival
 RATE = 3e-4
 DECAY = 0.05
 LEAST_PART = 2.0  # pixels of a symbol whose centre lies beyond the window
+PARTS = 2  # of the windows of a step, whose gradients are averaged
 CHECKPOINTS = 500  # steps; a rival and what its optimiser knows take half a gigabyte
 
 
@@ -72,16 +74,23 @@ class RivalTask(PageTask[Draw]):
         model: is trained in place.
         sheets: the pages.
         recipe: how; windows and views are those of the detector's own training.
+        parts: in how many batches the windows of a step are seen.
     """
 
-    def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe) -> None:
+    def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe, parts: int = 1) -> None:
         super().__init__(RivalLearner(model), sheets, recipe, recipe.average)
+        self.parts = parts
         self._drawer = WindowDrawer(sheets, recipe.window)
+
+    def plan(self, epoch: int) -> Sequence[int]:
+        """The numbers of an epoch's batches."""
+        batches = self.parts * self.recipe.epoch
+        return range(epoch * batches, (epoch + 1) * batches)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows, with the parts of symbols whose centres lie beyond them."""
         window = self.recipe.window
-        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch, rng), self.sheets, window))
+        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch // self.parts, rng), self.sheets, window))
         return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
@@ -95,7 +104,8 @@ class RivalTask(PageTask[Draw]):
     def describe(self) -> dict[str, Any]:
         """What makes this run this run."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
-        return {"rival": type(_inner(self.model)).__name__, "recipe": recipe, "pages": len(self.sheets), "parts": True}
+        rival = type(_inner(self.model)).__name__
+        return {"rival": rival, "recipe": recipe, "pages": len(self.sheets), "batches a step": self.parts}
 
 
 class RivalDetector:
@@ -141,14 +151,27 @@ def train_rival(
     model = make_rival(name, len(sheets.classes))
     if start is not None:
         take_weights(model, start)
-    task = RivalTask(model, sheets, recipe)
-    trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe)
-    steps = steps_within(trial, range(TRIAL_STEPS), run, minutes, device, epoch=recipe.epoch, seed=recipe.seed)
+    parts = PARTS if recipe.batch % PARTS == 0 else 1
+    task = RivalTask(model, sheets, recipe, parts)
+    trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe, parts)
+    steps = steps_within(
+        trial,
+        range(TRIAL_STEPS),
+        run,
+        minutes,
+        device,
+        epoch=recipe.epoch,
+        seed=recipe.seed,
+        options=_training_options(recipe, parts),
+    )
     task.recipe = replace(recipe, steps=steps)
-    options = replace(task.recipe.training_options(), checkpoint_every=CHECKPOINTS)
-    result = train(task, options, run, device=device, title=name)
+    result = train(task, _training_options(task.recipe, parts), run, device=device, title=name)
     rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
+
+
+def _training_options(recipe: Recipe, parts: int) -> TrainingOptions:
+    return replace(recipe.training_options(), accumulate=parts, checkpoint_every=CHECKPOINTS)
 
 
 def take_weights(model: nn.Module, start: nn.Module) -> None:

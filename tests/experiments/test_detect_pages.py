@@ -25,6 +25,13 @@ def test_every_work_is_in_one_part_whatever_its_file_is_called(tmp_path: Path) -
     assert len(works) == 12
     assert all(len(parts) == 1 for parts in works.values())
     assert len(set.union(*works.values())) > 1
+    divide(archive, tmp_path / "thin", every=2)
+    for part in TENTHS:
+        with (
+            zipfile.ZipFile(tmp_path / "scores" / f"{part}.zip") as all_scores,
+            zipfile.ZipFile(tmp_path / "thin" / f"{part}.zip") as thin,
+        ):
+            assert thin.namelist() == all_scores.namelist()[::2]
 
 
 def test_one_font_is_never_learned_from_and_tests_see_only_works_of_their_part(tmp_path: Path) -> None:

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rivals import DECAY, RATE, RivalDetector, RivalLearner, rival_recipe, take_weights, with_parts
+from experiments.detect_rivals import (
+    DECAY,
+    PARTS,
+    RATE,
+    RivalDetector,
+    RivalLearner,
+    rival_recipe,
+    take_weights,
+    with_parts,
+)
 from experiments.detect_rows import percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
@@ -27,6 +36,7 @@ from entourage.detect.teach import TrainJob
 from entourage.detect.truth import class_names, make_page, read_truth, spread_over
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
+from entourage.training import TrainingOptions
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals, ledger
 
 
@@ -298,18 +308,39 @@ def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
 
         def forward(self, images: list[torch.Tensor], targets: object = None) -> object:
             if self.training:
-                assert len(images) == 2
+                assert len(images) == recipe.batch // PARTS
                 return {"a": (self.weight - 1).square(), "b": self.weight * 0}
             boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [30.0, 10.0, 40.0, 20.0]])
             return [{"boxes": boxes, "labels": torch.tensor([0, 1]), "scores": torch.tensor([0.9, 0.8])}]
 
     monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: Tiny())
-    recipe = replace(RECIPE, validation=0)
+    recipe = replace(RECIPE, validation=0, batch=4)
     rival, known = detect_rivals.train_rival("tiny", sheets, recipe, 0.005, tmp_path / "run", "cpu")
     assert known["steps"] >= 2
     assert rival.model.weight > 0  # type: ignore[operator]
     found = rival.detect(staff_page())
     assert found.names == [sheets.classes[0]]  # what is background is left out
+
+
+def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sheets = small_data(tmp_path / "data")
+    seen: list[tuple[int, int]] = []
+
+    def look(task: detect_rivals.RivalTask, options: TrainingOptions, *_: object, **__: object) -> None:
+        windows = task.load(0, np.random.default_rng(0)).windows
+        seen.append((len(windows.start) * options.accumulate, len(task.plan(1)) // options.accumulate))
+        raise StopIteration
+
+    monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: torch.nn.Linear(1, 1))
+    monkeypatch.setattr(detect_rivals, "steps_within", lambda *_, **__: 5)
+    monkeypatch.setattr(detect_rivals, "train", look)
+    for batch in (3, 4):
+        recipe = replace(RECIPE, validation=0, batch=batch)
+        with pytest.raises(StopIteration):
+            detect_rivals.train_rival("tiny", sheets, recipe, 1.0, tmp_path / str(batch), "cpu")
+    assert seen == [(3, RECIPE.epoch), (4, RECIPE.epoch)]  # windows a step, and steps an epoch
 
 
 def test_sets_are_named_and_spread(tmp_path: Path) -> None:
