@@ -2,7 +2,8 @@
 
 python -m experiments.detect_ablation --train pages --composed composed --test clean=pages scan=scans --minutes 4
 
-Each row trains anew for the same time and changes one thing of the default; two read the default's maps another way.
+Each row trains anew for the same time, or for --steps, and changes one thing of the default; two read the default's
+maps another way. Trainings side by side are to be compared by steps: their time is that of what runs beside them.
 The presets of the thesis and of its code have the thesis' stages and boxes as their maps say, but learn from the same
 disguised windows for the same time as the others, not from crops of 960 pixels for days.
 """
@@ -30,6 +31,7 @@ from entourage.detect.truth import TruthPage, read_truth
 from experiments.command import run_command
 from experiments.detect_rows import (
     arguments,
+    in_order,
     keep_training,
     measured_rows,
     packed,
@@ -93,8 +95,11 @@ def main() -> None:
     """Trains, measures, and writes the table."""
     parser = arguments("What each part of the detector is worth", minutes=4)
     parser.add_argument("--composed", nargs="*", default=[], help="folders of composed pages, learned from as well")
+    parser.add_argument("--steps", type=int, default=None, help="of each training, in place of --minutes")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="some of these, which are all")
     options = parser.parse_args()
+    if options.steps is not None:
+        options.minutes = None
     book = ledger_of("detect_ablation", options.results, small=options.small)
     counts = corpus_counts([page for folder in options.train for page in read_truth(folder, "train")])
     names = options.variants.split(",")
@@ -127,7 +132,7 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
     """A variant's detector, and how its training went."""
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
-    recipe = Recipe()
+    recipe = Recipe() if options.steps is None else Recipe(steps=options.steps)
     if "rare" in changes:
         recipe = replace(recipe, window=replace(recipe.window, rare=changes.pop("rare")))
     recipe = recipe_of(options, replace(recipe, **changes))
@@ -172,7 +177,7 @@ def corpus_counts(pages: Sequence[TruthPage]) -> dict[str, int]:
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in measured_rows(book).items():
+    for key, row in in_order(measured_rows(book), VARIANTS).items():
         name, _, test = key.partition(": ")
         known = training_of(book, _learner(name)) or row  # a row may tell its own
         figures = (percent(row[figure]) for figure in ("mAP", "AP50", "mAP of rare classes"))

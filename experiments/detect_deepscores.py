@@ -27,6 +27,7 @@ from experiments.detect_rival_models import RIVALS
 from experiments.detect_rivals import RivalDetector, train_rival
 from experiments.detect_rows import (
     arguments,
+    in_order,
     keep_training,
     measured_rows,
     packed,
@@ -187,7 +188,7 @@ def measure_handwriting(book: Ledger, name: str, make: Callable[[], DetectsPages
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in measured_rows(book).items():
+    for key, row in in_order(measured_rows(book), (SHIPPED, "DWD", *RIVALS)).items():
         detector, _, test = key.partition(": ")
         known = training_of(book, f"{detector}, handwriting" if test == HANDWRITTEN else detector) or row
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -77,6 +77,12 @@ def training_of(book: Ledger, name: str) -> dict[str, Any]:
 def measured_rows(book: Ledger) -> dict[str, Row]:
     """The rows for a table: all but those of trainings."""
     return {key: row for key, row in book.rows.items() if not key.startswith(_TRAINING)}
+
+
+def in_order(rows: Mapping[str, Row], names: Collection[str]) -> dict[str, Row]:
+    """Rows NAME: SET of a table by the order of the names, however they came in; those of other names come last."""
+    places = {name: place for place, name in enumerate(names)}
+    return dict(sorted(rows.items(), key=lambda row: places.get(row[0].partition(": ")[0], len(places))))
 
 
 def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:

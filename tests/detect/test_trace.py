@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from entourage.detect.detections import Detections
-from entourage.detect.trace import SOLID, page_ink, solidity, trace, trace_lines, trace_pieces, without_lines
+from entourage.detect.trace import SOLID, are_ruled, page_ink, solidity, trace, trace_lines, trace_pieces, without_lines
 
 CLASSES = ("stem", "legerLine", "augmentationDot", "keyFlat")
 STEM, LEDGER, DOT, FLAT = (1, 2, 3, 4)
@@ -54,6 +54,28 @@ def test_on_a_page_that_is_not_straight_only_what_touches_nothing_is_traced() ->
     after = trace(sheet(), before, 20.0, angle=2.0).boxes
     torch.testing.assert_close(after[[0, 1, 3]], before.boxes[[0, 1, 3]])
     assert after[2].tolist() == list(TRUTH[DOT])
+
+
+def test_stems_that_lean_and_ledger_lines_beside_them_are_by_hand_and_left_alone() -> None:
+    page = sheet()
+    boxes = [TRUTH[LEDGER]]
+    for left in (20, 160, 240):
+        cv2.line(page, (left + 2, 20), (left + 10, 90), 0, 3)  # inked columns: two or three of eleven
+        boxes.append((left, 20, left + 12, 92))
+    before = Detections(torch.tensor(boxes).float(), torch.tensor([LEDGER, STEM, STEM, STEM]), torch.ones(4), CLASSES)
+    torch.testing.assert_close(trace(page, before, 20.0).boxes, before.boxes)
+    upright = before.boxes[1:].numpy()
+    assert (trace_lines(page == 0, upright, 20.0, 0.1, 0.3) != upright).any()  # there is something to trace
+
+
+def test_half_of_the_stems_tell_whether_they_were_ruled() -> None:
+    seen = np.array([[0, 0, 10, 50], [20, 0, 30, 50], [40, 0, 50, 50]], dtype=np.float32)
+    thin, wide = seen.copy(), seen.copy()
+    thin[:2, 2] -= 6  # most are much thinner than they were seen
+    wide[0, 2] -= 6
+    assert not are_ruled(seen, thin)
+    assert are_ruled(seen, wide)
+    assert are_ruled(seen[:0], seen[:0])
 
 
 def test_a_page_whose_lines_are_not_solid_is_left_alone() -> None:

@@ -21,7 +21,13 @@ def test_every_model_that_ships_has_a_card_with_what_its_file_says(
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert {"## cluster-points", "## detect"} <= set(text.splitlines())
     assert text.count("| date | 20") == len(shipped_networks()) + len(shipped_detectors())
-    assert "mAP" in text
+    printed, handwritten = text.partition("## detect\n")[2].split("## detect-muscima\n")
+    assert "| licence | Apache-2.0 |" in printed
+    assert "clean, v1: mAP" in printed
+    assert "MUSCIMA++" not in printed
+    assert "CC BY-NC-SA" in handwritten
+    assert "MUSCIMA++, own: mAP" in handwritten
+    assert "clean" not in handwritten
     assert "NMI" in text
 
 

@@ -21,7 +21,7 @@ from experiments.detect_rivals import (
     take_weights,
     with_parts,
 )
-from experiments.detect_rows import percent, sets_of
+from experiments.detect_rows import in_order, percent, sets_of
 from experiments.ledger import Ledger
 from tests.detect.drawn import staff_page
 from tests.detect.engraved import some_pages, write_engraved
@@ -37,7 +37,7 @@ from entourage.detect.truth import class_names, make_page, read_truth, spread_ov
 from entourage.detect.weights import save_detector
 from entourage.detect.windows import WindowDrawer, WindowOptions
 from entourage.training import TrainingOptions
-from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals, ledger
+from experiments import detect_ablation, detect_context, detect_deepscores, detect_rivals, detect_rows, ledger
 
 
 def run(module: object, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -137,13 +137,15 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     folders: dict[str, str] = {}
 
     staged: dict[str, bool] = {}
+    steps: set[int] = set()
 
     def trained(folder: str, job: TrainJob, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
         looks[name], folders[name], staged[name] = how, folder, job.staged
+        steps.add(job.recipe.steps)
         return "detector", {"steps": 1, "seconds": 60.0}
 
     monkeypatch.setattr(detect_ablation, "trained", trained)
-    options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False)
+    options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False, steps=None)
     for name in ("default", "undrawn", "thesis", "original"):
         detect_ablation.detector_of(name, options)
     assert [name for name, in_stages in staged.items() if in_stages] == ["thesis", "original"]
@@ -151,6 +153,32 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     assert folders["undrawn"] == folders["default"]
     for name in ("undrawn", "thesis", "original"):
         assert (looks[name].trace, looks[name].snap) == (False, False)
+    assert steps == {Recipe().steps}
+    options.steps = 7
+    detect_ablation.detector_of("margin", options)
+    assert steps == {Recipe().steps, 7}
+
+
+def test_steps_that_are_given_take_the_place_of_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some_pages(tmp_path / "data", train=2, val=1, test=1)
+    minutes: list[float | None] = []
+
+    def trained(job: TrainJob, sheets: object) -> None:
+        minutes.append(job.minutes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(detect_rows, "train_detector", trained)
+    words = ["--train", str(data), "--test", f"a={data}", "--variants", "default"]
+    words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    for more in ((), ("--steps", "7")):
+        with pytest.raises(KeyboardInterrupt):
+            run(detect_ablation, monkeypatch, *words, *more)
+    assert minutes == [4.0, None]
+
+
+def test_rows_of_a_table_have_an_order() -> None:
+    rows: dict[str, dict[str, int]] = {"b: x": {}, "new: x": {}, "a: x": {}, "b: y": {}}
+    assert list(in_order(rows, ["a", "b"])) == ["a: x", "b: x", "b: y", "new: x"]
 
 
 def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

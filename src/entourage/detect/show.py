@@ -21,12 +21,13 @@ Colour = NDArray[np.uint8]
 MOST_PICTURES = 12  # in a report
 MOST_ROWS = 2000  # of pages in a report
 _WIDTH = 1200  # pixels of a picture in a report
+_UNFRAMED = ("staff", "staffLine", "staffSpace")  # as wide as the page
 # Without a word: so many, or so large, that words would hide the page.
 _SILENT = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "augmentationDot")
 
 
 def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Colour:
-    """The page in BGR, shape (h, w, 3), with a frame around what was found but staves, surer ones stronger.
+    """The page in BGR, shape (h, w, 3), with frames around what was found but staves and their lines, strong if sure.
 
     Args:
         image: grey, shape (h, w).
@@ -40,7 +41,7 @@ def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Co
     for name, label, score, box in zip(
         found.names, found.labels.tolist(), found.scores.tolist(), corners.tolist(), strict=True
     ):
-        if name == "staff":
+        if name in _UNFRAMED:
             continue
         colour = class_colour(label, 0.45 + 0.55 * score)
         x0, y0, x1, y1 = box

@@ -2,9 +2,9 @@
 
 The network sees the page at half the usual size, and a stem is one of its pixels wide: half a pixel off is half of the
 box. Two kinds of objects can be traced on the page as it was given. Those that touch nothing end where their ink ends.
-Lines that cross others, stems and ledger lines, are wherever nearly all of their length is ink. What is neither is
-left as the network placed it, and so are pages whose staff lines are not solid, such as blurred photographs: their thin
-strokes are not whole either.
+Lines that cross others, stems and ledger lines, are wherever nearly all of their length is ink, if they were ruled: the
+stem of a hand leans, and is wider than any column of ink. What is neither is left as the network placed it, and so are
+pages whose staff lines are not solid, such as blurred photographs: their thin strokes are not whole either.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _FARTHEST = 1.0  # interlines by which it may be moved at most
 # hold the ends of a stem. A head hides the middle of a ledger line, which only its ends tell from the head.
 _STEM = (0.1, 0.75)
 _LEDGER = (0.02, 0.85)
+_RULED = 0.7  # of the width that the network saw; columns of ink in half of all stems have more, if they were ruled
 _SPECK = 0.02  # squared interlines: less ink is dirt
 _LONG, _THICK = 3.0, 0.3  # interlines: of a staff line, its least length and more than its thickness
 
@@ -59,8 +60,10 @@ def trace(page: Grey, found: Detections, interline: float, angle: float = 0.0) -
     upright, level = np.isin(names, UPRIGHT), np.isin(names, LEVEL)
     others = ~(upright | level)
     if abs(angle) <= STRAIGHT:
-        boxes[upright] = trace_lines(ink, boxes[upright], interline, *_STEM)
-        boxes[level] = trace_lines(ink.T, boxes[level][:, [1, 0, 3, 2]], interline, *_LEDGER)[:, [1, 0, 3, 2]]
+        stems = trace_lines(ink, boxes[upright], interline, *_STEM)
+        if are_ruled(boxes[upright], stems):
+            boxes[upright] = stems
+            boxes[level] = trace_lines(ink.T, boxes[level][:, [1, 0, 3, 2]], interline, *_LEDGER)[:, [1, 0, 3, 2]]
         boxes[others] = trace_pieces(without_lines(ink, interline), boxes[others], interline)
     boxes[others] = trace_pieces(ink, boxes[others], interline)
     return replace(found, boxes=torch.from_numpy(boxes))
@@ -136,6 +139,17 @@ def trace_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, along: f
             right += 1
         traced[row, 0], traced[row, 2] = at[row, left], at[row, right] + 1
     return traced
+
+
+def are_ruled(seen: Boxes, traced: Boxes) -> bool:
+    """Whether upright lines are as wide as the network saw them when they are traced, or thinner, since they lean.
+
+    Args:
+        seen: as the network placed them, shape (n, 4).
+        traced: the same as `trace_lines` found them; if there are none, nothing speaks against a ruler.
+    """
+    widths = traced[:, 2] - traced[:, 0], np.maximum(seen[:, 2] - seen[:, 0], 1e-6)
+    return len(seen) == 0 or float(np.median(widths[0] / widths[1])) >= _RULED
 
 
 def trace_pieces(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
