@@ -34,7 +34,7 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     arguments = ["detect", "run", str(folder), "--out", str(tmp_path / "out"), "--model", model, "--device", "cpu"]
     fine = CliRunner().invoke(app, arguments)
     assert fine.exit_code == 0, fine.output
-    assert fine.output.startswith("1 pages, ")
+    assert fine.output.startswith("1 page, ")
     assert (tmp_path / "out" / "coco.json").is_file()
     (folder / "broken.png").write_bytes(b"no image")
     mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
@@ -43,7 +43,7 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     (folder / "broken.png").unlink()
     mistyped = CliRunner().invoke(app, [*arguments[:3], str(folder / "b.png"), *arguments[3:]])
     assert mistyped.exit_code == 1
-    assert mistyped.output.startswith("1 pages, ")
+    assert mistyped.output.startswith("1 page, ")
     assert f"skipped {folder / 'b.png'}: does not exist" in mistyped.output
 
 
@@ -53,7 +53,7 @@ def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "mean over classes: mAP " in result.output
-    assert "1 pages, " in result.output
+    assert "1 page, " in result.output
     assert (tmp_path / "out" / "evaluation.json").is_file()
 
 
@@ -89,7 +89,7 @@ def test_a_detector_is_trained_from_the_command_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*common, "--steps", "1", "--batch", "1", "--plain", "--validation", "1"])
     assert result.exit_code == 0, result.output
     assert "step 1 of 1: map" in result.output
-    assert f"2 pages, 1 steps, mAP 0.0%, AP50 0.0%: {tmp_path / 'run' / 'detect.safetensors'}" in result.output
+    assert f"2 pages, 1 step, mAP 0.0%, AP50 0.0%: {tmp_path / 'run' / 'detect.safetensors'}" in result.output
     detector = load_detector(tmp_path / "run" / "detect.safetensors")
     assert len(detector.classes) == 142
     other = CliRunner().invoke(app, [*common, "--steps", "2", "--batch", "1", "--plain", "--validation", "1"])

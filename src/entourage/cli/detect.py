@@ -32,10 +32,11 @@ def run(
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
     from entourage.detect.pipeline import RunJob, run_pages
+    from entourage.report import counted
 
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
-    typer.echo(f"{summary['pages']} pages, {summary['symbols']} symbols: {out / 'report.html'}")
+    typer.echo(f"{counted(summary['pages'], 'pages')}, {counted(summary['symbols'], 'symbols')}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 
 
@@ -61,6 +62,7 @@ def evaluate(
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
     from entourage.detect.pipeline import EvalJob, evaluate_data
+    from entourage.report import counted
 
     job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
     found = evaluate_data(job)
@@ -72,7 +74,8 @@ def evaluate(
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
         typer.echo(f"mean over {kind}: {three}")
-    typer.echo(f"{found.pages} pages, {found.objects} objects, list {found.judged}, {found.seconds:.2f} s a page")
+    seen = f"{counted(found.pages, 'pages')}, {counted(found.objects, 'objects')}"
+    typer.echo(f"{seen}, list {found.judged}, {found.seconds:.2f} s a page")
 
 
 @detect.command()
@@ -103,6 +106,7 @@ def train(
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
     from entourage.detect.recipe import Recipe
     from entourage.detect.teach import TrainJob, train_detector
+    from entourage.report import counted
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")
@@ -133,4 +137,4 @@ def train(
     )
     result = train_detector(job)
     scores = f", mAP {result['map']:.1%}, AP50 {result['ap50']:.1%}" if "map" in result else ""
-    typer.echo(f"{result['pages']} pages, {result['steps']} steps{scores}: {result['model']}")
+    typer.echo(f"{counted(result['pages'], 'pages')}, {counted(result['steps'], 'steps')}{scores}: {result['model']}")

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from entourage.cli.counted import counted
 from entourage.cli.skipped import tell_skipped
 
 _FORMATS_HELP = (
@@ -63,6 +62,7 @@ def run(
     from entourage.engrave.job import FORMATS, EngraveJob
     from entourage.engrave.options import PageOptions
     from entourage.engrave.pipeline import engrave
+    from entourage.report import counted
 
     with TemporaryDirectory() as folder:
         job = EngraveJob(
@@ -139,6 +139,7 @@ def align(
 ) -> None:
     """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
     from entourage.engrave.align import write_alignment
+    from entourage.report import counted
 
     target = out or Path("aligned") / scan.stem
     found = write_alignment(scan, page, target)

@@ -13,7 +13,16 @@ from entourage.cluster.clustering import LearnedClustering
 from entourage.cluster.represent import Items, loudest_snippet
 from entourage.cluster.spectrogram import RATE
 from entourage.data import read_audio, read_image
-from entourage.report import Block, Section, Thumbnail, house_style, sound_address, thumbnail_address, to_svg
+from entourage.report import (
+    Block,
+    Section,
+    Thumbnail,
+    counted,
+    house_style,
+    sound_address,
+    thumbnail_address,
+    to_svg,
+)
 from entourage.report.figures import ACCENT, SOFT
 
 MOST_THUMBNAILS = 600  # some 2 MB of report
@@ -62,7 +71,7 @@ def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> st
 def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
     chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
-    lead = f"{len(items.names)} items in {_several(model.n_clusters_, 'cluster')}"
+    lead = f"{len(items.names)} items in {counted(model.n_clusters_, 'clusters')}"
     text = "What the network thinks of every number."
     if model.parts_ == 1:
         lead += f", which is how many there are with probability {chance:.0%}."
@@ -99,7 +108,7 @@ def _clusters(items: Items, model: LearnedClustering) -> Section:
         shown = members if len(members) <= strip else np.concatenate([members[:half], members[-(strip - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
         more = "" if len(shown) == len(members) else f", of which the surest {half} and the least sure are shown"
-        blocks.append(Block(f"Cluster {cluster}: {_several(len(members), 'item')}{more}", thumbnails=thumbnails))
+        blocks.append(Block(f"Cluster {cluster}: {counted(len(members), 'items')}{more}", thumbnails=thumbnails))
     return Section("Cluster by cluster", "Items with the probability that they belong to their cluster.", wide=blocks)
 
 
@@ -111,10 +120,6 @@ def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
         heard = loudest_snippet(torch.from_numpy(read_audio(items.files[index], RATE)))
         return Thumbnail(name, note, sound=sound_address(heard.numpy(), RATE))
     return Thumbnail(name, note, thumbnail_address(read_image(items.files[index])))
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _flattened(points: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """Figures and the HTML report, in one look for all verbs."""
 
+from entourage.report.counted import counted
 from entourage.report.figures import bars, curve, histogram, house_style, to_svg
 from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
 
@@ -8,6 +9,7 @@ __all__ = [
     "Section",
     "Thumbnail",
     "bars",
+    "counted",
     "curve",
     "histogram",
     "house_style",
