@@ -204,8 +204,7 @@ def _text(ledger: Ledger) -> str:
     if unequal := shown(ledger, UNEQUAL, {}):
         parts += [
             f"\nClusters of unequal size, {FEWEST} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN and HDBSCAN "
-            "choose their setting anew on such sets; the networks are those above, of which LSTMs have learned from "
-            f"sets of {N} points alone:\n",
+            "choose their setting anew on such sets; the networks are those above.\n",
             unequal,
         ]
     if large := shown(ledger, "large: ", {}):

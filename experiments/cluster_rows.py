@@ -246,7 +246,7 @@ def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]]) ->
         key = f"{prefix}{name}"
         found = [row for one, row in ledger.rows.items() if one == key or one.startswith(f"{key}, seed ")]
         if found:
-            measures = ("mr", "greedy_mr", "nmi", "nmi_geometric", "ari", "k_right")
+            measures = ("mr", "greedy_mr", "nmi", "nmi_geometric", "ari", "k_right", "k_error")
             cells = [mean_and_spread([row[measure] for row in found], digits=3) for measure in measures]
             note = f" ({found[0]['setting']})" if "setting" in found[0] else ""
             steps = f"{np.mean([row['steps'] for row in found]):,.0f}" if "steps" in found[0] else ""
@@ -261,6 +261,7 @@ def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]]) ->
         "NMI, geometric",
         "ARI",
         "k right",
+        "error in k",
         "published MR",
         "NMI",
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from torch import Tensor
 
 from entourage.cluster import (
     ConstraintSampler,
@@ -23,6 +25,7 @@ from entourage.cluster import (
 from entourage.cluster import clustering as module
 from entourage.cluster.model import ClusterNetwork
 from entourage.cluster.options import PRESETS, ModelOptions, Preset, preset
+from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.usual import fitting_options, usual_recipe
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
@@ -235,6 +238,19 @@ def test_fewer_clusters_than_asked_for_are_told_of() -> None:
     assert clusterer.n_clusters_ == 2
 
 
+def test_fewer_clusters_than_are_likeliest_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusterer = trained()
+    decide = clusterer.network_.clustering.forward
+
+    def sees_three(z: Tensor, k_max: int | None = None) -> SetPrediction:
+        return replace(decide(z, k_max), count=torch.tensor([[0.1, 0.2, 0.6, 0.1]]).log())
+
+    monkeypatch.setattr(clusterer.network_.clustering, "forward", sees_three)
+    X = np.array([[0.0, 0.0]] * 5 + [[3.0, 0.0]] * 5)
+    with pytest.warns(UserWarning, match="3 clusters are likeliest, 2 have members"):
+        clusterer.predict(X)
+
+
 def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
     torch.manual_seed(0)
     options = ModelOptions(network="lstm", metric="full", set_size=20, k_max=3, units=8, layers=1, recurrent_units=4)
@@ -265,10 +281,20 @@ def test_options_out_of_range_are_refused(k_max: int) -> None:
             trained().set_params(**{name: k_max}).predict(blobs()[0])
 
 
-@pytest.mark.parametrize("seed", [-1, 0.5, None])
+@pytest.mark.parametrize("seed", [-1, 0.5])
 def test_a_random_state_that_is_none_is_refused(seed: object) -> None:
-    with pytest.raises(ValueError, match=f"random_state is {seed}; expected a whole number, 0 or more"):
+    with pytest.raises(ValueError, match=f"random_state is {seed}; expected a whole number, 0 or more, or None"):
         trained().set_params(random_state=seed).predict(blobs()[0])
+
+
+def test_chance_needs_no_seed() -> None:
+    X = blobs()[0]
+    assert trained().set_params(random_state=None).predict(X).tolist() == trained().predict(X).tolist()
+
+
+def test_more_clusters_than_there_may_be_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"n_clusters is 5 \(--clusters\), k_max 3 \(--most\); expected no more"):
+        trained().set_params(n_clusters=5, k_max=3).predict(blobs()[0])
 
 
 def test_numbers_of_numpy_are_whole_numbers_too() -> None:

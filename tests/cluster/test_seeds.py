@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from entourage.cluster.metric import squared_distances
-from entourage.cluster.seeds import EVIDENCE, choose_seeds, count_from_scores, seed_evidence, soft_k_means
+from entourage.cluster.seeds import EVIDENCE, are_new, choose_seeds, count_from_scores, seed_evidence, soft_k_means
 
 SIZES = (9, 6, 4)
 
@@ -51,6 +51,12 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
     torch.testing.assert_close(left[:4], torch.tensor([1.0, 10 / 19, 4 / 19, 0.0]), atol=0.02, rtol=0)
     torch.testing.assert_close(beyond, 3.0 - torch.arange(5), atol=0.1, rtol=0)
     torch.testing.assert_close(size, torch.full((5,), 19.0).log())
+
+
+def test_a_seed_that_was_there_before_and_a_copy_of_one_are_not_new() -> None:
+    code = torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 0.0], [0.0, 2.0]]])
+    chosen = torch.tensor([[0, 1, 1, 2, 3]])
+    assert are_new(squared_distances(code), chosen).tolist() == [[True, True, False, False, True]]
 
 
 def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:

@@ -22,6 +22,15 @@ def test_the_example_of_the_documentation_comes_out_right() -> None:
         assert score(truth, points.predict(x)).mr == 0
 
 
+@pytest.mark.parametrize(("places", "copies"), [(1, 2), (2, 1), (3, 1), (3, 30), (9, 5)])
+def test_there_are_no_more_clusters_than_places(places: int, copies: int) -> None:
+    X = np.repeat(np.random.default_rng(0).normal(size=(places, 2)), copies, axis=0)
+    points = LearnedClustering.load("points", device="cpu")
+    points.predict(X)
+    assert points.count_probabilities_[places:].sum() < 1e-6
+    assert points.count_probabilities_[points.n_clusters_ - 1] > 0.5
+
+
 def test_more_points_than_one_look_holds_come_out_right() -> None:
     centres = np.array([[column, row] for column in (0, 10, 20, 30) for row in (0, 10)])
     x, truth = make_blobs(1500, centers=centres, random_state=0)

@@ -70,11 +70,11 @@ def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
     ledger = Ledger("toy", tmp_path)
     assert shown(ledger, "", {}) == ""
     for seed, mr in enumerate((0.1, 0.3)):
-        figures = dict.fromkeys(("greedy_mr", "nmi", "nmi_geometric", "ari", "k_right"), 0.5)
+        figures = dict.fromkeys(("greedy_mr", "nmi", "nmi_geometric", "ari", "k_right", "k_error"), 0.5)
         ledger.add(f"default, seed {seed}", {"steps": 100 + 50 * seed, "mr": mr, **figures}, 1.0)
     rows = shown(ledger, "", {"default": ("0.004", "0.993")}).splitlines()[2:]
     half = "0.500 ± 0.000"
-    expected = ("default (attention)", "2", "125", "0.200 ± 0.141", *(half,) * 5, "0.004", "0.993")
+    expected = ("default (attention)", "2", "125", "0.200 ± 0.141", *(half,) * 6, "0.004", "0.993")
     assert rows == ["| " + " | ".join(expected) + " |"]
 
 

@@ -18,7 +18,15 @@ from entourage.cluster.metric import MetricBlock, squared_distances
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.relate import ALIGNMENTS, ITEM_FEATURES, PAIR_FEATURES, alignments, relations
-from entourage.cluster.seeds import EVIDENCE, choose_seeds, count_from_scores, seed_evidence, soft_k_means
+from entourage.cluster.seeds import (
+    EVIDENCE,
+    NEVER,
+    are_new,
+    choose_seeds,
+    count_from_scores,
+    seed_evidence,
+    soft_k_means,
+)
 
 HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
 # Cycles of the sines and cosines over the spread of a set. The fast ones turn many times within a cluster, and serve as
@@ -97,6 +105,7 @@ class AttentionNetwork(nn.Module):
         distance = squared_distances(code)  # (b, n, n)
         chosen = choose_seeds(distance, k_max)  # (b, k_max)
         scores = self.hazard(seed_evidence(distance, chosen)).squeeze(-1)  # (b, k_max)
+        scores = scores.masked_fill(~are_new(distance, chosen), NEVER)
         assignment = soft_k_means(code, chosen, self.options.rounds, self.sharpness.exp())
         return SetPrediction(count_from_scores(scores), assignment, code, distance)
 

@@ -43,7 +43,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         metric: "none", "euclidean", "diagonal" or "full": the optional metric block of a network that is to be trained.
         recipe: how `fit` trains; None for what `entourage cluster train` does with such a sampler and preset.
         device: "auto", "cpu", "cuda"...
-        random_state: draws the core and the parts of data larger than set_size.
+        random_state: draws the core and the parts of data larger than set_size; None draws others at every call.
 
     Attributes:
         network_: the trained network.
@@ -64,7 +64,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         metric: Metric = "none",
         recipe: Recipe | None = None,
         device: str = "auto",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.preset = preset
         self.k_max = k_max
@@ -183,10 +183,12 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
 
     def _tell_limits(self, k_max: int, n: int) -> None:
         """Warns where the number of clusters is not quite what was asked for, or may not be the last word."""
-        if self.n_clusters is not None and self.n_clusters_ < self.n_clusters:
-            told = f"{self.n_clusters} clusters were asked for, {self.n_clusters_} have members"
+        likeliest = int(self.count_probabilities_.argmax()) + 1
+        if self.n_clusters_ < (self.n_clusters or likeliest):
+            asked = "were asked for" if self.n_clusters else "are likeliest"
+            told = f"{self.n_clusters or likeliest} clusters {asked}, {self.n_clusters_} have members"
             warnings.warn(f"{told}: no item is likeliest to be in the others", stacklevel=3)
-        if self.n_clusters is None and k_max < n and int(self.count_probabilities_.argmax()) == k_max - 1:
+        if self.n_clusters is None and k_max < n and likeliest == k_max:
             more = "raise k_max (--most)" if _is_free(self.network_) else "this network counts no further"
             told = f"the likeliest number of clusters is {k_max}, the largest that was considered"
             warnings.warn(f"{told}; there may be more: {more}", stacklevel=3)
@@ -232,11 +234,13 @@ def _check_counts(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
     for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
-        if value is None and name != "random_state":
-            continue
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            free = "" if name == "random_state" else ", or None"
-            raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more{free}")
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
+            raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
+    asked, most = clusterer.n_clusters, clusterer.k_max
+    if asked is not None and most is not None and asked > most:
+        raise ValueError(
+            f"n_clusters is {asked} (--clusters), k_max {most} (--most); expected no more than there may be"
+        )
 
 
 def _by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:

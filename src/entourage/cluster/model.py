@@ -19,6 +19,7 @@ from entourage.cluster.prediction import SetPrediction
 from entourage.data import reason_of
 from entourage.training.weights import write_weights
 
+_EXPECTED = "expected one that `entourage cluster train` wrote"
 _KEY = "entourage.cluster"
 
 
@@ -102,9 +103,9 @@ def load_network(path: str | Path) -> ClusterNetwork:
             head = json.loads((file.metadata() or {}).get(_KEY, "null"))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read: {reason_of(error)}") from error
+        raise ValueError(f"{path}: cannot be read: {reason_of(error)}; {_EXPECTED}") from error
     if head is None:
-        raise ValueError(f"{path}: holds no network that clusters; expected one that `entourage cluster train` wrote")
+        raise ValueError(f"{path}: holds no network that clusters; {_EXPECTED}")
     try:
         network = ClusterNetwork(tuple(head["shape"]), ModelOptions(**head["options"]))
         network.load_state_dict(state)

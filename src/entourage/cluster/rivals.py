@@ -18,6 +18,7 @@ from sklearn.cluster import DBSCAN, HDBSCAN, KMeans
 from sklearn.metrics import silhouette_score
 
 from entourage.cluster.measures import mean_scores, score
+from entourage.report import counted
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
@@ -67,14 +68,20 @@ def hdbscan(X: Floats, size: int, single: bool, crowd: int | None = None) -> Lab
 
 def best_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
     """DBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
-    settings = ((partial(dbscan, radius=r, crowd=c), f"radius {r}, {c} neighbours") for r, c in product(RADII, CROWDS))
+    settings = (
+        (partial(dbscan, radius=r, crowd=c), f"radius {r}, {counted(c, 'neighbours')}")
+        for r, c in product(RADII, CROWDS)
+    )
     return _best(settings, sets)
 
 
 def best_hdbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
     """HDBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
     settings = (
-        (partial(hdbscan, size=s, single=one, crowd=c), f"size {s}, {c or s} neighbours{', one allowed' * one}")
+        (
+            partial(hdbscan, size=s, single=one, crowd=c),
+            f"size {s}, {counted(c or s, 'neighbours')}{', one allowed' * one}",
+        )
         for s, one, c in product(SIZES, (False, True), (None, 1, 3))
     )
     return _best(settings, sets)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+NEVER = -100.0  # log odds of what cannot be
 EVIDENCE = 8  # numbers that tell whether a seed is a cluster of its own
 _LEAST = 1e-6
 
@@ -77,6 +78,20 @@ def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:
     beyond = (apparent - (places - 1)).clamp(-5, 5)  # (b, K)
     size = torch.full_like(mass, float(n)).log()
     return torch.stack([odds, nearest, mass.log1p(), mass / n, ratio, left.mean(-1), beyond, size], dim=-1)
+
+
+@torch.no_grad()
+def are_new(distance: Tensor, chosen: Tensor) -> Tensor:
+    """Which seeds, shape (b, K), are neither earlier ones again nor copies of them: others can be no further cluster.
+
+    Args:
+        distance: squared distances of the codes, shape (b, n, n).
+        chosen: the seeds in order, shape (b, K).
+    """
+    sets = torch.arange(len(chosen), device=chosen.device)[:, None, None]
+    mutual = distance[sets, chosen.unsqueeze(2), chosen.unsqueeze(1)]  # (b, K, K)
+    same = (mutual <= _LEAST) | (chosen.unsqueeze(2) == chosen.unsqueeze(1))
+    return ~same.tril(-1).any(-1)
 
 
 def count_from_scores(scores: Tensor) -> Tensor:

@@ -75,7 +75,8 @@ def read_features(path: str | Path) -> FeatureTable:
     if raw.values.ndim != 2:
         raise ValueError(f"{path}: the features have shape {raw.values.shape}; expected (items, features)")
     if raw.values.size == 0:
-        raise ValueError(f"{path}: empty, {raw.values.shape[0]} items with {raw.values.shape[1]} features")
+        what = "features" if len(raw.values) else "items"
+        raise ValueError(f"{path}: has no {what}; expected a table with a row an item and a column a feature")
     items = raw.items if raw.items is not None else [str(row) for row in range(len(raw.values))]
     _check_items(path, items, len(raw.values))
     return FeatureTable(items, _finite(path, raw, items))

@@ -1,0 +1,63 @@
+"""How time and memory of a clustering grow with the points: looked at together, and in parts.
+
+    python -m benchmarks.cluster_speed                 # two threads of the CPU; some two minutes
+    python -m benchmarks.cluster_speed --device cuda
+
+The network for points that comes with the package looks at 2D sets of 12 clusters. Up to its 1,000 points, or as many
+as it is told to, all are looked at together; more are taken in parts. Times are the fastest of several; memory is known
+for a GPU alone, where it is the peak of one look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import make_blobs
+
+from benchmarks.machine import machine
+from entourage.cluster import LearnedClustering
+from entourage.report import counted
+
+TOGETHER = (250, 500, 1000, 2000)
+IN_PARTS = (2000, 4000, 8000)
+REPEATS = 3
+
+
+def main() -> None:
+    """Prints seconds, and on a GPU mebibytes, for each number of points."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(machine())
+    points(250, 250, arguments.device)  # everything is loaded now
+    for title, sizes, most in (("together", TOGETHER, max(TOGETHER)), ("in parts", IN_PARTS, None)):
+        for n in sizes:
+            print(f"{n:6,} points {title}: {points(n, most, arguments.device)}", flush=True)
+
+
+def points(n: int, set_size: int | None, device: str) -> str:
+    """The cost of one clustering of n points, in words."""
+    clusterer = LearnedClustering.load("points", set_size=set_size, device=device)
+    X, _ = make_blobs(n, centers=12, center_box=(-40, 40), random_state=0)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    seconds = min(_seconds(clusterer, X) for _ in range(REPEATS))
+    memory = f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB" if device == "cuda" else ""
+    found = f"{counted(clusterer.n_clusters_, 'clusters')} in {counted(clusterer.parts_, 'looks')}"
+    return f"{seconds:.2f} s{memory}, {found}"
+
+
+def _seconds(clusterer: LearnedClustering, X: NDArray[np.float64]) -> float:
+    began = time.perf_counter()
+    clusterer.predict(X)
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
