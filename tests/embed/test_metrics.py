@@ -146,12 +146,32 @@ def test_an_array_in_any_order_and_a_single_k_do_as_well() -> None:
     assert retrieval_metrics(backwards, labels.numpy()[::-1], 3, nmi=False) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e37])
-def test_raw_distances_are_compared_whatever_their_size(size: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float32, 1e-30),
+        (torch.float32, 1e-36),
+        (torch.float32, 1e37),
+        (torch.float64, 1e-300),
+        (torch.float64, 1e-200),
+        (torch.float64, 1e200),
+        (torch.float64, 1e300),
+    ],
+)
+def test_raw_distances_are_compared_whatever_their_size(dtype: torch.dtype, size: float) -> None:
     embeddings, labels = clusters()
-    embeddings = (embeddings / embeddings.abs().max()).float()
+    embeddings = (embeddings / embeddings.abs().max()).to(dtype)
     found, expected = (retrieval_metrics(scale * embeddings, labels, normalize=False) for scale in (size, 1.0))
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scaling_loses_no_digit(dtype: torch.dtype) -> None:
+    points = torch.tensor([[3.0, -5.0], [1.0, 0.0]], dtype=dtype)
+    smallest = torch.finfo(dtype).smallest_normal
+    for factor in (1.0, smallest, 0.125 * smallest, 2.0**100, 0.25 / smallest):
+        assert torch.equal(module._near_one(points * factor), points / 8)
+    assert torch.equal(module._near_one(0 * points), 0 * points)
 
 
 def test_the_seed_decides_the_clusters() -> None:

@@ -152,7 +152,8 @@ def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
 def _near_one(points: Tensor) -> Tensor:
     """All points times one power of two, same shape: no square overflows or underflows, and no digit is lost."""
     exponent = math.frexp(float(points.abs().max()))[1]
-    return points * 2.0 ** -min(max(exponent, -100), 100)  # a factor that float32 can hold
+    half = exponent // 2  # in two steps: no type can hold the inverse of its own smallest number
+    return points * 2.0**-half * 2.0 ** (half - exponent)
 
 
 def _places(k: int | Sequence[int], n: int) -> list[int]:
