@@ -195,14 +195,30 @@ def test_the_seed_decides_the_clusters() -> None:
         (torch.ones(4, 2), [0, 0, 1, 1], (1.5,), "k holds 1.5; expected whole numbers from 1 to 3"),
         (torch.ones(4, 2), [0, 0, 1, 1], (), "k is empty; expected whole numbers from 1 to 3"),
         (torch.ones(4, 0), [0, 0, 1, 1], (1,), r"embeddings have shape \(4, 0\); expected \(samples, dimensions\)"),
+        (torch.ones(4, 2) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex64; expected real numbers"),
+        (np.ones((4, 2)) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex128; expected real numbers"),
+        (np.full((4, 2), "a"), [0, 0, 1, 1], (1,), "embeddings have type <U1; expected real numbers"),
+        (
+            torch.ones(4, 2),
+            ["a", "a", None, None],
+            (1,),
+            "labels are of kinds .* compared: NoneType, str; expected one",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    embeddings: Tensor, labels: list[int], k: tuple[int, ...], message: str
+    embeddings: Tensor | NDArray[Any], labels: list[Any], k: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         retrieval_metrics(embeddings, labels, k)
     assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    embeddings, labels = clusters()
+    with pytest.raises(ValueError, match=r"device 'cuda' is not available; expected .*, here: cpu"):
+        retrieval_metrics(embeddings, labels, device="cuda")
 
 
 def test_nmi_does_not_hang_on_how_the_clustering_starts() -> None:
