@@ -4,9 +4,9 @@
     python -m experiments.embed_cost --minutes 10    # on a CPU: the times of both; a course takes half an hour or more
 
 Seconds are those of the fastest of several trials, in which all losses take turns: whatever else a machine does makes
-it slower, never faster. They are told for a CPU and for a GPU, memory for a GPU alone. Epochs to 95 % are the first
-after which Recall@1 of the test classes is at least 95 % of what the last one has: a look at the course of a training,
-by which nothing is chosen.
+it slower, never faster. A trial is a part of an epoch, from which the whole is extrapolated. They are told for a CPU
+and for a GPU, memory for a GPU alone. Epochs to 95 % are the first after which Recall@1 of the test classes is at least
+95 % of what the last one has: a look at the course of a training, by which nothing is chosen.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def cost_experiment(bench: Bench) -> Experiment:
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
         f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[-1].learning_rate:g}."
+        f" Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
     )
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 

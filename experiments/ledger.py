@@ -24,6 +24,7 @@ from benchmarks.machine import machine
 
 from entourage.data import write_json, write_text
 from entourage.data.claims import claimed
+from entourage.training.identity import difference
 from experiments.claims import in_turn, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -140,7 +141,7 @@ class Ledger:
         now = then if self.settings is None else self.settings
         for name in sorted({*then, *now}):
             if then.get(name) != now.get(name):
-                told = _difference(name, then.get(name), now.get(name))
+                told = difference(name, then.get(name), now.get(name))
                 raise ValueError(f"{self.path} was made with {told}; use the same, or move the file away")
         self.settings = now
         self.rows |= rows
@@ -197,14 +198,6 @@ def ledger_of(
 def run_name(name: str, *, small: bool = False) -> str:
     """What the folder of a training is called; that of a rehearsal never passes for the real one."""
     return f"small-{name}" if small else name
-
-
-def _difference(name: str, then: Any, now: Any) -> str:
-    """The first thing that differs, however deep it lies: a whole recipe would hide it."""
-    if isinstance(then, dict) and isinstance(now, dict):
-        inner = next(one for one in sorted({*then, *now}) if then.get(one) != now.get(one))
-        return _difference(f"{name}.{inner}", then.get(inner), now.get(inner))
-    return f"{name} {then!r}, now {now!r}"
 
 
 def command_line(leave_out: Collection[str] = ()) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from entourage.cli.embed import train
 from entourage.cli.main import app
 
 
@@ -62,7 +64,14 @@ def test_options_reach_the_run(run: Path) -> None:
     assert (recipe["size"], recipe["seed"], recipe["loss"]) == (32, 3, "group")
     assert [(stage["epochs"], stage["learning_rate"]) for stage in recipe["stages"]] == [(1, 1e-5), (1, 1e-5)]
     assert [stage["only_head"] for stage in recipe["stages"]] == [True, False]
-    assert "nmi" not in json.loads((run / "summary.json").read_text())["metrics"]["training"]
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["epochs"] == 2  # the one that was asked for, and the one in which the backbone waits
+    assert "nmi" not in summary["metrics"]["training"]
+
+
+def test_the_help_tells_of_the_epoch_that_comes_on_top() -> None:
+    (option,) = get_type_hints(train, include_extras=True)["epochs"].__metadata__
+    assert "beside the one in which the default's backbone waits" in option.help
 
 
 def test_trials_choose_the_recipe(images: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.embed import GroupLoss, GroupLossWithHead
+from entourage.embed import CentresHead, GroupLoss, GroupLossWithHead
 
 LABELS = torch.arange(12) % 3
 
@@ -25,6 +25,20 @@ def test_its_classifier_is_learnt_with_it() -> None:
     adapted(torch.randn(12, 8), LABELS).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in adapted.parameters())
     assert adapted.loss.options == GroupLoss().options
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_embeddings_have_any_precision_whatever_the_head(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    embeddings = torch.randn(12, 8).to(dtype).requires_grad_()
+    for head in (nn.Linear(8, 3), CentresHead(8, 3), nn.Softmax(dim=1)):  # the last has nothing that is learnt
+        GroupLossWithHead(head)(embeddings, LABELS % 2).backward()
+        assert embeddings.grad is not None
+        assert embeddings.grad.isfinite().all()
+    linear = GroupLossWithHead(nn.Linear(8, 3))
+    assert torch.equal(linear.get_logits(embeddings), linear.head(embeddings.float()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert linear.get_logits(embeddings).dtype == torch.bfloat16
 
 
 def test_it_joins_other_losses() -> None:

@@ -146,12 +146,32 @@ def test_an_array_in_any_order_and_a_single_k_do_as_well() -> None:
     assert retrieval_metrics(backwards, labels.numpy()[::-1], 3, nmi=False) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e37])
-def test_raw_distances_are_compared_whatever_their_size(size: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        (torch.float32, 1e-30),
+        (torch.float32, 1e-36),
+        (torch.float32, 1e37),
+        (torch.float64, 1e-300),
+        (torch.float64, 1e-200),
+        (torch.float64, 1e200),
+        (torch.float64, 1e300),
+    ],
+)
+def test_raw_distances_are_compared_whatever_their_size(dtype: torch.dtype, size: float) -> None:
     embeddings, labels = clusters()
-    embeddings = (embeddings / embeddings.abs().max()).float()
+    embeddings = (embeddings / embeddings.abs().max()).to(dtype)
     found, expected = (retrieval_metrics(scale * embeddings, labels, normalize=False) for scale in (size, 1.0))
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scaling_loses_no_digit(dtype: torch.dtype) -> None:
+    points = torch.tensor([[3.0, -5.0], [1.0, 0.0]], dtype=dtype)
+    smallest = torch.finfo(dtype).smallest_normal
+    for factor in (1.0, smallest, 0.125 * smallest, 2.0**100, 0.25 / smallest):
+        assert torch.equal(module._near_one(points * factor), points / 8)
+    assert torch.equal(module._near_one(0 * points), 0 * points)
 
 
 def test_the_seed_decides_the_clusters() -> None:
@@ -175,14 +195,30 @@ def test_the_seed_decides_the_clusters() -> None:
         (torch.ones(4, 2), [0, 0, 1, 1], (1.5,), "k holds 1.5; expected whole numbers from 1 to 3"),
         (torch.ones(4, 2), [0, 0, 1, 1], (), "k is empty; expected whole numbers from 1 to 3"),
         (torch.ones(4, 0), [0, 0, 1, 1], (1,), r"embeddings have shape \(4, 0\); expected \(samples, dimensions\)"),
+        (torch.ones(4, 2) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex64; expected real numbers"),
+        (np.ones((4, 2)) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex128; expected real numbers"),
+        (np.full((4, 2), "a"), [0, 0, 1, 1], (1,), "embeddings have type <U1; expected real numbers"),
+        (
+            torch.ones(4, 2),
+            ["a", "a", None, None],
+            (1,),
+            "labels are of kinds .* compared: NoneType, str; expected one",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    embeddings: Tensor, labels: list[int], k: tuple[int, ...], message: str
+    embeddings: Tensor | NDArray[Any], labels: list[Any], k: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         retrieval_metrics(embeddings, labels, k)
     assert "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    embeddings, labels = clusters()
+    with pytest.raises(ValueError, match=r"device 'cuda' is not available; expected .*, here: cpu"):
+        retrieval_metrics(embeddings, labels, device="cuda")
 
 
 def test_nmi_does_not_hang_on_how_the_clustering_starts() -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,8 +71,10 @@ def test_a_finished_run_answers_again_and_another_recipe_is_refused(
     job = TrainJob(str(image_folder), trained, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
     summary = json.loads((trained / "summary.json").read_text())
     assert train_run(job)["metrics"] == summary["metrics"]
-    with pytest.raises(ValueError, match="holds a run with"):
-        train_run(replace(job, recipe=replace(recipe, weight_decay=0.5)))
+    longer = replace(recipe, stages=(*recipe.stages[:-1], replace(recipe.stages[-1], epochs=9)))
+    said = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; continue it as"
+    with pytest.raises(ValueError, match=f"holds a run with task.{re.escape(said)}"):
+        train_run(replace(job, recipe=longer))
 
 
 def test_other_images_and_another_backbone_are_refused(

@@ -137,6 +137,20 @@ def test_an_unknown_rival_is_refused_with_the_known_ones() -> None:
         rival("arcface", 4, 8)
 
 
+@pytest.mark.parametrize(
+    ("classes", "dimensions", "message"),
+    [
+        (0, 32, "classes is 0; expected a whole number of 1 or more"),
+        (4, -1, "dimensions is -1; expected a whole number of 1 or more"),
+        (4.0, 32, "classes is 4.0; expected a whole number of 1 or more"),
+    ],
+)
+def test_sizes_that_no_loss_can_have_are_refused(classes: int, dimensions: int, message: str) -> None:
+    for name in ("proxy-nca", "cross-entropy"):
+        with pytest.raises(ValueError, match=message):
+            rival(name, classes, dimensions)
+
+
 def test_a_missing_library_is_explained_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)  # makes the import fail
     with pytest.raises(ValueError, match="'triplet' comes from pytorch-metric-learning, which is missing: pip install"):

@@ -76,6 +76,11 @@ def test_an_epoch_is_as_long_as_the_data() -> None:
     assert len(BalancedBatchSampler(LABELS, 7, 100)) == 1
 
 
+def test_numbers_may_be_numpys() -> None:
+    small = [np.int64(number) for number in (3, 4)]
+    assert list(BalancedBatchSampler(LABELS, *small)) == list(BalancedBatchSampler(LABELS, 3, 4))
+
+
 def test_a_data_loader_takes_it_and_names_are_labels_too() -> None:
     names = np.array(["owl", "wren", "crow"])[LABELS % 3]
     loader = DataLoader(names.tolist(), batch_sampler=BalancedBatchSampler(names, 2, 3))  # type: ignore[arg-type]
@@ -95,6 +100,15 @@ def test_a_data_loader_takes_it_and_names_are_labels_too() -> None:
         ({"replicas": 2, "rank": 2}, "rank is 2; expected 0 to 1, as there are 2 replicas"),
         ({"replicas": 0}, "replicas is 0; expected 1 or more"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
+        ({"classes_per_batch": 4.0}, "classes_per_batch is 4.0; expected a whole number"),
+        ({"classes_per_batch": "4"}, "classes_per_batch is '4'; expected a whole number"),
+        ({"samples_per_class": 2.5}, "samples_per_class is 2.5; expected a whole number"),
+        ({"batches": 1.0}, "batches is 1.0; expected a whole number"),
+        ({"seed": None}, "seed is None; expected a whole number"),
+        (
+            {"labels": ["owl", "owl", None, None]},
+            "labels are of kinds that cannot be compared: NoneType, str; expected",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:

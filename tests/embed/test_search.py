@@ -91,12 +91,25 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_search(
     ("query", "message"),
     [
         ("nothing.png", "query 'nothing.png' is no item of .*, nor an image file"),
-        ("broken.png", "query 'broken.png' is no item of .* that could be read"),
+        ("broken.png", "query 'broken.png' is no item of .* that could be read: not an image"),
     ],
 )
 def test_wrong_queries_are_one_line(trained: Path, image_folder: Path, query: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         search_run(job(trained, image_folder, query))
+
+
+def test_wrong_queries_are_refused_before_anything_is_embedded(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "find_index", None)
+    for name in ("ant", "bee"):
+        shutil.copytree(image_folder / "class 3", tmp_path / "data" / name)
+    text = tmp_path / "text.png"
+    text.write_text("no image")
+    for query, said in (("nothing.png", "nor an image file"), ("24.png", "may mean"), (str(text), "not an image")):
+        with pytest.raises(ValueError, match=said):
+            search_run(job(trained, tmp_path / "data", "ant/24.png", query))
 
 
 def test_a_query_that_may_mean_two_items_is_refused(trained: Path, image_folder: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
     page = (tmp_path / "embed_cost.md").read_text()
     assert "| loss | seconds an epoch, CPU | epochs to 95 % | Recall@1 at the last |" in page
     assert f"| proxy-nca | {steps * (last - 3):.1f} |" in page
+    assert "Seconds an epoch are extrapolated from trials of 1 steps or 8 seconds at most" in page
 
 
 def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

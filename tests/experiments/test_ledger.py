@@ -122,6 +122,8 @@ def test_of_deep_settings_only_what_differs_is_told(tmp_path: Path) -> None:
     Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 1}}}).add("a", {}, 1.0)
     with pytest.raises(ValueError, match=r"toy.json was made with recipe.loss.rounds 1, now 2; use the same"):
         Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 2}}})
+    with pytest.raises(ValueError, match=r"toy.json was made with recipe.loss.sharp 'not set', now None; use the same"):
+        Ledger("toy", tmp_path, {"recipe": {"size": 32, "loss": {"name": "group", "rounds": 1, "sharp": None}}})
 
 
 def test_rows_of_others_are_never_lost(tmp_path: Path) -> None:

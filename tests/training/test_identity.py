@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,24 @@ def test_the_same_run_may_go_on(worker: ModuleType) -> None:
 def test_what_differs_is_named(worker: ModuleType, change: dict[str, Any], said: str) -> None:
     then, now = of(worker, {"classes": 3}), of(worker, **{"description": {"classes": 3}, **change})
     with pytest.raises(ValueError, match=f"^run holds a run with {said}; continue it as it was started, or choose"):
+        check_same_run(Path("run"), then, now)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"stages": [{"epochs": 1}, {"epochs": 3}]}, "task.recipe.stages[1].epochs 2, now 3"),
+        ({"stages": [{"epochs": 1}]}, "task.recipe.stages[1] {'epochs': 2}, now 'not set'"),
+        ({"view": {"area": [0.5, 1.0], "flip": 0.5}}, "task.recipe.view.area[0] 0.3, now 0.5"),
+        ({"view": {}}, "task.recipe.view.area [0.3, 1.0], now 'not set'"),
+        ({"view": [0.3, 1.0]}, "task.recipe.view {'area': [0.3, 1.0]}, now [0.3, 1.0]"),
+        ({"scale": None}, "task.recipe.scale 'not set', now None"),
+    ],
+)
+def test_of_a_deep_value_only_what_differs_is_named(worker: ModuleType, change: dict[str, Any], said: str) -> None:
+    recipe = {"stages": [{"epochs": 1}, {"epochs": 2}], "view": {"area": [0.3, 1.0]}}
+    then, now = (of(worker, {"recipe": one}) for one in (recipe, {**recipe, **change}))
+    with pytest.raises(ValueError, match=f"^run holds a run with {re.escape(said)}; continue it as"):
         check_same_run(Path("run"), then, now)
 
 

@@ -33,7 +33,10 @@ def train(
     backbone: Annotated[str, typer.Option(help="Network to start from: efficientnet-lite0..2 or timm:NAME.")] = (
         "efficientnet-lite1"
     ),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Instead of the recipe's, beside the one in which the default's backbone waits."),
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Instead of the recipe's.")] = None,
     size: Annotated[int | None, typer.Option(min=32, max=1024, help="Side of the images the network sees.")] = None,
     members: Annotated[int, typer.Option(min=1, help="Networks whose embeddings stand side by side.")] = 1,

@@ -65,6 +65,7 @@ class GroupLossWithHead(nn.Module):
         return value
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
-        """What the classifier says, shape (n, m)."""
-        logits: Tensor = self.head(embeddings)
+        """What the classifier says, shape (n, m), computed in the precision of its weights."""
+        precisions = (p.dtype for p in self.head.parameters() if p.is_floating_point())
+        logits: Tensor = self.head(embeddings.to(next(precisions, embeddings.dtype)))
         return logits

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from entourage.embed.checked import check_sizes
 
 HeadKind = Literal["linear", "cosine", "centres"]
 
@@ -38,7 +39,7 @@ class CosineHead(nn.Module):
 
     def __init__(self, dimensions: int, classes: int, scale: float = 20.0) -> None:
         super().__init__()
-        _check_sizes(dimensions=dimensions, classes=classes)
+        check_sizes(dimensions=dimensions, classes=classes)
         _check_positive(scale=scale)
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(classes, dimensions))
@@ -72,7 +73,7 @@ class CentresHead(nn.Module):
         self, dimensions: int, classes: int, scale: float = 20.0, centres: int = 10, gamma: float = 0.1
     ) -> None:
         super().__init__()
-        _check_sizes(dimensions=dimensions, classes=classes, centres=centres)
+        check_sizes(dimensions=dimensions, classes=classes, centres=centres)
         _check_positive(scale=scale, gamma=gamma)
         self.scale = scale
         self.gamma = gamma
@@ -120,12 +121,6 @@ def make_head(
     if kind == "centres":
         return CentresHead(dimensions, classes, scale)
     raise ValueError(f"head is {kind!r}; expected linear, cosine or centres")
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name} is {value!r}; expected a whole number of 1 or more")
 
 
 def _check_positive(**numbers: float) -> None:

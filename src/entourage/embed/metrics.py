@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from entourage.data import resolve_device
+from entourage.embed.checked import class_codes
 from entourage.embed.clustering import k_means
 from entourage.game import directions, smallest, squared_to
 
@@ -51,8 +54,9 @@ def retrieval_metrics(
         "recall@1" for each K, "r_precision", "map@r" and, if asked for, "nmi"; all from 0 to 1.
 
     Raises:
-        ValueError: on shapes that do not fit, values that are not finite, fewer than two classes, no class of two, no
-            K, or one that is not from 1 to n - 1.
+        ValueError: on shapes that do not fit, values that are no real numbers or not finite, labels that cannot be
+            compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, or a device
+            that is not there.
     """
     points = _points(embeddings, device)  # (n, d)
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
@@ -136,23 +140,34 @@ class _Tally:
 
 
 def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -> Tensor:
-    points = embeddings if isinstance(embeddings, Tensor) else torch.from_numpy(np.ascontiguousarray(embeddings))
+    points = embeddings if isinstance(embeddings, Tensor) else _from_array(np.ascontiguousarray(embeddings))
+    if points.is_complex():
+        raise ValueError(f"embeddings have type {points.dtype}; expected real numbers")
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"embeddings have shape {tuple(points.shape)}; expected (samples, dimensions)")
-    return points.detach().to(device or points.device, torch.promote_types(points.dtype, torch.float32))
+    place = points.device if device is None else resolve_device(device)
+    return points.detach().to(place, torch.promote_types(points.dtype, torch.float32))
+
+
+def _from_array(array: NDArray[Any]) -> Tensor:
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:  # names, objects
+        raise ValueError(f"embeddings have type {array.dtype}; expected real numbers") from error
 
 
 def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
     names = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if names.shape != (n,):
         raise ValueError(f"labels have shape {names.shape}; expected ({n},), one an embedding")
-    return torch.from_numpy(np.unique(names, return_inverse=True)[1])
+    return torch.from_numpy(class_codes(names))
 
 
 def _near_one(points: Tensor) -> Tensor:
     """All points times one power of two, same shape: no square overflows or underflows, and no digit is lost."""
     exponent = math.frexp(float(points.abs().max()))[1]
-    return points * 2.0 ** -min(max(exponent, -100), 100)  # a factor that float32 can hold
+    half = exponent // 2  # in two steps: no type can hold the inverse of its own smallest number
+    return points * 2.0**-half * 2.0 ** (half - exponent)
 
 
 def _places(k: int | Sequence[int], n: int) -> list[int]:

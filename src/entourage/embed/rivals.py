@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from entourage.embed.checked import check_sizes
+
 
 class CrossEntropy(nn.Module):
     """The plain cross-entropy of the logits: what classification does, and the least that a metric loss must beat.
@@ -67,10 +69,12 @@ def rival(name: str, classes: int, dimensions: int) -> nn.Module:
         dimensions: of an embedding.
 
     Raises:
-        ValueError: on an unknown name, or if pytorch-metric-learning is missing where it is needed.
+        ValueError: on an unknown name, no classes or dimensions, or if pytorch-metric-learning is missing where it is
+            needed.
     """
     if name not in RIVALS:
         raise ValueError(f"rival {name!r} is unknown; expected one of {', '.join(RIVALS)}")
+    check_sizes(classes=classes, dimensions=dimensions)
     return CrossEntropy() if name == "cross-entropy" else _MAKERS[name](_library(name), classes, dimensions)
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
+from entourage.embed.checked import check_whole, class_codes
+
 
 class BalancedBatchSampler(Sampler[list[int]]):
     """Batches of P distinct classes with K samples each, for `DataLoader(batch_sampler=...)`.
@@ -49,10 +51,19 @@ class BalancedBatchSampler(Sampler[list[int]]):
         given = np.asarray(labels)
         if given.ndim != 1 or len(given) == 0:
             raise ValueError(f"labels have shape {given.shape}; expected (samples,), at least one")
-        names, codes = np.unique(given, return_inverse=True)
-        if not 1 <= classes_per_batch <= len(names):
+        check_whole(
+            classes_per_batch=classes_per_batch,
+            samples_per_class=samples_per_class,
+            seed=seed,
+            replicas=replicas,
+            rank=rank,
+            batches=1 if batches is None else batches,
+        )
+        codes = class_codes(given)
+        classes = int(codes.max()) + 1
+        if not 1 <= classes_per_batch <= classes:
             raise ValueError(
-                f"classes_per_batch is {classes_per_batch}; expected 1 to {len(names)}, the classes there are"
+                f"classes_per_batch is {classes_per_batch}; expected 1 to {classes}, the classes there are"
             )
         for name, value in (("samples_per_class", samples_per_class), ("replicas", replicas)):
             if value < 1:

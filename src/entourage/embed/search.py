@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -66,10 +67,10 @@ class Answer:
 
 
 class _Query(NamedTuple):
-    """A query: its place in the index, or else its file."""
+    """A query: the item it means, or else its file."""
 
     name: str
-    place: int | None
+    item: str | None
     file: Path | None
 
 
@@ -84,43 +85,63 @@ def search_run(job: SearchJob) -> Answer:
         check_outputs(job.page.parent)
     config = read_config(job.run)
     images = read_images(job.data)
+    queries = _resolve(job, images.items)  # before anything is embedded, which may take long
     side = config.recipe.decoded_side
+    pixels = _decode(queries, side)
     index = find_index(
         job.run,
         config,
         images,
         lambda: embed_images(load_members(job.run, config, job.device), images, side, progress=job.progress),
     )
-    queries = _resolve(job, index)
-    vectors = _vectors(job, config, index, queries)  # (q, d)
-    places, cosines = index.nearest(vectors, job.count, [query.place for query in queries])
+    own = _places(job, index, queries)
+    vectors = _vectors(job, config, index, own, pixels)  # (q, d)
+    places, cosines = index.nearest(vectors, job.count, own)
     hits = [
         (query.name, [Hit(index.items[i], index.classes[i], c) for i, c in zip(row, row_cosines, strict=True)])
         for query, row, row_cosines in zip(queries, places.tolist(), cosines.tolist(), strict=True)
     ]
     if job.page is not None:
-        _write_page(job.page, images, index, queries, places)
+        _write_page(job.page, images, index, queries, own, places)
     return Answer(hits, index.skipped)
 
 
-def _resolve(job: SearchJob, index: Index) -> list[_Query]:
+def _resolve(job: SearchJob, items: Sequence[str]) -> list[_Query]:
     """What each query means: an item by its whole path, or else a file, or else an item by the end of its path."""
-    places = {item: place for place, item in enumerate(index.items)}
-    matcher = ItemMatcher(index.items)
+    known, matcher = set(items), ItemMatcher(items)
     queries = []
     for name in job.queries:
         item = _below(name, job.data)
-        if item not in places and Path(name).is_file():
+        if item not in known and Path(name).is_file():
             queries.append(_Query(name, None, Path(name)))
             continue
-        found = [item] if item in places else matcher.find(item)
+        found = matcher.find(item)
         if not found:
-            raise ValueError(f"query {name!r} is no item of {job.data} that could be read, nor an image file")
+            raise ValueError(f"query {name!r} is no item of {job.data}, nor an image file")
         if len(found) > 1:
             meant = f"{found[0]!r} or {found[1]!r} of {job.data}"
             raise ValueError(f"query {name!r} may mean {meant}; expected more of its path")
-        queries.append(_Query(name, places[found[0]], None))
+        queries.append(_Query(name, found[0], None))
     return queries
+
+
+def _decode(queries: Sequence[_Query], side: int) -> NDArray[np.uint8]:
+    """The images of those queries that are files, shape (f, side, side, 3)."""
+    files = [query.file for query in queries if query.file is not None]
+    pixels = decode_pixels(files, (side, side), progress=False)
+    if pixels.failures:
+        raise UnreadableImageError(*pixels.failures[0])
+    return pixels.values
+
+
+def _places(job: SearchJob, index: Index, queries: Sequence[_Query]) -> list[int | None]:
+    """Where each query is in the index; None for a file."""
+    skipped = dict(index.skipped)
+    for query in queries:
+        if query.item in skipped:
+            raise ValueError(f"query {query.name!r} is no item of {job.data} that could be read: {skipped[query.item]}")
+    places = {item: place for place, item in enumerate(index.items)}
+    return [None if query.item is None else places[query.item] for query in queries]
 
 
 def _below(name: str, data: str) -> str:
@@ -129,25 +150,24 @@ def _below(name: str, data: str) -> str:
     return file.relative_to(folder).as_posix() if file.is_file() and file.is_relative_to(folder) else name
 
 
-def _vectors(job: SearchJob, config: RunConfig, index: Index, queries: Sequence[_Query]) -> Tensor:
+def _vectors(
+    job: SearchJob, config: RunConfig, index: Index, places: Sequence[int | None], pixels: NDArray[np.uint8]
+) -> Tensor:
     """Embeddings of the queries, shape (q, d); networks are loaded only for those that the index does not hold."""
-    vectors = index.embeddings.new_empty(len(queries), index.embeddings.shape[1])
-    rows = [row for row, query in enumerate(queries) if query.place is None]
-    for row, query in enumerate(queries):
-        if query.place is not None:
-            vectors[row] = index.embeddings[query.place]
+    vectors = index.embeddings.new_empty(len(places), index.embeddings.shape[1])
+    for row, place in enumerate(places):
+        if place is not None:
+            vectors[row] = index.embeddings[place]
+    rows = [row for row, place in enumerate(places) if place is None]
     if rows:
-        side = config.recipe.decoded_side
-        files = [query.file for query in queries if query.file is not None]
-        pixels = decode_pixels(files, (side, side), progress=False)
-        if pixels.failures:
-            raise UnreadableImageError(*pixels.failures[0])
         members = load_members(job.run, config, job.device)
-        vectors[rows] = embed_ensemble(members, PixelBank(pixels.values), np.arange(len(files))).cpu()
+        vectors[rows] = embed_ensemble(members, PixelBank(pixels), np.arange(len(rows))).cpu()
     return vectors
 
 
-def _write_page(path: Path, images: ImageSet, index: Index, queries: Sequence[_Query], places: Tensor) -> None:
+def _write_page(
+    path: Path, images: ImageSet, index: Index, queries: Sequence[_Query], own: Sequence[int | None], places: Tensor
+) -> None:
     at = {item: place for place, item in enumerate(images.items)}
     n = len(index.items)  # queries from outside follow after all items
 
@@ -155,7 +175,7 @@ def _write_page(path: Path, images: ImageSet, index: Index, queries: Sequence[_Q
         file = queries[number - n].file if number >= n else None
         return images.image(at[index.items[number]]) if file is None else read_image(file)
 
-    numbers = [n + row if query.place is None else query.place for row, query in enumerate(queries)]
+    numbers = [n + row if place is None else place for row, place in enumerate(own)]
     figure = retrieval_picture(picture, numbers, places.numpy(), [*index.classes, *(None for _ in queries)])
     lead = "The query on the left, then the most similar images, most similar first."
     names = ", ".join(query.name for query in queries)

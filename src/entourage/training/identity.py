@@ -14,6 +14,7 @@ from entourage.training.task import Task
 
 _FREE = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
 _LATER = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
+_ABSENT = "not set"
 
 
 def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
@@ -50,9 +51,36 @@ def check_same_run(
         ValueError: names the first value that differs.
     """
     for name in [*now, *(name for name in then if name not in now)]:
-        before, after = then.get(name, "not set"), now.get(name, "not set")
+        before, after = then.get(name, _ABSENT), now.get(name, _ABSENT)
         if before != after:
-            difference = told.get(name, f"{name} {before!r}, now {after!r}")
+            said = told.get(name) or difference(name, before, after)
             raise ValueError(
-                f"{folder} holds a run with {difference}; continue it as it was started, or choose another folder"
+                f"{folder} holds a run with {said}; continue it as it was started, or choose another folder"
             )
+
+
+def difference(name: str, then: Any, now: Any) -> str:
+    """Two values that are not the same, told by the first thing in them that differs: a whole recipe would hide it.
+
+    Args:
+        name: what they are called.
+        then: one of them, as it comes back from JSON.
+        now: the other.
+
+    Returns:
+        Such as "recipe.stages[1].epochs 2, now 3"; what only one of them has is 'not set' in the other.
+    """
+    before, after = _parts(then), _parts(now)
+    if type(then) is type(now):
+        for part in {**after, **before}:
+            one, other = before.get(part, _ABSENT), after.get(part, _ABSENT)
+            if one != other:
+                return difference(f"{name}{part}", one, other)
+    return f"{name} {then!r}, now {now!r}"
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """What a value holds, each by what it adds to the value's name; nothing where it is a plain one."""
+    if isinstance(value, dict):
+        return {f".{key}": inner for key, inner in value.items()}
+    return {f"[{place}]": inner for place, inner in enumerate(value)} if isinstance(value, list) else {}
