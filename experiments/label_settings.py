@@ -16,6 +16,7 @@ from entourage.label.classify.frozen import FROZEN, USUAL
 from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import METHODS
+from entourage.report import counted
 from experiments.ledger import FAILED, RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -122,7 +123,9 @@ def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
         found = accuracies(rows, method)
         if found[0]:
             best = max(range(len(candidates)), key=lambda place: statistics.fmean(found[place]))
-            chosen[method] = Choice(candidates[best], f"chosen of {len(candidates)} by {len(found[0])} seeds")
+            chosen[method] = Choice(
+                candidates[best], f"chosen of {len(candidates)} by {counted(len(found[0]), 'seeds')}"
+            )
         elif method in LABELLED and method != GAME:  # the game comes first
             chosen[method] = Choice(chosen[GAME].settings, "as the game")
         else:

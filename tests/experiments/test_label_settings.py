@@ -86,7 +86,7 @@ def test_the_best_mean_is_chosen_and_of_equals_the_first() -> None:
 def test_only_seeds_with_which_all_four_were_measured_count() -> None:
     rows = measured("vat", [60.0, 10.0], [50.0, None], [40.0, 99.0], [30.0, 99.0])
     assert accuracies(rows, "vat") == [[60], [50], [40], [30]]
-    assert choose(rows)["vat"] == Choice(CANDIDATES["vat"][0], "chosen of 4 by 1 seeds")
+    assert choose(rows)["vat"] == Choice(CANDIDATES["vat"][0], "chosen of 4 by 1 seed")
     unfinished = measured("vat", [60.0], [70.0], [80.0], [None])
     assert choose(unfinished)["vat"] == Choice(CANDIDATES["vat"][0], "default")
 
@@ -127,7 +127,7 @@ def test_a_search_is_read_from_its_ledger(tmp_path: Path) -> None:
     said = "\n".join(choices_text(choices, ["linear", "vat"]))
     assert "| pi-model" not in said
     assert "chosen by `python -m experiments.label_search` on training images of CIFAR-10 that were held out" in said
-    assert "| linear | c 10 | chosen of 4 by 1 seeds |" in said
+    assert "| linear | c 10 | chosen of 4 by 1 seed |" in said
     assert "| vat | learning rate 0.0005, epochs 12, radius 0.1 | default |" in said
 
 
