@@ -61,6 +61,7 @@ class Network:
 
 NETWORKS = {
     "default": Network("default", varied=VARIED),
+    "appendix": Network("default"),
     "varied": Network("default", varied=1.0, unequal=0.5),
     "thesis": Network("thesis"),
     "original": Network("original"),
@@ -73,6 +74,7 @@ NETWORKS = {
 }
 NAMES = {
     "default": "default (attention)",
+    "appendix": "default, the appendix' sets alone",
     "varied": "default, varied sets alone",
     "thesis": "LSTM, preset thesis",
     "original": "LSTM, preset original",
