@@ -62,13 +62,29 @@ def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_bette
     assert found["scores"][0] == pytest.approx(0.8)
 
 
-def test_a_network_says_the_same_of_tiles_as_of_the_full_page() -> None:
-    torch.manual_seed(0)  # any weights will do: the statement is about places
+def test_what_one_tile_alone_has_found_beside_another_object_is_kept() -> None:
+    answers = iter([([62.5, 64.0], 0, 0.6), ([62.5], 48, 0.7)])  # centres, where the tile begins, scores
+
+    def find(page: NDArray[np.uint8]) -> Found:
+        centres, first, score = next(answers)
+        boxes = torch.tensor([[x - first - 3, 10.0, x - first + 3, 16.0] for x in centres])
+        return {"boxes": boxes, "labels": torch.ones(len(boxes)).long(), "scores": torch.full((len(boxes),), score)}
+
+    tiles = plan_tiles(60, 128, core=64, halo=16, multiple=16)
+    found = detect_tiles(find, np.zeros((60, 128), dtype=np.uint8), tiles)
+    assert sorted((found["boxes"][:, 0] + 3).tolist()) == [62.5, 64.0]
+
+
+@pytest.mark.parametrize("seed", range(4))  # any weights will do: the statement is about places
+def test_a_network_says_the_same_of_tiles_as_of_the_full_page(seed: int) -> None:
+    torch.manual_seed(seed)
     network = NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=16)
     options = DetectorOptions(decode=DecodeOptions(threshold=0.0, overlap=None), network=network)
     model = WatershedDetector(("a", "b", "stem"), options)
     torch.nn.init.normal_(model.network.energy.weight, std=1.0)
-    page = np.random.default_rng(0).integers(0, 256, (300, 260), dtype=np.uint8)  # on blank paper every cell is a peak
+    page = np.random.default_rng(seed).integers(
+        0, 256, (300, 260), dtype=np.uint8
+    )  # on blank paper every cell is a peak
     plain = DetectOptions(interline=10.0, straighten=None, snap=False, threshold=0.0)
     whole = Detector(model, plain, "cpu").detect(page)
     tiled = Detector(model, DetectOptions(**(vars(plain) | {"whole": 0, "core": 96, "halo": 64})), "cpu").detect(page)

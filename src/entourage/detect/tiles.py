@@ -99,7 +99,10 @@ def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tens
 
 
 def _without_seam_twins(found: Found, near: Tensor) -> Tensor:
-    """Which to keep: of two of one class that two tiles have found within a seam's width of each other, the surer one.
+    """Which to keep: what two tiles have found at a seam's width from each other, of one class, is one object.
+
+    From the surest on, each stands for its nearest twin in every other tile, and for no second one: what lies beside it
+    is another object, which its own tile may be alone to have found.
 
     Args:
         found: of all tiles.
@@ -108,13 +111,16 @@ def _without_seam_twins(found: Found, near: Tensor) -> Tensor:
     kept = torch.ones(len(near), dtype=torch.bool, device=near.device)
     places = near.nonzero().squeeze(1)
     places = places[found["scores"][places].argsort(descending=True, stable=True)]
-    boxes, labels, tiles = found["boxes"][places], found["labels"][places], near[places]
+    boxes, labels, tiles = found["boxes"][places], found["labels"][places], near[places].cpu().numpy()
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    close = (centres[:, None] - centres[None]).abs().amax(dim=2) <= 2 * _SEAM  # (s, s)
-    alike = close & (labels[:, None] == labels[None]) & (tiles[:, None] != tiles[None])
-    twins = alike.tril(-1).cpu().numpy()
+    apart = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
+    apart = torch.where(labels[:, None] == labels[None], apart, torch.inf).cpu().numpy()
     alive = np.ones(len(places), dtype=bool)
     for row in range(len(places)):
-        alive[row] = not (twins[row] & alive).any()
+        if alive[row]:
+            close = np.flatnonzero(alive[row + 1 :] & (apart[row, row + 1 :] <= _SEAM)) + row + 1
+            for tile in set(tiles[close]) - {tiles[row]}:
+                twins = close[tiles[close] == tile]
+                alive[twins[apart[row, twins].argmin()]] = False
     kept[places] = torch.from_numpy(alive).to(kept.device)
     return kept
