@@ -181,8 +181,11 @@ def _text(book: Ledger) -> str:
         name, _, test = key.partition(": ")
         known = training_of(book, _learner(name)) or row  # a row may tell its own
         figures = (percent(row[figure]) for figure in ("mAP", "AP50", "mAP of rare classes"))
-        rows.append((VARIANTS[name].text, test, *figures, str(known.get("steps", ""))))
-    return table(("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "steps"), rows)
+        minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
+        learned = (str(known.get("steps", "")), minutes)
+        rows.append((VARIANTS[name].text, test, *figures, str(row["rare classes"]), *learned))
+    header = ("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "of these", "steps", "minutes")
+    return table(header, rows)
 
 
 if __name__ == "__main__":

@@ -193,8 +193,8 @@ def _text(book: Ledger) -> str:
         known = training_of(book, f"{detector}, handwriting" if test == HANDWRITTEN else detector) or row
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
         minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
-        rows.append((detector, test, str(row["pages"]), *figures, minutes))
-    header = ("detector", "pages, classes", "pages", "mAP", "AP50", "AP25", "minutes of training")
+        rows.append((detector, test, str(row["pages"]), str(len(row["classes"])), *figures, minutes))
+    header = ("detector", "pages, list", "pages", "classes", "mAP", "AP50", "AP25", "minutes of training")
     published = table(
         ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]
     )

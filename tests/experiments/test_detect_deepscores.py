@@ -134,8 +134,9 @@ def test_the_shipped_detector_is_fine_tuned_without_pages_to_learn_from(
     assert set(rows) == {"DWD, shipped: MUSCIMA++, own", "training of DWD, shipped, handwriting"}
     assert trainings.runs == ["detect_deepscores-muscima"]
     assert trainings.jobs["detect_deepscores-muscima"].start == Path("None is shipped")
+    classes = len(rows["DWD, shipped: MUSCIMA++, own"]["classes"])
     assert (
-        "| DWD, shipped | MUSCIMA++, own | 1 | 0.0 | 0.0 | 0.0 | 2.0 |"
+        f"| DWD, shipped | MUSCIMA++, own | 1 | {classes} | 0.0 | 0.0 | 0.0 | 2.0 |"
         in (tmp_path / "results" / "detect_deepscores.md").read_text()
     )
 
@@ -161,9 +162,9 @@ def test_detectors_of_the_same_file_name_are_told_apart(
 
 def test_a_row_that_tells_of_its_training_itself_is_believed(tmp_path: Path) -> None:
     book = Ledger("toy", tmp_path)
-    figures = {"pages": 1, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
+    figures = {"pages": 1, "classes": {"stem": [1, 0.5, 0.5, 0.5]}, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
     book.add("DWD: clean, v1", {**figures, "steps": 7, "training_minutes": 3.0}, 1.0)
-    assert "| DWD | clean, v1 | 1 | 50.0 | 50.0 | 50.0 | 3.0 |" in detect_deepscores._text(book)
+    assert "| DWD | clean, v1 | 1 | 1 | 50.0 | 50.0 | 50.0 | 3.0 |" in detect_deepscores._text(book)
 
 
 def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:

@@ -102,7 +102,7 @@ def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
     assert counted == ["training of default", "training of plain"]  # once each, whatever was measured with them
     page = (tmp_path / "results" / "detect_ablation.md").read_text()
     assert len(rows) == 2 + 8
-    assert page.count(" | 3 |\n") == 8  # steps
+    assert page.count(" | 3 | 0.") == 8  # steps and minutes
     assert "training of" not in page
     with Ledger("detect_ablation", tmp_path / "results").claim("all of margin"):  # another process is at it
         run(detect_ablation, monkeypatch, *[*words[:-5], "margin", *words[-4:]])

@@ -113,8 +113,8 @@ def _without_seam_twins(found: Found, near: Tensor) -> Tensor:
     places = places[found["scores"][places].argsort(descending=True, stable=True)]
     boxes, labels, tiles = found["boxes"][places], found["labels"][places], near[places].cpu().numpy()
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    apart = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
-    apart = torch.where(labels[:, None] == labels[None], apart, torch.inf).cpu().numpy()
+    far = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
+    apart = torch.where(labels[:, None] == labels[None], far, torch.inf).cpu().numpy()
     alive = np.ones(len(places), dtype=bool)
     for row in range(len(places)):
         if alive[row]:
