@@ -22,7 +22,7 @@ WEIGHTS = Path(__file__).parent.parent / "src" / "entourage" / "weights"
 MADE_BY = {
     "cluster-points": "python -m experiments.cluster_points --networks default --from points --minutes 9 "
     "--ship src/entourage/weights/cluster-points.safetensors",
-    "detect": "python -m experiments.detect_pages, then entourage detect train on its five sets to learn from",
+    "detect": "python -m experiments.detect_pages --out pages; entourage detect train pages/learn-* --out run --minutes 7",
     "detect-muscima": "python -m experiments.detect_deepscores --muscima --minutes 4.5",
 }
 LEARNED_FROM = {
@@ -35,6 +35,7 @@ LEARNED_FROM = {
 }
 LICENCES = {"detect-muscima": "CC BY-NC-SA 4.0, as what it learned from: not for commerce"}
 OWN_LICENCE = "Apache-2.0"
+TRAINED_ON = "one NVIDIA H200"
 
 
 def main() -> None:
@@ -52,6 +53,7 @@ def main() -> None:
             ("licence", LICENCES.get(name, OWN_LICENCE)),
             ("learned from", LEARNED_FROM[name]),
             ("made by", f"`{MADE_BY[name]}`"),
+            ("trained on", TRAINED_ON),
             *((key, value) for key, value in _notes(files[0]).items() if value),
             ("figures", _figures(name)),
         ]
