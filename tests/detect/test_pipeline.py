@@ -194,6 +194,20 @@ def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: N
     assert [path.stem for path in (tmp_path / "found" / "xml").iterdir()] == ["b"]
 
 
+def test_files_of_others_stay_beside_those_of_a_run(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    out = tmp_path / "found"
+    job = RunJob((tmp_path / "a.png",), out)
+    run_pages(job)
+    mine = [out / "drawn" / "mine.png", out / "xml" / "mine.xml", out / "notes.txt"]
+    for file in mine:
+        file.write_text("of a user")
+    run_pages(job)
+    assert [file.read_text() for file in mine] == ["of a user"] * 3
+    run_pages(RunJob((tmp_path / "a.png",), out, threshold=0.95, draw=False))
+    assert sorted(path.name for path in out.glob("[dx]*/*")) == ["a.xml", "mine.png", "mine.xml"]
+
+
 def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     run_pages(RunJob((tmp_path / "a.png",), tmp_path / "found", draw=False))

@@ -165,6 +165,7 @@ def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> P
 
 def _keep(job: RunJob, page: PageResult, sheet: Sheet, journal: Journal) -> None:
     """Writes all of a page's own files; the journal comes last, so that what it holds is whole."""
+    journal.begin(page)
     if job.draw:
         drawn = draw_detections(sheet.image, page.found)
         with atomic_path(job.out / "drawn" / f"{page.name}.png") as temporary:
@@ -193,6 +194,7 @@ def _finish(
         "entourage": __version__,
         "model": job.model or "default",
         "list": job.classes,
+        "draw": job.draw,
         "complete": complete,
         "pages": len(rows) - 1,
         "symbols": sum(counts.values()),
