@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from entourage.cli.main import app, main
 from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
+from entourage.detect.detections import Detections
+from entourage.detect.detector import Sight
 from entourage.detect.options import DetectorOptions, NetworkOptions
 
 CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
@@ -45,6 +47,20 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     assert mistyped.exit_code == 1
     assert mistyped.output.startswith("1 page, ")
     assert f"skipped {folder / 'b.png'}: does not exist" in mistyped.output
+
+
+def test_a_note_tells_how_much_a_list_leaves_out(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes = torch.tensor([[30.0, 40, 200, 120], [50, 60, 60, 70], [90, 60, 99, 70]])
+    found = Detections(boxes, torch.tensor([4, 1, 4]), torch.full((3,), 0.9), CLASSES)  # V1 has no staves
+    monkeypatch.setattr(module.Detector, "see", lambda *_: Sight(found, 20.0, 0.0, 0.1))
+    Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
+    arguments = ["detect", "run", str(tmp_path / "a.png"), "--out", str(tmp_path / "out"), "--model", model]
+    result = CliRunner().invoke(app, [*arguments, "--list", "v1", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert "1 page, 1 symbol: " in result.output
+    told = "entourage: note: 2 more symbols were found that the list v1 has no name for; --list own has all\n"
+    assert result.stderr == told
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).stderr == ""
 
 
 def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:

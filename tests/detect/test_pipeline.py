@@ -178,6 +178,29 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
     assert [float(row[side]) for side in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
 
 
+def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_before(
+    squares: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
+    pages = (tmp_path / "a.png", tmp_path / "b.png")
+    see = Detector.see
+    calls: list[int] = []
+
+    def stopped(self: Detector, ready: Ready) -> Sight:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Killed
+        return see(self, ready)
+
+    monkeypatch.setattr(Detector, "see", stopped)
+    with pytest.raises(Killed):
+        run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
+    summary = run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
+    assert (summary["symbols"], summary["unnamed"]) == (0, 4)
+    assert run_pages(RunJob(pages, tmp_path / "own"))["unnamed"] == 0
+
+
 def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     job = RunJob((tmp_path,), tmp_path / "found", draw=True)

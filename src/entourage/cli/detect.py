@@ -37,6 +37,9 @@ def run(
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
     typer.echo(f"{counted(summary['pages'], 'pages')}, {counted(summary['symbols'], 'symbols')}: {out / 'report.html'}")
+    if summary["unnamed"]:
+        what = f"{counted(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
+        typer.echo(f"entourage: note: {what} that the list {classes} has no name for; --list own has all", err=True)
     tell_skipped(skipped_in(summary))
 
 

@@ -23,7 +23,7 @@ STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
 _OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
-_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number")
+_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number", "unnamed")
 
 
 class Journal:

@@ -23,7 +23,7 @@ from entourage.detect.read import Sheet, list_pages
 from entourage.detect.ready import DetectOptions
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.detect.truth import read_truth, spread_over
-from entourage.detect.words import as_list
+from entourage.detect.words import as_list, count_unnamed
 from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
 from entourage.report import write_page
@@ -154,13 +154,15 @@ def _settings(job: RunJob, detector: Detector) -> dict[str, Any]:
 
 def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> PageResult:
     height, width = sheet.image.shape
-    found = sight.found
+    found, unnamed = sight.found, 0
     if job.classes != "own":  # words are read from left to right, as the page was read
         read = found.turned(width, height) if sight.upside_down else found
         listed = as_list(read, job.classes)
         found = listed.turned(width, height) if sight.upside_down else listed
+        unnamed = count_unnamed(read, job.classes)
     note = "; ".join(part for part in (sheet.note, sight.note) if part)
-    return PageResult(name, str(file), width, height, found, sight.interline, sight.seconds, note, sheet.number)
+    seen = (sight.interline, sight.seconds, note)
+    return PageResult(name, str(file), width, height, found, *seen, number=sheet.number, unnamed=unnamed)
 
 
 def _keep(job: RunJob, page: PageResult, sheet: Sheet, journal: Journal) -> None:
@@ -181,10 +183,12 @@ def _finish(
     rows: list[tuple[str, ...]] = [HEADER]
     counts: Counter[str] = Counter()
     pictures: list[tuple[str, str]] = []
+    unnamed = 0
     with open_results(job.out, classes) as results:
         for page in journal.pages():
             results.add(page)
             counts.update(page.found.names)
+            unnamed += page.unnamed
             interline = "" if page.interline is None else f"{page.interline:.1f}"
             rows.append((page.name, str(len(page.found)), interline, f"{page.seconds:.2f}", page.note))
             if job.draw and len(pictures) < MOST_PICTURES:
@@ -198,6 +202,7 @@ def _finish(
         "complete": complete,
         "pages": len(rows) - 1,
         "symbols": sum(counts.values()),
+        "unnamed": unnamed,
         "classes": dict(counts.most_common()),
         "skipped": [{"item": name, "reason": reason} for name, reason in skipped],
     }
