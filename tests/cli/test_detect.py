@@ -73,6 +73,14 @@ def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
     assert (tmp_path / "out" / "evaluation.json").is_file()
 
 
+@pytest.mark.parametrize("verb", ["run", "eval", "train"])
+def test_help_names_the_detectors_of_the_package(verb: str) -> None:
+    told = CliRunner().invoke(app, ["detect", verb, "--help"], env={"COLUMNS": "200"}).output
+    (line,) = (line for line in told.splitlines() if "--from" in line or "--model" in line)
+    assert module.shipped_detectors()
+    assert all(name in line for name in module.shipped_detectors())
+
+
 def test_bad_input_is_one_line_and_exit_code_2(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -217,5 +217,8 @@ def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path / "here")
     Path("muscima").touch()
     assert find_detector(Path("muscima")) == Path("muscima")  # a file of that name, given as a file
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"no such file; expected .*, or one of the package: default, muscima$"):
         Detector.load(tmp_path / "absent.safetensors", "cpu")
+    monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"no such file; expected a detector that `entourage detect train` wrote$"):
+        find_detector("muscima.safetensors")
