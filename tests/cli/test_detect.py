@@ -85,6 +85,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    data = some_pages(tmp_path / "data", train=1, val=0, test=0)
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
     train = ["train", str(tmp_path)]
     wrong = (
@@ -94,6 +95,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["run", str(tmp_path / "a.png")], "no detector comes with this installation"),
         (["run", str(tmp_path / "a.png"), "--model", str(tmp_path / "a.png")], "a.png"),
         (["eval", str(tmp_path / "absent"), "--model", model], "absent"),
+        (["eval", str(data), "--model", model], "its pages are of 'train'; --split all takes all there are"),
     )
     for arguments, line in wrong:
         monkeypatch.setattr(sys, "argv", ["entourage", "detect", *arguments, "--out", str(tmp_path / "out")])

@@ -22,7 +22,7 @@ from entourage.detect.look import look_at_all
 from entourage.detect.read import Sheet, list_pages
 from entourage.detect.ready import DetectOptions
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.detect.truth import read_truth, spread_over
+from entourage.detect.truth import NoPagesError, read_truth, spread_over
 from entourage.detect.words import as_list, count_unnamed
 from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
@@ -129,9 +129,13 @@ def evaluate_data(job: EvalJob) -> Evaluation:
     """Measures a detector on a data set; see `evaluate`.
 
     Raises:
-        ValueError: there is no such data set or detector.
+        ValueError: there is no such data set, split or detector, or nothing of the class list.
     """
-    pages = read_truth(job.data, job.split)
+    try:
+        pages = read_truth(job.data, job.split)
+    except NoPagesError as error:
+        hint = "" if job.split is None else "; --split all takes all there are"
+        raise NoPagesError(f"{error}{hint}") from error
     pages = pages if job.pages is None else spread_over(pages, job.pages)
     detector = Detector.load(job.model, job.device)
     judged: Judged = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
