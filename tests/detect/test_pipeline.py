@@ -100,8 +100,19 @@ def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path
     summary = run_pages(RunJob((path,), tmp_path / "out"))
     assert (summary["pages"], summary["symbols"]) == (2, 4)
     (skipped,) = summary["skipped"]
-    assert f"{path}#3" in skipped["reason"]
+    assert skipped["item"] == f"{path}#3"
+    assert str(path) not in skipped["reason"]  # once is enough
     assert "\n" not in skipped["reason"]
+
+
+def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    (tmp_path / "b.png").symlink_to(tmp_path / "absent.png")
+    (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
+    summary = run_pages(RunJob((tmp_path,), tmp_path / "out"))
+    assert summary["pages"] == 1
+    reason = "a link that leads nowhere"
+    assert summary["skipped"] == [{"item": str(tmp_path / name), "reason": reason} for name in ("b.png", "c.png")]
 
 
 class Killed(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import cv2
 import numpy as np
 
 from entourage import __version__
-from entourage.data import atomic_path, check_outputs, progress_bar, reason_of, write_json
+from entourage.data import UnreadableFileError, atomic_path, check_outputs, progress_bar, reason_of, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
@@ -97,9 +98,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
         ValueError: there is no page, no detector, or no place to write to.
     """
     check_outputs(job.out)
-    within = job.out.resolve()
     sources, skipped = _present(job.sources)
-    files = [file for file in list_pages(sources) if within not in file.resolve().parents]  # not an earlier run's
+    files = [file for file in list_pages(sources) if not _lies_in(job.out, file)]  # not an earlier run's
     if not files:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
     detector = Detector.load(job.model, job.device, DetectOptions(threshold=job.threshold, interline=job.interline))
@@ -107,7 +107,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
 
     def skip(name: str, error: Exception) -> None:
-        skipped.append((name, reason_of(error)))
+        reason = error.reason if isinstance(error, UnreadableFileError) else reason_of(error)
+        skipped.append((name, reason))
 
     try:
         with progress_bar("Detecting", len(files), job.progress) as advance:
@@ -226,6 +227,10 @@ def _present(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]
     if len(missing) == len(sources):
         return list(sources), []
     return [source for source in sources if source not in missing], [(str(one), "does not exist") for one in missing]
+
+
+def _lies_in(folder: Path, file: Path) -> bool:
+    return Path(os.path.realpath(folder)) in Path(os.path.realpath(file)).parents  # resolve() fails at links in a ring
 
 
 def _unused(name: str, file: Path, files: Sequence[Path], names: set[str]) -> str:
