@@ -104,7 +104,11 @@ class Detector:
         return self.see(self.prepare(image))
 
     def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
-        """The objects on page after page; threads read and scale the next ones while the network looks at one."""
+        """The objects on page after page; threads read and scale the next ones while the network looks at one.
+
+        Raises:
+            ValueError: as in `detect`, at the first page that cannot be read; those after it are not looked at.
+        """
         for ready in map_ahead(self.prepare, images, count_threads(workers)):
             yield self.see(ready).found
 
