@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from entourage.cli.main import app, main
 from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
+from entourage.detect.detections import Detections
+from entourage.detect.detector import Sight
 from entourage.detect.options import DetectorOptions, NetworkOptions
 
 CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
@@ -39,12 +41,26 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     (folder / "broken.png").write_bytes(b"no image")
     mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
     assert mixed.exit_code == 1
-    assert "broken.png: cannot read image" in mixed.output
+    assert f"skipped {folder / 'broken.png'}: not an image" in mixed.output
     (folder / "broken.png").unlink()
     mistyped = CliRunner().invoke(app, [*arguments[:3], str(folder / "b.png"), *arguments[3:]])
     assert mistyped.exit_code == 1
     assert mistyped.output.startswith("1 page, ")
     assert f"skipped {folder / 'b.png'}: does not exist" in mistyped.output
+
+
+def test_a_note_tells_how_much_a_list_leaves_out(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes = torch.tensor([[30.0, 40, 200, 120], [50, 60, 60, 70], [90, 60, 99, 70]])
+    found = Detections(boxes, torch.tensor([4, 1, 4]), torch.full((3,), 0.9), CLASSES)  # V1 has no staves
+    monkeypatch.setattr(module.Detector, "see", lambda *_: Sight(found, 20.0, 0.0, 0.1))
+    Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
+    arguments = ["detect", "run", str(tmp_path / "a.png"), "--out", str(tmp_path / "out"), "--model", model]
+    result = CliRunner().invoke(app, [*arguments, "--list", "v1", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert "1 page, 1 symbol: " in result.output
+    told = "entourage: note: 2 more symbols were found that the list v1 has no name for; --list own has all\n"
+    assert result.stderr == told
+    assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).stderr == ""
 
 
 def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
@@ -57,10 +73,19 @@ def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
     assert (tmp_path / "out" / "evaluation.json").is_file()
 
 
+@pytest.mark.parametrize("verb", ["run", "eval", "train"])
+def test_help_names_the_detectors_of_the_package(verb: str) -> None:
+    told = CliRunner().invoke(app, ["detect", verb, "--help"], env={"COLUMNS": "200"}).output
+    (line,) = (line for line in told.splitlines() if "--from" in line or "--model" in line)
+    assert module.shipped_detectors()
+    assert all(name in line for name in module.shipped_detectors())
+
+
 def test_bad_input_is_one_line_and_exit_code_2(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    data = some_pages(tmp_path / "data", train=1, val=0, test=0)
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
     train = ["train", str(tmp_path)]
     wrong = (
@@ -70,6 +95,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
         (["run", str(tmp_path / "a.png")], "no detector comes with this installation"),
         (["run", str(tmp_path / "a.png"), "--model", str(tmp_path / "a.png")], "a.png"),
         (["eval", str(tmp_path / "absent"), "--model", model], "absent"),
+        (["eval", str(data), "--model", model], "its pages are of 'train'; --split all takes all there are"),
     )
     for arguments, line in wrong:
         monkeypatch.setattr(sys, "argv", ["entourage", "detect", *arguments, "--out", str(tmp_path / "out")])

@@ -200,6 +200,16 @@ def test_a_real_network_gives_the_same_twice_and_boxes_within_the_page() -> None
     assert (first.boxes[:, 3] <= 160).all()
 
 
+def test_a_batch_stops_at_the_first_page_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"nothing")
+    page = staff_page(20.0, 400, 300, staves=1)
+    found = finder().detect_batch([page, tmp_path / "broken.png", page], workers=1)
+    next(found)
+    with pytest.raises(ValueError, match=r"broken\.png"):
+        next(found)
+    assert list(found) == []
+
+
 def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WEIGHTS", tmp_path)
     assert shipped_detectors() == {}
@@ -217,5 +227,8 @@ def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path / "here")
     Path("muscima").touch()
     assert find_detector(Path("muscima")) == Path("muscima")  # a file of that name, given as a file
-    with pytest.raises(ValueError, match="no such file"):
+    with pytest.raises(ValueError, match=r"no such file; expected .*, or one of the package: default, muscima$"):
         Detector.load(tmp_path / "absent.safetensors", "cpu")
+    monkeypatch.setattr(module, "WEIGHTS", tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"no such file; expected a detector that `entourage detect train` wrote$"):
+        find_detector("muscima.safetensors")

@@ -81,8 +81,24 @@ def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
     with pytest.raises(ValueError, match="no page to evaluate"):
         evaluate(oracle, [])
     empty = TruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
-    with pytest.raises(ValueError, match="hold nothing of the list 'v1'"):
+    with pytest.raises(ValueError, match=r"^the 1 page holds nothing of the list 'v1'; expected annotated pages$"):
         evaluate(oracle, [empty])
+
+
+@pytest.mark.parametrize(
+    ("labels", "extended", "hint"),
+    [
+        (["clefG", "stem"], ["", ""], "--list muscima or --list own or --model muscima"),
+        (["stem", "stem"], ["stem", "stem"], "--list extended or --list muscima or --list own"),
+    ],
+)
+def test_pages_with_nothing_of_a_list_tell_what_they_hold(
+    oracle: Oracle, labels: list[str | None], extended: list[str], hint: str
+) -> None:
+    boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
+    page = TruthPage("hand", Path("hand.png"), 20.0, labels, ["", ""], extended, boxes, PAPER)
+    with pytest.raises(ValueError, match=f"^the 2 pages hold nothing of the list 'v1'; expected {hint}$"):
+        evaluate(oracle, [page, page])
 
 
 def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: Path) -> None:
@@ -94,4 +110,7 @@ def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: P
     assert read["pages"] == 2
     page = (tmp_path / "out" / "report.html").read_text()
     assert "A &lt;title&gt;" in page
+    assert "2 pages, 4 objects, " in page
+    write_evaluation(tmp_path / "one", evaluate(oracle, [PAGE], "v1"), "One")
+    assert "1 page, 2 objects, " in (tmp_path / "one" / "report.html").read_text()
     assert "dynamicMF" in page

@@ -33,6 +33,7 @@ def page(file: Path, number: int | None = None, count: int = 2) -> PageResult:
 
 def kept(journal: Journal, *pages: PageResult) -> None:
     for one in pages:
+        journal.begin(one)
         write_xml(journal.out, one)
         journal.add(one)
 
@@ -97,6 +98,33 @@ def test_what_a_kill_left_half_written_goes_and_what_others_wrote_stays(tmp_path
     Journal(out, SETTINGS, CLASSES, files)
     assert {path.name for path in (out / "xml").iterdir()} == {"mine.xml", "a.xml"}
     assert (out / "summary.json").is_file()
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, {**SETTINGS, "threshold": 0.5}])
+def test_files_of_a_page_that_a_kill_kept_from_being_done_go_too(
+    tmp_path: Path, files: list[Path], settings: dict[str, object]
+) -> None:
+    out = tmp_path / "out"
+    journal = Journal(out, SETTINGS, CLASSES, files)
+    journal.begin(page(files[1]))
+    write_xml(out, page(files[1]))
+    assert len(Journal(out, settings, CLASSES, files)) == 0
+    assert not list(out.glob("xml/*"))
+
+
+def test_a_run_that_begins_anew_takes_away_only_what_an_earlier_one_wrote(tmp_path: Path, files: list[Path]) -> None:
+    out = tmp_path / "out"
+    journal = Journal(out, SETTINGS, CLASSES, files)
+    kept(journal, page(files[1]))
+    (out / "drawn").mkdir()
+    for mine in ("xml/mine.xml", "drawn/a.png", "b.xml"):  # that run drew no page
+        (out / mine).write_text("of a user")
+    (out / "summary.json").write_text(json.dumps({"list": "own", "draw": False, "symbols": 2, "skipped": []}))
+    (out / "pages.csv").write_text("page,file\na,a.png\n../b,b.png\n")  # no name of a page leads out of its folder
+    journal.close()
+    Journal(out, SETTINGS, CLASSES, files)
+    left = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and STATE not in path.parts}
+    assert left == {"xml/mine.xml", "drawn/a.png", "b.xml"}
 
 
 def test_other_weights_have_another_fingerprint() -> None:

@@ -100,8 +100,19 @@ def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path
     summary = run_pages(RunJob((path,), tmp_path / "out"))
     assert (summary["pages"], summary["symbols"]) == (2, 4)
     (skipped,) = summary["skipped"]
-    assert f"{path}#3" in skipped["reason"]
+    assert skipped["item"] == f"{path}#3"
+    assert str(path) not in skipped["reason"]  # once is enough
     assert "\n" not in skipped["reason"]
+
+
+def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    (tmp_path / "b.png").symlink_to(tmp_path / "absent.png")
+    (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
+    summary = run_pages(RunJob((tmp_path,), tmp_path / "out"))
+    assert summary["pages"] == 1
+    reason = "a link that leads nowhere"
+    assert summary["skipped"] == [{"item": str(tmp_path / name), "reason": reason} for name in ("b.png", "c.png")]
 
 
 class Killed(BaseException):
@@ -178,6 +189,29 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
     assert [float(row[side]) for side in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
 
 
+def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_before(
+    squares: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
+    pages = (tmp_path / "a.png", tmp_path / "b.png")
+    see = Detector.see
+    calls: list[int] = []
+
+    def stopped(self: Detector, ready: Ready) -> Sight:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Killed
+        return see(self, ready)
+
+    monkeypatch.setattr(Detector, "see", stopped)
+    with pytest.raises(Killed):
+        run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
+    summary = run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
+    assert (summary["symbols"], summary["unnamed"]) == (0, 4)
+    assert run_pages(RunJob(pages, tmp_path / "own"))["unnamed"] == 0
+
+
 def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     job = RunJob((tmp_path,), tmp_path / "found", draw=True)
@@ -192,6 +226,20 @@ def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: N
         run_pages(RunJob((tmp_path / f"{name}.png",), tmp_path / "found"))
     assert [path.name for path in (tmp_path / "found" / "drawn").iterdir()] == ["b.png"]
     assert [path.stem for path in (tmp_path / "found" / "xml").iterdir()] == ["b"]
+
+
+def test_files_of_others_stay_beside_those_of_a_run(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    out = tmp_path / "found"
+    job = RunJob((tmp_path / "a.png",), out)
+    run_pages(job)
+    mine = [out / "drawn" / "mine.png", out / "xml" / "mine.xml", out / "notes.txt"]
+    for file in mine:
+        file.write_text("of a user")
+    run_pages(job)
+    assert [file.read_text() for file in mine] == ["of a user"] * 3
+    run_pages(RunJob((tmp_path / "a.png",), out, threshold=0.95, draw=False))
+    assert sorted(path.name for path in out.glob("[dx]*/*")) == ["a.xml", "mine.png", "mine.xml"]
 
 
 def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:

@@ -110,6 +110,21 @@ def test_what_can_be_read_of_a_cut_off_tiff_is_read(
     assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize("pages", [1, 2])
+def test_pillow_does_not_speak_of_a_cut_off_tiff(tmp_path: Path, pages: int) -> None:
+    page = Image.fromarray(staff_page(height=300))
+    path = save(tmp_path / "scan.tif", page, save_all=True, append_images=[page] * (pages - 1))
+    content = path.read_bytes()
+    (first,) = struct.unpack("<I", content[4:8])  # the place of the first page's tags
+    path.write_bytes(content[: first + 30])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(UnreadableImageError) as caught:
+            list(read_sheets(path))
+    assert not [one for one in told if issubclass(one.category, UserWarning)]  # the error says it all
+    assert "\n" not in str(caught.value)
+
+
 def test_a_damaged_page_does_not_hide_the_next(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pages = [Image.fromarray(rng.integers(0, 256, (200, 300), dtype=np.uint8)) for _ in range(3)]
@@ -183,6 +198,20 @@ def test_truncated_image_is_named(tmp_path: Path) -> None:
         list(read_sheets(tmp_path / "cut.png"))
     with pytest.raises(ValueError, match="no such file"):
         read_page(tmp_path / "absent.png")
+
+
+def test_of_engraved_folders_the_pages_alone_are_listed(tmp_path: Path) -> None:
+    for name in ("images/a.png", "instances/a.png", "segmentation/a.png", "symbols.parquet"):
+        for data in (tmp_path / "sets" / "one", tmp_path / "sets" / "two"):
+            (data / name).parent.mkdir(parents=True, exist_ok=True)
+            (data / name).touch()
+    (tmp_path / "sets" / "scan.png").touch()
+    one, two = tmp_path / "sets" / "one", tmp_path / "sets" / "two"
+    assert list_pages([one]) == [one / "images" / "a.png"]
+    assert list_pages([one.parent]) == [one / "images" / "a.png", one.parent / "scan.png", two / "images" / "a.png"]
+    assert list_pages([one / "instances"]) == [one / "instances" / "a.png"]  # who asks for masks gets masks
+    (two / "symbols.parquet").unlink()
+    assert len(list_pages([two])) == 3
 
 
 def test_pages_are_listed_in_order_once_and_without_hidden_ones(tmp_path: Path) -> None:

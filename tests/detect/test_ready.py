@@ -35,6 +35,22 @@ def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPa
     assert turned.interline == pytest.approx(20.0, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"whole": -5}, "whole is -5; expected 0 pixels or more"),
+        ({"core": 0}, "core is 0; expected 1 pixel or more"),
+        ({"halo": -1}, "halo is -1; expected 0 pixels or more"),
+        ({"straighten": float("nan")}, "straighten is nan; expected 0 degrees or more, or None"),
+        ({"straighten": -1.0}, "straighten is -1.0; expected 0 degrees or more, or None"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_at_once(wrong: dict[str, float], line: str) -> None:
+    with pytest.raises(ValueError, match=f"^{line}$"):
+        DetectOptions(**wrong)  # type: ignore[arg-type]
+    DetectOptions(whole=0, core=1, halo=0, straighten=0.0)
+
+
 def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready_module, "MOST_WORKING_PIXELS", 10_000)
     with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):

@@ -115,6 +115,7 @@ def test_a_run_may_begin_with_another_detector(tmp_path: Path) -> None:
     still = replace(RECIPE, learning_rate=1e-12, average=0.0)
     train_detector(job(tmp_path, start=tmp_path / "start.safetensors", recipe=still))
     found = load_detector(tmp_path / "run" / "detect.safetensors")
+    assert found.notes["preset"] == "as in start.safetensors"
     assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
     stem = DETECTOR_CLASSES.index("stem")
     assert torch.allclose(found.network.head.classes.weight[stem], start.network.head.classes.weight[0], atol=1e-5)
@@ -123,11 +124,14 @@ def test_a_run_may_begin_with_another_detector(tmp_path: Path) -> None:
 def test_a_run_may_begin_with_a_detector_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detector_module, "WEIGHTS", tmp_path)
     start = small_detector(("stem", "coda"), seed=5)
-    save_detector(start, tmp_path / "detect.safetensors")
+    files = save_detector(start, tmp_path / "detect.safetensors", piece=10_000)
+    assert len(files) > 1
     still = replace(RECIPE, steps=1, learning_rate=1e-12, average=0.0)
-    for name in ("default", Path("default")):  # the command line makes paths of what it is given
-        train_detector(job(tmp_path, start=name, recipe=still, out=tmp_path / type(name).__name__))
-        found = load_detector(tmp_path / type(name).__name__ / "detect.safetensors")
+    # The command line makes paths of what it is given; the file of the package is the package's, too.
+    for number, name in enumerate(("default", Path("default"), tmp_path / "detect.safetensors", files[1])):
+        out = tmp_path / f"run-{number}"
+        train_detector(job(tmp_path, start=name, recipe=still, out=out))
+        found = load_detector(out / "detect.safetensors")
         assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
         assert found.notes["preset"] == "as in default"
 

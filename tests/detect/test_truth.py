@@ -79,7 +79,7 @@ def test_deepscores_is_read_from_an_archive_and_from_a_folder(tmp_path: Path) ->
         assert page.interline == pytest.approx(82.6 / 4.13, rel=1e-4)
         assert page.boxes[1].tolist() == [30.5, 40, 50, 60]
         assert page.image()[0, 0] == 200
-        with pytest.raises(ValueError, match="no page of the split 'train'"):
+        with pytest.raises(ValueError, match=r"no page of the split 'train'; its pages are of 'test'$"):
             read_truth(source, "train")
 
 
@@ -99,6 +99,8 @@ def test_muscima_comes_with_dark_ink(tmp_path: Path) -> None:
     assert page.boxes.tolist() == [[2, 5, 42, 25]]
     assert page.image()[5, 10] == 0
     assert page.image()[0, 0] == 255
+    with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train'$"):
+        read_truth(path, "test")
 
 
 def test_bad_data_is_said_in_a_line(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ def test_bad_data_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="split is 'all'"):
         read_truth(tmp_path, "all")
     folder = some_pages(tmp_path / "data", test=0)
-    with pytest.raises(NoPagesError, match="no page of the split 'test'"):
+    with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train' and 'val'$"):
         read_truth(folder, "test")
     (folder / "images" / "page-0.png").unlink()
     with pytest.raises(ValueError, match="page-0 cannot be read"):

@@ -5,7 +5,7 @@ import torch
 
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detections import Detections
-from entourage.detect.words import as_list, dynamics, times
+from entourage.detect.words import as_list, count_unnamed, dynamics, times
 
 Row = tuple[str, float, float, float, float, float]
 # Shapes in pixels at an interline of 20, above and below the line on which a word stands, as in Bravura.
@@ -105,8 +105,22 @@ def test_other_lists_get_their_own_names() -> None:
     assert as_list(page(rows), "muscima").names == ["clefG", "noteheadFullSmall", "stem"]
 
 
+def test_what_a_list_has_no_name_for_is_counted_but_not_the_letters_of_its_words() -> None:
+    rows: list[Row] = [
+        *word("mf"),
+        *word("z", x=300),
+        ("timeSig1", 10, 300, 30, 339, 0.9),
+        ("timeSig2", 32, 300, 66, 340, 0.8),
+        ("stem", 70, 0, 72, 60, 0.9),
+        ("restMaxima", 90, 0, 95, 40, 0.9),
+    ]
+    assert count_unnamed(page(rows), "v1") == 2  # z and stem
+    assert count_unnamed(page(rows), "extended") == 1  # restMaxima
+
+
 def test_no_detections_are_no_words() -> None:
     nothing = page([])
+    assert count_unnamed(nothing, "v1") == 0
     assert len(as_list(nothing, "v1")) == 0
     assert dynamics(nothing) == []
 

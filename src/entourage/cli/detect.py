@@ -12,6 +12,9 @@ from entourage.cli.skipped import skipped_in, tell_skipped
 
 detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
 
+# The detectors that come with the package are not looked up here: that would load torch for every --help.
+_MODEL_HELP = "default, muscima (handwriting), or a file that `detect train` wrote; default if left out."
+
 ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
 
 
@@ -19,9 +22,7 @@ ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
 def run(
     pages: Annotated[list[Path], typer.Argument(help="Images (PNG, JPEG, TIFF...), PDF files, or folders of such.")],
     out: Annotated[Path, typer.Option(help="Folder for boxes, drawn pages and report.html.")] = Path("found"),
-    model: Annotated[
-        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help=_MODEL_HELP)] = None,
     classes: Annotated[
         ClassList, typer.Option("--list", help="Under whose names results are written; own: the network's.")
     ] = "own",
@@ -37,6 +38,9 @@ def run(
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
     typer.echo(f"{counted(summary['pages'], 'pages')}, {counted(summary['symbols'], 'symbols')}: {out / 'report.html'}")
+    if summary["unnamed"]:
+        what = f"{counted(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
+        typer.echo(f"entourage: note: {what} that the list {classes} has no name for; --list own has all", err=True)
     tell_skipped(skipped_in(summary))
 
 
@@ -53,9 +57,7 @@ def evaluate(
             help="The class list; if left out, v1 for the 142 classes of detect train, own for a network of others.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A file that `detect train` wrote; the shipped one if left out.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help=_MODEL_HELP)] = None,
     pages: Annotated[int | None, typer.Option(min=1, help="So many pages at most, spread over the split.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json and report.html.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
@@ -87,7 +89,9 @@ def train(
     classes: Annotated[
         Literal["detector", "v1", "muscima"], typer.Option(help="Which symbols are told apart.")
     ] = "detector",
-    start: Annotated[Path | None, typer.Option("--from", help="A detector to begin with.")] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="A detector to begin with: default, muscima, or a file.")
+    ] = None,
     preset: Annotated[
         Literal["default", "thesis", "original"] | None,
         typer.Option(help="Maps, network and losses of a new detector; default if left out."),

@@ -12,13 +12,17 @@ class UnreadableFileError(ValueError):
     Args:
         path: the file.
         reason: what is wrong with it, on one line and without the path.
+
+    Attributes:
+        path: as it was given, as a text.
+        reason: as it was given.
     """
 
     kind: ClassVar[str] = "file"
 
     def __init__(self, path: str | Path, reason: str) -> None:
         super().__init__(f"cannot read {self.kind} {path}: {reason}")
-        self.reason = reason
+        self.path, self.reason = str(path), reason
 
 
 def reason_of(error: BaseException) -> str:

@@ -63,7 +63,7 @@ def read_deepscores(path: Path, split: str | None = None) -> list[DeepScoresPage
         ValueError: one line: it cannot be read, is too large, or is not as DeepScoresV2 is.
     """
     names = _names(path)
-    tables = [name for name in names if Path(name).match(_TABLES)]
+    tables = _tables(names)
     if not tables:
         raise ValueError(f"{path}: has no table of DeepScoresV2; expected {_TABLES} in it")
     images = {Path(name).name: name for name in names if "/images/" in f"/{name}"}
@@ -72,6 +72,11 @@ def read_deepscores(path: Path, split: str | None = None) -> list[DeepScoresPage
         if split in (None, split_of(table)):
             pages += _pages(path, table, images)
     return sorted(pages, key=lambda page: page.name)
+
+
+def deepscores_splits(path: Path) -> set[str]:
+    """The splits that the tables of an archive or folder tell."""
+    return set(map(split_of, _tables(_names(path))))
 
 
 def split_of(table: str) -> str:
@@ -94,6 +99,10 @@ def unpack(path: Path, member: str, most: int = MOST_IMAGE) -> bytes:
             return archive.read(member)
     except (OSError, KeyError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: {member} cannot be unpacked ({reason_of(error)})") from error
+
+
+def _tables(names: list[str]) -> list[str]:
+    return [name for name in names if Path(name).match(_TABLES)]
 
 
 def _names(path: Path) -> list[str]:

@@ -20,7 +20,7 @@ from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
 from entourage.detect.trace import trace
 from entourage.detect.upright import is_upright, may_be_upside_down
-from entourage.detect.weights import load_detector
+from entourage.detect.weights import NoDetectorError, find_pieces, load_detector
 
 UPSIDE_DOWN = "upside down: read turned by 180 degrees"
 WEIGHTS = Path(entourage.__file__).parent / "weights"
@@ -104,7 +104,11 @@ class Detector:
         return self.see(self.prepare(image))
 
     def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
-        """The objects on page after page; threads read and scale the next ones while the network looks at one."""
+        """The objects on page after page; threads read and scale the next ones while the network looks at one.
+
+        Raises:
+            ValueError: as in `detect`, at the first page that cannot be read; those after it are not looked at.
+        """
         for ready in map_ahead(self.prepare, images, count_threads(workers)):
             yield self.see(ready).found
 
@@ -182,9 +186,14 @@ def shipped_detectors() -> dict[str, Path]:
     """The detectors that come with the package: "default", and others by name."""
     names = {}
     for file in sorted(WEIGHTS.glob("detect*.safetensors")):
-        whole = file.stem.split("-0")[0]  # detect-muscima-00001-of-00002 is a piece of detect-muscima
-        names[whole.removeprefix("detect").removeprefix("-") or "default"] = WEIGHTS / f"{whole}.safetensors"
+        names[_short_name(file)] = WEIGHTS / f"{_whole(file)}.safetensors"
     return names
+
+
+def detector_name(file: Path) -> str:
+    """What a detector is called: by its name if it comes with the package, else as its file."""
+    own = file.resolve().parent == WEIGHTS.resolve() and _short_name(file) in shipped_detectors()
+    return _short_name(file) if own else file.name
 
 
 def find_detector(path: str | Path | None = None) -> Path:
@@ -195,14 +204,30 @@ def find_detector(path: str | Path | None = None) -> Path:
             so; None for the default.
 
     Raises:
-        ValueError: the default is asked for, and none comes with this installation.
+        ValueError: there is no such file or name; or the default is asked for, and none comes with this installation.
     """
     shipped = shipped_detectors()
     if path is None and "default" not in shipped:
         raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
     name = "default" if path is None else str(path)
     a_file = isinstance(path, Path) and path.is_file()
-    return shipped[name] if name in shipped and not a_file else Path(name)
+    if name in shipped and not a_file:
+        return shipped[name]
+    try:
+        find_pieces(name)
+    except NoDetectorError as error:
+        names = f", or one of the package: {', '.join(sorted(shipped))}" if shipped else ""
+        raise NoDetectorError(f"{error}{names}") from error
+    return Path(name)
+
+
+def _whole(file: Path) -> str:
+    """The name that a file's pieces share: detect-muscima-00001-of-00002 is a piece of detect-muscima."""
+    return file.stem.split("-0")[0]
+
+
+def _short_name(file: Path) -> str:
+    return _whole(file).removeprefix("detect").removeprefix("-") or "default"
 
 
 def snapped(boxes: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from entourage.detect.precision import Scores, score_pages, without_twins
 from entourage.detect.truth import TruthPage
 from entourage.detect.words import as_list
 from entourage.engrave.symbols import CLASSES, class_ids
-from entourage.report import Block, Section, write_page
+from entourage.report import Block, Section, counted, write_page
 
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
 
@@ -137,7 +137,7 @@ def judge(seen: Seen, pages: Sequence[TruthPage], judged: Judged = "v1") -> Eval
     found = [page if judged == "own" else as_list(page, judged) for page in seen.found]
     objects = sum(len(page) for page in truth)
     if objects == 0:
-        raise ValueError(f"the {len(pages)} pages hold nothing of the list {judged!r}; expected annotated pages")
+        raise ValueError(_nothing_of(judged, pages, seen.classes))
     confused = tuple(confusions(truth, found))
     return Evaluation(judged, len(pages), objects, score_pages(truth, found), confused, seen.seconds)
 
@@ -172,7 +172,8 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
-    lead = f"{evaluation.pages} pages, {evaluation.objects} objects, {evaluation.seconds:.2f} s a page."
+    seen = f"{counted(evaluation.pages, 'pages')}, {counted(evaluation.objects, 'objects')}"
+    lead = f"{seen}, {evaluation.seconds:.2f} s a page."
     sections = [
         Section("Average precision", lead, blocks=[Block(table=rows)]),
         Section("Class by class", "In per cent.", wide=[Block(table=evaluation.scores.table())]),
@@ -184,6 +185,21 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
     write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.", sections)
 
 
+def _nothing_of(judged: Judged, pages: Sequence[TruthPage], own: tuple[str, ...]) -> str:
+    """That pages hold nothing of a list, and what may be asked for instead."""
+    others = [one for one in get_args(Judged) if any(len(known_objects(page, one, own)) for page in pages)]
+    hints = [f"--list {one}" for one in others]
+    if "muscima" in others and not any(map(_in_extended, pages)):
+        hints.append("--model muscima")
+    what = f"the {counted(len(pages), 'pages')} {'holds' if len(pages) == 1 else 'hold'} nothing of the list {judged!r}"
+    return f"{what}; expected {'annotated pages' if not hints else ' or '.join(hints)}"
+
+
+def _in_extended(page: TruthPage) -> bool:
+    """Whether it has names of the extended list; a page of MUSCIMA++ itself has not."""
+    return any(page.extended)
+
+
 def _names(page: TruthPage, judged: Judged) -> list[str]:
     if judged == "own":
         return [name or "" for name in page.labels]
@@ -191,7 +207,7 @@ def _names(page: TruthPage, judged: Judged) -> list[str]:
         return list(page.v1)
     if judged == "extended":
         return list(page.extended)
-    if not any(page.extended):  # a page of MUSCIMA++ itself
+    if not _in_extended(page):
         return [name or "" for name in page.labels]
     return [(CLASSES[name].muscima or "") if name in CLASSES else "" for name in page.extended]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,15 @@ STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
 _OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
-_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number")
+_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number", "unnamed")
 
 
 class Journal:
     """The pages of a run that are done, in the folder that the run writes to.
 
     A run with the same settings goes on with what it finds there; pages of files that have changed since, or that are
-    not asked for any more, are taken away. Any other run begins anew, and takes away what an earlier one has left.
+    not asked for any more, are taken away. Any other run begins anew, and takes away what an earlier one has left, but
+    nothing that others have put beside it.
 
     Args:
         out: the folder.
@@ -61,13 +64,17 @@ class Journal:
         """Which pages of a file are done, by number; that of a file of one page is None."""
         return set(self._records[str(file)])
 
+    def begin(self, page: PageResult) -> None:
+        """Says that files of a page are about to be written, so that they are known if it comes to no more."""
+        kept = {"name": page.name, "file": page.file, "number": page.number}
+        write_json(self._path(page), {**kept, "stamp": None}, indent=None)
+
     def add(self, page: PageResult) -> None:
         """Keeps a page of which all else has been written."""
         kept = {name: getattr(page, name) for name in _PLAIN}
         kept |= {name: value.tolist() for name, value in page.found.to_dict().items()}
-        path = self.out / STATE / "pages" / f"{page.name}.json"
-        write_json(path, {**kept, "stamp": _stamp(Path(page.file))}, indent=None)
-        self._records[page.file][page.number] = path
+        write_json(self._path(page), {**kept, "stamp": _stamp(Path(page.file))}, indent=None)
+        self._records[page.file][page.number] = self._path(page)
 
     def pages(self) -> Iterator[PageResult]:
         """The pages that are done, in the order of their files and their numbers; one at a time is in memory."""
@@ -80,11 +87,12 @@ class Journal:
         """Forgets all of it, for the run is complete."""
         shutil.rmtree(self.out / STATE)
 
+    def _path(self, page: PageResult) -> Path:
+        return self.out / STATE / "pages" / f"{page.name}.json"
+
     def _go_on(self) -> None:
-        for leftover in [path for folder in (".", *_OWN) for path in (self.out / folder).glob(".*")]:
-            if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
-                leftover.unlink()
-        for path in sorted((self.out / STATE / "pages").glob("[!.]*.json")):
+        _clear_unfinished(self.out)
+        for path in _records_in(self.out):
             record = json.loads(path.read_text(encoding="utf-8"))
             file = record["file"]
             own = [self.out / folder / f"{record['name']}{_OWN[folder]}" for folder in self._folders]
@@ -108,20 +116,60 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def _clear(out: Path) -> None:
-    """Takes away what an earlier run left in the folder, lest pages of both lie side by side."""
-    if (out / STATE / "settings.json").is_file() or _is_complete(out):
-        for name in (*_OWN, STATE):
-            shutil.rmtree(out / name, ignore_errors=True)
-        for name in RESULTS:
-            (out / name).unlink(missing_ok=True)
+    """Takes away what an earlier run left in the folder, lest pages of both lie side by side, and nothing else."""
+    begun, summary = _read_object(out / STATE / "settings.json"), _summary(out)
+    if not begun and not summary:
+        return
+    pages = {path.name.removesuffix(".json") for path in _records_in(out)}
+    pages |= _names_in_table(out) if summary else set()
+    drew = (begun or summary).get("draw", True)
+    for folder, ending in _OWN.items():
+        for name in pages if drew or folder != "drawn" else ():
+            (out / folder / f"{name}{ending}").unlink(missing_ok=True)
+    _clear_unfinished(out)
+    for folder in _OWN:
+        with suppress(OSError):  # it is not there, or others have put something into it
+            (out / folder).rmdir()
+    shutil.rmtree(out / STATE, ignore_errors=True)
+    for name in RESULTS:
+        (out / name).unlink(missing_ok=True)
 
 
-def _is_complete(out: Path) -> bool:
-    """Whether a run of this command has written the summary there, and no other command."""
+def _clear_unfinished(out: Path) -> None:
+    """Takes away what a kill left half written."""
+    for leftover in [path for folder in (".", *_OWN) for path in (out / folder).glob(".*")]:
+        if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
+            leftover.unlink()
+
+
+def _records_in(out: Path) -> list[Path]:
+    """The files that a run keeps of its pages while it is not complete."""
+    return sorted(path for path in (out / STATE / "pages").glob("*.json") if not _UNFINISHED.fullmatch(path.name))
+
+
+def _names_in_table(out: Path) -> set[str]:
+    """The pages that the table of a run tells of; a name that would lead out of the folder is none of a run's."""
     try:
-        return {"list", "symbols", "skipped"} <= set(json.loads((out / "summary.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return False
+        with (out / "pages.csv").open(newline="", encoding="utf-8") as table:
+            names = {row.get("page") or "" for row in csv.DictReader(table)}
+    except (OSError, ValueError, csv.Error):
+        return set()
+    return {name for name in names if name and Path(name).name == name}
+
+
+def _summary(out: Path) -> dict[str, Any]:
+    """The summary that a run has written there; nothing, if another command wrote it, or none."""
+    found = _read_object(out / "summary.json")
+    return found if {"list", "symbols", "skipped"} <= set(found) else {}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """What a file of JSON holds; nothing, if it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _stamp(file: Path) -> list[int]:

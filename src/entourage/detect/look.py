@@ -55,7 +55,7 @@ def _sheets(journal: Journal, skip: Skip, advance: Callable[[int], None]) -> Ite
         try:
             for sheet in () if None in done else read_sheets(file, {number for number in done if number}):
                 if isinstance(sheet, UnreadableImageError):
-                    skip(str(file), sheet)
+                    skip(sheet.path, sheet)  # with the number of the page
                 else:
                     yield file, sheet
         except _PAGE_ERRORS as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import cv2
 import numpy as np
 
 from entourage import __version__
-from entourage.data import atomic_path, check_outputs, progress_bar, reason_of, write_json
+from entourage.data import UnreadableFileError, atomic_path, check_outputs, progress_bar, reason_of, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
@@ -22,8 +23,8 @@ from entourage.detect.look import look_at_all
 from entourage.detect.read import Sheet, list_pages
 from entourage.detect.ready import DetectOptions
 from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.detect.truth import read_truth, spread_over
-from entourage.detect.words import as_list
+from entourage.detect.truth import NoPagesError, read_truth, spread_over
+from entourage.detect.words import as_list, count_unnamed
 from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
 from entourage.report import write_page
@@ -97,9 +98,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
         ValueError: there is no page, no detector, or no place to write to.
     """
     check_outputs(job.out)
-    within = job.out.resolve()
     sources, skipped = _present(job.sources)
-    files = [file for file in list_pages(sources) if within not in file.resolve().parents]  # not an earlier run's
+    files = [file for file in list_pages(sources) if not _lies_in(job.out, file)]  # not an earlier run's
     if not files:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
     detector = Detector.load(job.model, job.device, DetectOptions(threshold=job.threshold, interline=job.interline))
@@ -107,7 +107,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
 
     def skip(name: str, error: Exception) -> None:
-        skipped.append((name, reason_of(error)))
+        reason = error.reason if isinstance(error, UnreadableFileError) else reason_of(error)
+        skipped.append((name, reason))
 
     try:
         with progress_bar("Detecting", len(files), job.progress) as advance:
@@ -129,9 +130,13 @@ def evaluate_data(job: EvalJob) -> Evaluation:
     """Measures a detector on a data set; see `evaluate`.
 
     Raises:
-        ValueError: there is no such data set or detector.
+        ValueError: there is no such data set, split or detector, or nothing of the class list.
     """
-    pages = read_truth(job.data, job.split)
+    try:
+        pages = read_truth(job.data, job.split)
+    except NoPagesError as error:
+        hint = "" if job.split is None else "; --split all takes all there are"
+        raise NoPagesError(f"{error}{hint}") from error
     pages = pages if job.pages is None else spread_over(pages, job.pages)
     detector = Detector.load(job.model, job.device)
     judged: Judged = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
@@ -154,17 +159,20 @@ def _settings(job: RunJob, detector: Detector) -> dict[str, Any]:
 
 def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> PageResult:
     height, width = sheet.image.shape
-    found = sight.found
+    found, unnamed = sight.found, 0
     if job.classes != "own":  # words are read from left to right, as the page was read
         read = found.turned(width, height) if sight.upside_down else found
         listed = as_list(read, job.classes)
         found = listed.turned(width, height) if sight.upside_down else listed
+        unnamed = count_unnamed(read, job.classes)
     note = "; ".join(part for part in (sheet.note, sight.note) if part)
-    return PageResult(name, str(file), width, height, found, sight.interline, sight.seconds, note, sheet.number)
+    seen = (sight.interline, sight.seconds, note)
+    return PageResult(name, str(file), width, height, found, *seen, number=sheet.number, unnamed=unnamed)
 
 
 def _keep(job: RunJob, page: PageResult, sheet: Sheet, journal: Journal) -> None:
     """Writes all of a page's own files; the journal comes last, so that what it holds is whole."""
+    journal.begin(page)
     if job.draw:
         drawn = draw_detections(sheet.image, page.found)
         with atomic_path(job.out / "drawn" / f"{page.name}.png") as temporary:
@@ -180,10 +188,12 @@ def _finish(
     rows: list[tuple[str, ...]] = [HEADER]
     counts: Counter[str] = Counter()
     pictures: list[tuple[str, str]] = []
+    unnamed = 0
     with open_results(job.out, classes) as results:
         for page in journal.pages():
             results.add(page)
             counts.update(page.found.names)
+            unnamed += page.unnamed
             interline = "" if page.interline is None else f"{page.interline:.1f}"
             rows.append((page.name, str(len(page.found)), interline, f"{page.seconds:.2f}", page.note))
             if job.draw and len(pictures) < MOST_PICTURES:
@@ -193,9 +203,11 @@ def _finish(
         "entourage": __version__,
         "model": job.model or "default",
         "list": job.classes,
+        "draw": job.draw,
         "complete": complete,
         "pages": len(rows) - 1,
         "symbols": sum(counts.values()),
+        "unnamed": unnamed,
         "classes": dict(counts.most_common()),
         "skipped": [{"item": name, "reason": reason} for name, reason in skipped],
     }
@@ -215,6 +227,10 @@ def _present(sources: Sequence[Path]) -> tuple[list[Path], list[tuple[str, str]]
     if len(missing) == len(sources):
         return list(sources), []
     return [source for source in sources if source not in missing], [(str(one), "does not exist") for one in missing]
+
+
+def _lies_in(folder: Path, file: Path) -> bool:
+    return Path(os.path.realpath(folder)) in Path(os.path.realpath(file)).parents  # resolve() fails at links in a ring
 
 
 def _unused(name: str, file: Path, files: Sequence[Path], names: set[str]) -> str:

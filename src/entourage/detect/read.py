@@ -22,6 +22,7 @@ from entourage.detect.grey import MOST_PIXELS, Grey, dark_on_light, grey_picture
 
 PDF_DPI = 300.0
 SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
+_TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
 _SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # as `page_source` writes it
 
 
@@ -50,14 +51,16 @@ def page_source(file: str | Path, number: int | None) -> str:
 def list_pages(sources: Sequence[str | Path]) -> list[Path]:
     """The files of pages: files as they are named, and all images and PDF files below folders, in order.
 
+    Of a data set that `entourage engrave` made, or several, the pages alone: no masks, nor anything else beside them.
+    Links that lead nowhere are among them, so that whoever reads them says so.
+
     Raises:
         ValueError: a source is missing, or a folder holds no page.
     """
     found: list[Path] = []
     for source in map(Path, sources):
         if source.is_dir():
-            visible = (path for path in sorted(source.rglob("*")) if not _hidden(path.relative_to(source)))
-            inside = [path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file()]
+            inside = _inside(source)
             if not inside:
                 raise ValueError(f"folder {source} holds no page; expected files named {', '.join(sorted(SUFFIXES))}")
             found += inside
@@ -66,6 +69,14 @@ def list_pages(sources: Sequence[str | Path]) -> list[Path]:
         else:
             raise ValueError(f"{source} does not exist; expected a page, a PDF file or a folder of such")
     return list(dict.fromkeys(found))
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The pages below a folder."""
+    visible = [path for path in sorted(folder.rglob("*")) if not _hidden(path.relative_to(folder))]
+    pages = [path for path in visible if path.suffix.lower() in SUFFIXES and (path.is_file() or _is_dead_link(path))]
+    engraved = {path.parent for path in visible if path.name == _TABLE and (path.parent / "images").is_dir()}
+    return [path for path in pages if all(root / "images" in path.parents for root in engraved & set(path.parents))]
 
 
 def read_sheets(path: str | Path, done: Container[int] = ()) -> Iterator[Sheet | UnreadableImageError]:
@@ -85,7 +96,7 @@ def read_sheets(path: str | Path, done: Container[int] = ()) -> Iterator[Sheet |
     """
     file = Path(path)
     if not file.is_file():  # a pipe would block for ever
-        raise UnreadableImageError(file, "no such file")
+        raise UnreadableImageError(file, "a link that leads nowhere" if _is_dead_link(file) else "no such file")
     with file.open("rb") as stream:
         is_pdf = b"%PDF-" in stream.read(1024)
     yield from _read_pdf(file, done) if is_pdf else _read_images(file, done)
@@ -134,7 +145,7 @@ def _read_images(file: Path, done: Container[int]) -> Iterator[Sheet | Unreadabl
 
 def _has_second(file: Path) -> bool:
     """Whether a TIFF file has a second page, be it a broken one."""
-    with Image.open(file) as image:  # a copy: what fails to turn a page may not find back
+    with _one_kind_of_error(file), Image.open(file) as image:  # a copy: what fails to turn a page may not find back
         try:
             _turn_to(image, 2)
         except EOFError:
@@ -164,7 +175,8 @@ def _one_kind_of_error(name: str | Path) -> Iterator[None]:
     """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # there is a limit of our own
+            # Of large pages, for which there is a limit of our own, and of damaged ones: an error tells if it matters.
+            warnings.filterwarnings("ignore", module=r"PIL\.")
             yield
     except UnreadableImageError:
         raise
@@ -210,6 +222,10 @@ def _drawn(file: Path, document: Any, number: int | None) -> Sheet:
         grey = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the bitmap goes with the page
     note = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
     return Sheet(file.stem if number is None else f"{file.stem}-{number}", dark_on_light(grey), note, number)
+
+
+def _is_dead_link(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 def _hidden(path: Path) -> bool:

@@ -16,6 +16,7 @@ from entourage.detect.interline import estimate_interline, staff_ink
 from entourage.detect.map_options import INTERLINE
 from entourage.detect.read import read_page
 from entourage.detect.straighten import Turn, estimate_skew
+from entourage.report import counted
 
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
@@ -58,6 +59,11 @@ class DetectOptions:
             raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
         if self.interline is not None and not 1 <= self.interline <= 1000:
             raise ValueError(f"interline is {self.interline}; expected 1 to 1000 pixels")
+        if self.straighten is not None and not self.straighten >= 0:  # nor what is no number
+            raise ValueError(f"straighten is {self.straighten}; expected 0 degrees or more, or None")
+        for name, least in (("whole", 0), ("core", 1), ("halo", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {counted(least, 'pixels')} or more")
 
 
 @dataclass(frozen=True)

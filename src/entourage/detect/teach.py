@@ -14,7 +14,7 @@ import torch
 
 from entourage.data import check_outputs, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.detector import find_detector
+from entourage.detect.detector import detector_name, find_detector
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions
 from entourage.detect.presets import preset
@@ -84,10 +84,11 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     check_outputs(job.out)
     sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
+    start = None if job.start is None else find_detector(job.start)
     detector = (
         WatershedDetector(sheets.classes, job.options or preset(job.preset))
-        if job.start is None
-        else continued(load_detector(find_detector(job.start)), sheets.classes)
+        if start is None
+        else continued(load_detector(start), sheets.classes)
     )
     validation = _validation(job)
     task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
@@ -97,7 +98,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     trained = trained.cpu()
     trained.remember(typical_sides(boxes, labels, len(sheets.classes)))
     trained.notes = {
-        "preset": job.preset if job.start is None else f"as in {Path(job.start).name}",
+        "preset": job.preset if start is None else f"as in {detector_name(start)}",
         "classes": job.classes,
         "pages": str(len(sheets)),
         "symbols": str(len(sheets.labels)),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from entourage.data.muscima import SPLITS, MuscimaPage, find_muscima, holds_muscima, read_muscima
 from entourage.detect.classes import detector_class
-from entourage.detect.deepscores import DeepScoresPage, holds_deepscores, read_deepscores, unpack
+from entourage.detect.deepscores import DeepScoresPage, deepscores_splits, holds_deepscores, read_deepscores, unpack
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _CORNERS = ("x0", "y0", "x1", "y1")
@@ -109,8 +109,22 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
     else:
         raise ValueError(f"{path}: no data set; expected symbols.parquet, MUSCIMA++ or DeepScoresV2 there")
     if not pages:
-        raise NoPagesError(f"{path}: has no page of the split {split!r}")
+        raise NoPagesError(f"{path}: has no page{'' if split is None else f' of the split {split!r}'}{_others(path)}")
     return pages
+
+
+def _others(path: Path) -> str:
+    """What is to be said of the splits that a data set has."""
+    if str(path) == "muscima":
+        found = {page.split for page in read_muscima(find_muscima())}
+    elif (path / "symbols.parquet").is_file():
+        found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
+    elif holds_muscima(path):
+        found = {page.split for page in read_muscima(path)}
+    else:
+        found = deepscores_splits(path)
+    splits = [repr(split) for split in SPLITS if split in found]
+    return f"; its pages are of {' and '.join(splits)}" if splits else ""
 
 
 def class_names(pages: Sequence[TruthPage]) -> tuple[str, ...]:

@@ -22,6 +22,10 @@ PIECE = 16 * 2**20  # bytes of tensors in a file
 _PIECE_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 
 
+class NoDetectorError(ValueError):
+    """There is no file of a detector where one is looked for."""
+
+
 def save_detector(
     model: WatershedDetector, path: str | Path, *, half: bool = False, piece: int | None = None
 ) -> list[Path]:
@@ -65,7 +69,8 @@ def find_pieces(path: str | Path) -> list[Path]:
         path: as given to `save_detector`, or any one of the pieces.
 
     Raises:
-        ValueError: there is neither, or a piece is missing.
+        NoDetectorError: a ValueError; there is neither.
+        ValueError: a piece is missing.
     """
     path = Path(path)
     match = _PIECE_NAME.match(path.stem)
@@ -75,7 +80,7 @@ def find_pieces(path: str | Path) -> list[Path]:
     found = sorted(whole.parent.glob(f"{whole.stem}-[0-9]*-of-[0-9]*{whole.suffix}"))
     counts = [int(one["count"]) for one in (_PIECE_NAME.match(file.stem) for file in found) if one]
     if not counts:
-        raise ValueError(f"{path}: no such file; expected a detector that `entourage detect train` wrote")
+        raise NoDetectorError(f"{path}: no such file; expected a detector that `entourage detect train` wrote")
     expected = [_piece_path(whole, number, counts[-1]) for number in range(counts[-1])]
     missing = [file.name for file in expected if not file.is_file()]
     if missing:

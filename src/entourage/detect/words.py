@@ -6,9 +6,12 @@ neighbours on a line are read as words, with the words that engraving writes and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from entourage.detect.classes import DETECTOR_CLASSES, to_list
 from entourage.detect.detections import Detections
@@ -40,23 +43,32 @@ def as_list(detections: Detections, classes: ClassSet) -> Detections:
     """
     names = tuple(class_ids(classes))
     numbers = {name: number for number, name in enumerate(names, start=1)}
-    known = [_translated(name, classes) for name in detections.classes]
-    lookup = torch.tensor([0, *(numbers.get(name, 0) if name else 0 for name in known)])
-    labels = lookup[detections.labels]
+    labels = _labels(detections, classes, numbers)
     boxes, scores = detections.boxes, detections.scores
-    if classes in ("v1", "v1-118"):
-        words = [*dynamics(detections), *(word for word in times(detections) if word[0] in numbers)]
-        for name, members in words:
+    if found := _words(detections, classes, numbers):
+        for name, members in found:
             if name.startswith("timeSig"):
                 labels[members] = 0  # the digits of 12 and 16 are no symbols of V1
-        found = [(numbers[name], members) for name, members in words if name in numbers]
-        labels = torch.cat([labels, torch.tensor([number for number, _ in found], dtype=labels.dtype)])
+        labels = torch.cat([labels, torch.tensor([numbers[name] for name, _ in found], dtype=labels.dtype)])
         around = [torch.cat([boxes[m, :2].amin(dim=0), boxes[m, 2:].amax(dim=0)]) for _, m in found]
         boxes = torch.cat([boxes, *(box[None] for box in around)])
         scores = torch.cat([scores, *(scores[m].amin()[None] for _, m in found)])
     order = scores.argsort(descending=True, stable=True)
     kept = order[labels[order] > 0]
     return Detections(boxes[kept], labels[kept], scores[kept], names)
+
+
+def count_unnamed(detections: Detections, classes: ClassSet) -> int:
+    """How many of the detections `as_list` leaves out: the list has no name for them, nor for a word they are part of.
+
+    Args:
+        detections, classes: as `as_list` takes them.
+    """
+    numbers = {name: number for number, name in enumerate(class_ids(classes), start=1)}
+    named = _labels(detections, classes, numbers) > 0
+    for _, members in _words(detections, classes, numbers):
+        named[members] = True
+    return int((~named).sum())
 
 
 def dynamics(detections: Detections) -> list[Word]:
@@ -93,6 +105,19 @@ def times(detections: Detections) -> list[Word]:
                 found.append((f"timeSig{names[first]}{names[second]}", [int(first), int(second)]))
                 break
     return found
+
+
+def _labels(detections: Detections, classes: ClassSet, numbers: Mapping[str, int]) -> Tensor:
+    """The number of each detection in a list, 0 where the list has none, shape (n,)."""
+    known = [_translated(name, classes) for name in detections.classes]
+    return torch.tensor([0, *(numbers.get(name, 0) if name else 0 for name in known)])[detections.labels]
+
+
+def _words(detections: Detections, classes: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
+    """What a list counts as one symbol and the network as several."""
+    if classes not in ("v1", "v1-118"):
+        return []
+    return [word for word in (*dynamics(detections), *times(detections)) if word[0] in numbers]
 
 
 def _translated(name: str, classes: ClassSet) -> str | None:

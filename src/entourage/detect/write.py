@@ -29,6 +29,7 @@ class PageResult:
         interline: pixels between staff lines, or None.
         seconds: it took.
         note: what is to be said of it, or nothing.
+        unnamed: how many symbols were found besides, for which the list of classes has no name.
     """
 
     name: str
@@ -40,6 +41,7 @@ class PageResult:
     seconds: float
     note: str = ""
     number: int | None = None
+    unnamed: int = 0
 
     @property
     def source(self) -> str:
