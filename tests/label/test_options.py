@@ -18,8 +18,11 @@ def test_the_default_preset_is_the_default_constructor() -> None:
     ("name", "differences"),
     [
         ("default", {}),
-        ("thesis", {"n_neighbors": None, "normalize": False}),
-        ("original", {"squared": False, "symmetrize": "max", "normalize": False, "max_iter": 25, "tol": None}),
+        ("thesis", {"n_neighbors": None, "normalize": False, "walk": 0}),
+        (
+            "original",
+            {"squared": False, "symmetrize": "max", "normalize": False, "walk": 0, "max_iter": 25, "tol": None},
+        ),
     ],
 )
 def test_presets_differ_as_documented(name: str, differences: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from entourage.game.graph import (
 from entourage.game.log_dynamics import log_replicator
 from entourage.game.neighbours import Neighbours, NeighbourSearch
 from entourage.game.similarity import centre, clamp, cosine, directions, gaussian, pearson, self_tuning, shift
+from entourage.game.walk import heard, informed
 
 __all__ = [
     "Affinity",
@@ -35,6 +36,8 @@ __all__ = [
     "degree_normalized",
     "directions",
     "gaussian",
+    "heard",
+    "informed",
     "log_replicator",
     "nearest_centre",
     "needed_lift",

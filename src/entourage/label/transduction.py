@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from entourage.game import Affinity, Negatives, Symmetry, replicator, to_torch
+from entourage.game import Affinity, Negatives, Symmetry, informed, replicator, to_torch
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.options import preset
 from entourage.label.targets import Floats
@@ -22,7 +22,8 @@ class GraphTransduction(GraphLabeller):
     """Labels a data set from a handful of labels by playing the graph transduction game.
 
     Points are players, labels are pure strategies. Labelled players never change; the others start from their prior and
-    revise it by replicator dynamics until no round changes much. Costs O(n k) memory and O(n k m) time a round.
+    from what they hear of the labels, and revise it by replicator dynamics until no round changes much. Costs O(n k)
+    memory and O(n k m) time a round.
 
     The play ends close to certainty for everybody, so its distributions say nothing of how sure a label is.
     `confidence_` does: it is the share of a two-step walk over the graph that ends at points of the same label.
@@ -35,6 +36,8 @@ class GraphTransduction(GraphLabeller):
         shares: how frequent the classes are, if that is known: an array of shape (m,), or "given" for as frequent as
             among the given labels; each round then favours classes with too few followers. Of use where labels were
             drawn fairly; misleading where they were not.
+        walk: steps that labels walk over the graph, to be heard before the game begins (`game.informed`); 0: everybody
+            starts from the prior alone, as in the thesis, and as where labels speak for others (`class_similarity`).
         tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
 
     Attributes:
@@ -60,6 +63,7 @@ class GraphTransduction(GraphLabeller):
         negatives: Negatives = "error",
         class_similarity: ArrayLike | None = None,
         shares: ArrayLike | Literal["given"] | None = None,
+        walk: int = 30,
         classes: ArrayLike | None = None,
         max_iter: int = 1000,
         tol: float | None = 1e-4,
@@ -79,6 +83,7 @@ class GraphTransduction(GraphLabeller):
         )
         self.class_similarity = class_similarity
         self.shares = shares
+        self.walk = walk
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -86,11 +91,15 @@ class GraphTransduction(GraphLabeller):
         return cls(**{**asdict(preset(name)), **changes})
 
     def _distribute(self, problem: Problem) -> Floats:
-        still = problem.targets.labelled | ~problem.reached
+        if self.walk < 0:
+            raise ValueError(f"walk is {self.walk}; expected a number of steps, or 0")
+        device, labelled = problem.device, torch.from_numpy(problem.targets.labelled).to(problem.device)
+        w = to_torch(problem.w, device)
+        start = torch.from_numpy(problem.start.astype(problem.w.dtype)).to(device)
         play = replicator(
-            to_torch(problem.w, problem.device),
-            torch.from_numpy(problem.start.astype(problem.w.dtype)).to(problem.device),
-            fixed=torch.from_numpy(still).to(problem.device),
+            w,
+            informed(start, w, labelled, self.walk if self.class_similarity is None else 0),
+            fixed=labelled | ~torch.from_numpy(problem.reached).to(device),
             class_similarity=self._payoffs(problem.device),
             shares=self._shares(problem),
             max_iter=self.max_iter,
