@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Of what players know, how much they hear on average. Loud, walks decide before the game does, and with many labels it
-# knows better; too soft, and far players are decided by the first neighbour who happens to be.
+# Of what players know, how much they hear on average, where each class has one label; less by the root of their number
+# where there are more. Loud, walks decide before the game does, and with many labels it knows better; too soft, and far
+# players are decided by the first neighbour who happens to be.
 WHISPER = 0.03
 
 
@@ -50,5 +51,7 @@ def informed(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
         return start
     found = heard(w, start * labelled[:, None], steps)
     found = found / found.sum(dim=0).clamp_min(torch.finfo(found.dtype).tiny).sqrt()
-    x = start * (1 + WHISPER * found / found.mean())
+    labels = start[labelled].sum(dim=0)  # (m,), of each class
+    loudness = WHISPER / (labels.sum() / (labels > 0).sum()).sqrt()
+    x = start * (1 + loudness * found / found.mean())
     return torch.where(labelled[:, None], start, x / x.sum(dim=1, keepdim=True))
