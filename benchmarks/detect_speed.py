@@ -5,7 +5,7 @@
 
 The page is composed and engraved at 1894 x 2668, or given. Figures are medians. torchvision's detectors are measured
 if it can be imported: no resizing, at most 3,000 objects, on the same page at the same scale, in the same precision.
-Their weights are random, which is as much work for all but FCOS: its first scores are high enough to be sorted out.
+Their weights are random: FCOS, whose first scores lie above the least that counts, may have more to sort out.
 """
 
 from __future__ import annotations
