@@ -4,6 +4,7 @@ import torch
 
 from entourage.backbones.backbone import Backbone
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
+from entourage.backbones.norm import with_steady_norms
 from entourage.backbones.timm_models import TIMM_PREFIX, load_timm
 from entourage.data.device import resolve_device
 
@@ -39,5 +40,7 @@ def load_backbone(
         backbone = load_timm(name, pretrained=pretrained)
     else:
         raise ValueError(f"backbone {name!r} is unknown; expected one of {', '.join(BACKBONE_NAMES)}")
+    if not frozen:
+        with_steady_norms(backbone.module)
     backbone.module.to(place)
     return backbone
