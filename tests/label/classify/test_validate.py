@@ -8,7 +8,7 @@ from scipy import sparse
 from entourage.label import GraphTransduction
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.classify import validate
-from entourage.label.classify.validate import FOLDS, held_out_accuracy
+from entourage.label.classify.validate import FOLDS, clearly_less, held_out_accuracy
 from entourage.label.targets import Floats
 
 SEEN: list[NDArray[np.int64]] = []
@@ -98,3 +98,16 @@ def test_hidden_labels_are_found_as_the_game_would(monkeypatch: pytest.MonkeyPat
     for balance in (False, True):
         held_out_accuracy(labeller, complete(4), np.array([0, 0, 1, 1]), balance=balance)
     assert asked == [False, False, True, True]  # two labels a class are two folds
+
+
+@pytest.mark.parametrize(
+    ("before", "labels", "least"),
+    [
+        (25, 50, 15),  # a standard error of half of 50 is 0.07, and of a difference 0.1
+        (50, 50, 48),
+        (250, 250, 248),
+    ],
+)
+def test_fewer_are_clearly_fewer_from_two_standard_errors_on(before: int, labels: int, least: int) -> None:
+    found = [clearly_less(count / labels, before / labels, labels) for count in (labels, before, least, least - 1)]
+    assert found == [False, False, False, True]

@@ -23,6 +23,7 @@ from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.remember import game_digest, remembered
+from entourage.label.classify.validate import clearly_less
 from entourage.label.targets import Floats
 from entourage.training import TrainingOptions, train
 
@@ -81,8 +82,8 @@ def play_rounds(
 
     Each round trains the network on the labels found over the graph of its features. Then new features make a new
     graph, and a new game finds the labels of the next round. If given labels that are hidden from the game are found
-    less well there than before, the round was one too many: it is dropped, and the rounds end. (The first is kept in
-    any case. Given labels have been trained on, so that the score flatters; but it flatters every round.)
+    clearly less well there than before, the round was one too many: it is dropped, and the rounds end. (The first is
+    kept in any case. Given labels have been trained on, so that the score flatters; but it flatters every round.)
 
     Args:
         network: where to start; its weights are left as they are.
@@ -108,12 +109,17 @@ def play_rounds(
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
         new = find_labels(new_features, examples, labeller, options, prior)
-        kept = number == 1 or score is None or new.score is None or new.score >= score
+        kept = number == 1 or not _worse(new.score, score, len(examples.labelled))
         rounds.append(Round(kept, new.score, float(new.found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
         network, features, (found, score, fitted) = trained, new_features, new
     return Augmentation(network.eval(), features.cpu().numpy(), found, fitted, rounds)
+
+
+def _worse(now: float | None, before: float | None, labels: int) -> bool:
+    """Whether a round was one too many, as far as given labels can tell."""
+    return now is not None and before is not None and clearly_less(now, before, labels)
 
 
 def _method(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -51,6 +52,19 @@ def held_out_accuracy(
             fitted = fit_labeller(clone(labeller), w, np.where(hidden, -1, codes), prior, balance=balance)
         right.append(fitted.transduction_[hidden] == codes[hidden])
     return float(np.concatenate(right).mean())
+
+
+def clearly_less(now: float, before: float, labels: int) -> bool:
+    """Whether so many labels are found less well than before by more than chance explains: two standard errors
+    of a difference.
+
+    Args:
+        now: the share that is found now.
+        before: the share that was found before.
+        labels: how many were looked for.
+    """
+    share = (before * labels + 1) / (labels + 2)  # that all were found does not mean that all would be
+    return now < before - 2 * math.sqrt(2 * share * (1 - share) / labels)
 
 
 def _deal(codes: NDArray[np.int64]) -> NDArray[np.int64]:
