@@ -11,7 +11,13 @@ def test_unknown_names_are_refused_with_the_known_ones(name: str) -> None:
 
 
 def test_names() -> None:
-    assert BACKBONE_NAMES == ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2", "timm:<model>")
+    assert BACKBONE_NAMES == (
+        "efficientnet-lite0",
+        "efficientnet-lite1",
+        "efficientnet-lite2",
+        "bn-inception:<file>",
+        "timm:<model>",
+    )
 
 
 def test_an_impossible_device_is_refused_before_anything_is_loaded() -> None:

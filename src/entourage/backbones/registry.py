@@ -3,12 +3,13 @@
 import torch
 
 from entourage.backbones.backbone import Backbone
+from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
 from entourage.backbones.norm import with_steady_norms
 from entourage.backbones.timm_models import TIMM_PREFIX, load_timm
 from entourage.data.device import resolve_device
 
-BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{TIMM_PREFIX}<model>")
+BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{BN_INCEPTION}:<file>", f"{TIMM_PREFIX}<model>")
 
 
 def load_backbone(
@@ -21,8 +22,8 @@ def load_backbone(
     """Load an image network.
 
     Args:
-        name: `efficientnet-lite0`, `-lite1` or `-lite2` (installed with this library, no download), or `timm:<model>`
-            for any model of timm.
+        name: `efficientnet-lite0`, `-lite1` or `-lite2` (installed with this library, no download), `timm:<model>`
+            for any model of timm, or `bn-inception:<file>` for BN-Inception with its published weights.
         device: where it shall run.
         frozen: rewritten to be fast where it can be; False for a network that will be trained.
         pretrained: with its ImageNet weights; False for one whose weights will be replaced.
@@ -36,6 +37,8 @@ def load_backbone(
     place = resolve_device(device)
     if name in EFFICIENTNET_LITE:
         backbone = load_efficientnet_lite(name, frozen=frozen, pretrained=pretrained)
+    elif name.partition(":")[0] == BN_INCEPTION:
+        backbone = load_bn_inception(name, pretrained=pretrained)
     elif name.startswith(TIMM_PREFIX) and name != TIMM_PREFIX:
         backbone = load_timm(name, pretrained=pretrained)
     else:

@@ -30,9 +30,9 @@ def train(
     out: Annotated[Path, typer.Option(help="The run's folder: networks, index, report.html, summary.json.")],
     recipe: Annotated[RecipeName, typer.Option(help="How to train.")] = "default",
     loss: Annotated[str | None, typer.Option(help="Another loss: cross-entropy, proxy-anchor, triplet, ...")] = None,
-    backbone: Annotated[str, typer.Option(help="Network to start from: efficientnet-lite0..2 or timm:NAME.")] = (
-        "efficientnet-lite1"
-    ),
+    backbone: Annotated[
+        str, typer.Option(help="Network to start from: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.")
+    ] = "efficientnet-lite1",
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help="Instead of the recipe's, beside the one in which the default's backbone waits."),

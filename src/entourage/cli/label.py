@@ -53,9 +53,9 @@ def label(
         Literal["default", "thesis", "original"], typer.Option(help="How the game is played, and the network trained.")
     ] = "default",
     neighbours: Annotated[int | None, typer.Option(min=1, help="Neighbours of an item; by default log2 n + 1.")] = None,
-    backbone: Annotated[str, typer.Option(help="Network for images: efficientnet-lite0..2 or timm:NAME.")] = (
-        "efficientnet-lite1"
-    ),
+    backbone: Annotated[
+        str, typer.Option(help="Network for images: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.")
+    ] = "efficientnet-lite1",
     balance: Annotated[
         bool, typer.Option("--balance", help="Classes are as frequent as among the labels, which were drawn fairly.")
     ] = False,

@@ -1,0 +1,196 @@
+"""BN-Inception (Ioffe and Szegedy, 2015), the network of chapter 4 and of many papers on retrieval.
+
+Nobody ships its weights in a package, and timm does not have it: they are read from the file in which they were
+published, the state dict of a network whose layers have Caffe's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from entourage.backbones.backbone import Backbone, digest_weights
+from entourage.backbones.preprocessing import Preprocessing
+from entourage.data.files import reason_of
+
+BN_INCEPTION = "bn-inception"
+DIM = 1024
+
+
+class _Branches(NamedTuple):
+    """How many channels each layer of a block has.
+
+    Attributes:
+        one: of the branch of a 1 x 1 convolution; 0 in a block that halves the image, which has none.
+        three: of a 1 x 1 and of a 3 x 3 convolution.
+        double: of a 1 x 1 and of each of two 3 x 3 convolutions.
+        pool: of a 1 x 1 convolution after pooling; 0 in a block that halves the image, which has none there either.
+    """
+
+    one: int
+    three: tuple[int, int]
+    double: tuple[int, int]
+    pool: int
+
+
+_BLOCKS = {
+    "3a": _Branches(64, (64, 64), (64, 96), 32),
+    "3b": _Branches(64, (64, 96), (64, 96), 64),
+    "3c": _Branches(0, (128, 160), (64, 96), 0),
+    "4a": _Branches(224, (64, 96), (96, 128), 128),
+    "4b": _Branches(192, (96, 128), (96, 128), 128),
+    "4c": _Branches(160, (128, 160), (128, 160), 128),
+    "4d": _Branches(96, (128, 192), (160, 192), 128),
+    "4e": _Branches(0, (128, 192), (192, 256), 0),
+    "5a": _Branches(352, (192, 320), (160, 224), 128),
+    "5b": _Branches(352, (192, 320), (192, 224), 128),
+}
+_LARGEST = "5b"  # the one block that pools by the largest value instead of the mean
+
+# What the published file calls a layer.
+_STEM_NAMES = {"0": "conv1_7x7_s2", "2": "conv2_3x3_reduce", "3": "conv2_3x3"}
+_BRANCH_NAMES = {
+    "one.0": "1x1",
+    "three.0": "3x3_reduce",
+    "three.1": "3x3",
+    "twice.0": "double_3x3_reduce",
+    "twice.1": "double_3x3_1",
+    "twice.2": "double_3x3_2",
+    "pool.1": "pool_proj",
+}
+
+
+def load_bn_inception(name: str, *, pretrained: bool = True) -> Backbone:
+    """Load BN-Inception without its classifier.
+
+    Args:
+        name: "bn-inception:" and the file of its published weights, a state dict (.pth, .pt or .safetensors).
+        pretrained: with these weights; False takes random ones and reads no file.
+
+    Returns:
+        A backbone on the CPU with 1024 features.
+
+    Raises:
+        ValueError: no file is given, it cannot be read, or it holds something else.
+    """
+    module = BNInception()
+    if pretrained:
+        file = name.removeprefix(BN_INCEPTION).removeprefix(":")
+        if not file:
+            expected = f"{BN_INCEPTION}:FILE, with the file of its published weights"
+            raise ValueError(f"backbone {name!r} comes without weights; expected {expected}")
+        _load(module, name, _read(name, Path(file)))
+    # The published network was trained on pixels of 0 to 255 in the order blue, green, red.
+    preprocessing = Preprocessing((224, 224), mean=(128.0, 117.0, 104.0), std=(1.0,) * 3, interpolation="bilinear")
+    weights = digest_weights(module.state_dict())
+    return Backbone(name, DIM, module.eval().to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
+
+
+class BNInception(nn.Module):
+    """Images (b, 3, h, w) in RGB to features (b, 1024): the mean of the last feature map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            _Unit(3, 64, 7, stride=2),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+            _Unit(64, 64, 1),
+            _Unit(64, 192, 3),
+            nn.MaxPool2d(3, 2, ceil_mode=True),
+        )
+        self.blocks = nn.ModuleDict()
+        channels = 192
+        for name, branches in _BLOCKS.items():
+            block = _Block(channels, branches, largest=name == _LARGEST)
+            self.blocks[name], channels = block, block.channels
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features, shape (b, 1024)."""
+        x = self.stem(images)
+        for block in self.blocks.values():
+            x = block(x)
+        features: Tensor = x.mean(dim=(2, 3))
+        return features
+
+
+class _Unit(nn.Module):
+    """A convolution, its normalisation, and what is positive of it."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        positive: Tensor = self.relu(self.norm(self.conv(x)))
+        return positive
+
+
+class _Block(nn.Module):
+    """Up to four branches that look at the same thing, side by side: (b, c, h, w) to (b, `channels`, h', w')."""
+
+    def __init__(self, inputs: int, branches: _Branches, *, largest: bool) -> None:
+        super().__init__()
+        one, (less, three), (fewer, double), pool = branches
+        halves = one == 0
+        stride = 2 if halves else 1
+        self.channels = one + three + double + (inputs if halves else pool)
+        if not halves:
+            self.one = nn.Sequential(_Unit(inputs, one, 1))
+        self.three = nn.Sequential(_Unit(inputs, less, 1), _Unit(less, three, 3, stride=stride))
+        self.twice = nn.Sequential(
+            _Unit(inputs, fewer, 1), _Unit(fewer, double, 3), _Unit(double, double, 3, stride=stride)
+        )
+        if halves:
+            self.pool = nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True))
+        else:
+            pooling = nn.MaxPool2d(3, 1, 1) if largest else nn.AvgPool2d(3, 1, 1)
+            self.pool = nn.Sequential(pooling, _Unit(inputs, pool, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([branch(x) for branch in self.children()], dim=1)
+
+
+def _read(name: str, file: Path) -> dict[str, Tensor]:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+        return dict(state)
+    # A file may be missing, cut short, or anything: each reader has exceptions of its own.
+    except Exception as error:
+        raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {reason_of(error)[:200]}") from error
+
+
+def _load(module: BNInception, name: str, published: dict[str, Tensor]) -> None:
+    """Take the published weights, of which some editions have vectors as matrices of one row."""
+    own, found = module.state_dict(), {}
+    for mine, theirs in _names(own):
+        value = published.get(theirs)
+        if not isinstance(value, Tensor) or value.numel() != own[mine].numel():
+            told = "is missing" if value is None else "has another shape"
+            raise ValueError(f"backbone {name!r}: {theirs} {told}; expected the published weights of BN-Inception")
+        found[mine] = value.reshape(own[mine].shape)
+    found["stem.0.conv.weight"] = found["stem.0.conv.weight"].flip(1)  # from BGR to RGB
+    module.load_state_dict(found, strict=False)  # counters of batches are not published
+
+
+def _names(own: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
+    """What every weight is called here and in the published file."""
+    for name in own:
+        layer, kind, weight = name.rsplit(".", 2)
+        if weight == "num_batches_tracked":
+            continue
+        part, _, place = layer.partition(".")
+        if part == "stem":
+            called = _STEM_NAMES[place]
+        else:
+            block, _, place = place.partition(".")
+            called = f"inception_{block}_{_BRANCH_NAMES[place]}"
+        yield name, f"{called}{'_bn' if kind == 'norm' else ''}.{weight}"
