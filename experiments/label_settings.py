@@ -1,7 +1,7 @@
 """The settings that each method of chapter 3 may have: four for everybody, and which of them `label_search` chose.
 
-Three learning rates for all that is trained, and at the middle one another value of the number that matters most to the
-method. The first of the four is the default, for as long as nothing has been searched.
+Three learning rates for all that is trained, and at the second of them another value of the number that matters most to
+the method. The first of the four is the default, for as long as nothing has been searched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from entourage.label.classify.frozen import FROZEN, USUAL
-from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import METHODS
 from entourage.report import counted
@@ -23,12 +22,10 @@ from experiments.tables import mean_and_spread, table
 PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
 BALANCED = "game, classes as frequent as given"  # how the rounds play it; Poisson knows that of itself
 GAME = "game+network"
+LONGER = f"{GAME} (four times as long)"
 LABELLED = tuple(f"{name}+network" for name in (*PROPAGATORS, "svm"))  # the SVM looks at features, not at neighbours
 TRAINED = (*LABELLED, *METHODS, *FROZEN)
-OPTIONS = AugmentOptions(
-    balance=True,  # labels are drawn here as frequent as the classes are; see FAIRLY
-    batches=MethodOptions(least_steps=32),  # Caltech-101 has some thousand images
-)
+OPTIONS = AugmentOptions(balance=True)  # labels are drawn here as frequent as the classes are; see FAIRLY
 SEARCH = "label_search"
 
 FAIRLY = (
@@ -46,7 +43,7 @@ _EARLIER = (
 Settings = Mapping[str, float]
 """Numbers by name: the learning rate, rounds and epochs, and what a method calls its own."""
 
-_RATES = (OPTIONS.training.learning_rate, 2e-4, 1e-3)
+_RATES = (OPTIONS.training.learning_rate, 2e-4, 5e-4)
 _ROUNDS, _EPOCHS = OPTIONS.rounds, OPTIONS.training.epochs
 _COSTS = (0.01, 0.1, 10.0)  # times the usual
 
@@ -54,7 +51,7 @@ _COSTS = (0.01, 0.1, 10.0)  # times the usual
 def _candidates(usual: Settings, other: Settings) -> tuple[Settings, ...]:
     """The default, two other learning rates, and something else that may differ."""
     rated = [{"learning_rate": rate, **usual} for rate in _RATES]
-    return (*rated, {**rated[0], **other})
+    return (*rated, {**rated[1], **other})
 
 
 _GAME = _candidates({"rounds": _ROUNDS, "epochs": _EPOCHS}, {"rounds": _ROUNDS // 2, "epochs": 2 * _EPOCHS})
@@ -63,10 +60,10 @@ _STEPS = {"epochs": _ROUNDS * _EPOCHS}  # methods without rounds make as many st
 CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
     **dict.fromkeys(LABELLED, _GAME),
     "supervised": _candidates(_STEPS, {"epochs": _EPOCHS}),  # few labels may be learnt sooner
-    "pi-model": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
+    "pi-model": _candidates({**_STEPS, "weight": 1.0}, {"weight": 10.0}),
     "mean-teacher": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
     "pseudo-label": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.7}),
-    "vat": _candidates({**_STEPS, "radius": 0.1}, {"radius": 0.03}),
+    "vat": _candidates({**_STEPS, "radius": 0.03}, {"radius": 0.01}),
     "fixmatch": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.8}),
     **{name: ({"c": USUAL[name]}, *({"c": USUAL[name] * cost} for cost in _COSTS)) for name in FROZEN},
 }
@@ -130,7 +127,9 @@ def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
             chosen[method] = Choice(chosen[GAME].settings, "as the game")
         else:
             chosen[method] = Choice(candidates[0], "default")
-    return chosen
+    game = chosen[GAME].settings
+    longer = {**game, "rounds": 2 * game["rounds"], "epochs": 2 * game["epochs"]}
+    return {**chosen, LONGER: Choice(longer, "as the game, twice as many rounds of twice as many epochs")}
 
 
 def read_choices(folder: Path = RESULTS) -> dict[str, Choice]:

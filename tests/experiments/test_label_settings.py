@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from experiments.label_settings import (
     CANDIDATES,
     GAME,
     LABELLED,
+    LONGER,
+    OPTIONS,
     TRAINED,
     Choice,
     accuracies,
@@ -50,18 +53,19 @@ def test_everybody_has_four_settings_and_they_differ() -> None:
 def test_all_that_is_trained_may_choose_among_the_same_learning_rates() -> None:
     for method, candidates in CANDIDATES.items():
         if method in LABELLED or method in METHODS:
-            assert [settings["learning_rate"] for settings in candidates] == [5e-4, 2e-4, 1e-3, 5e-4]
+            assert [settings["learning_rate"] for settings in candidates] == [8e-5, 2e-4, 5e-4, 2e-4]
 
 
 def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -> None:
     options = AugmentOptions()
+    assert replace(options, balance=True) == OPTIONS
     game = CANDIDATES[GAME][0]
     assert (game["rounds"], game["epochs"]) == (options.rounds, options.training.epochs)
     assert game["learning_rate"] == options.training.learning_rate
-    assert {settings["rounds"] * settings["epochs"] for settings in CANDIDATES[GAME]} == {12}
+    assert {settings["rounds"] * settings["epochs"] for settings in CANDIDATES[GAME]} == {4}
     for name, method in METHODS.items():
         usual = dict(CANDIDATES[name][0])
-        assert usual.pop("epochs") == options.rounds * options.training.epochs
+        assert usual.pop("epochs") == 4
         usual.pop("learning_rate")
         parameters = inspect.signature(method).parameters
         assert {own: parameters[own].default for own in usual} == usual
@@ -110,8 +114,10 @@ def test_what_labels_in_the_games_place_has_the_games_settings_unless_it_was_sea
 
 def test_without_a_search_everybody_has_its_default(tmp_path: Path) -> None:
     choices = read_choices(tmp_path)
+    longer = {**CANDIDATES[GAME][0], "rounds": 8, "epochs": 2}
     assert {method: choice.settings for method, choice in choices.items()} == {
-        method: candidates[0] for method, candidates in CANDIDATES.items()
+        **{method: candidates[0] for method, candidates in CANDIDATES.items()},
+        LONGER: longer,
     }
     said = choices_text(choices, ["vat"])
     assert said[0] == "Settings, all at their defaults: `python -m experiments.label_search` has not been run:"
@@ -128,13 +134,13 @@ def test_a_search_is_read_from_its_ledger(tmp_path: Path) -> None:
     assert "| pi-model" not in said
     assert "chosen by `python -m experiments.label_search` on training images of CIFAR-10 that were held out" in said
     assert "| linear | c 10 | chosen of 4 by 1 seed |" in said
-    assert "| vat | learning rate 0.0005, epochs 12, radius 0.1 | default |" in said
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.03 | default |" in said
 
 
 def test_all_that_was_measured_is_shown_and_what_was_chosen_is_marked() -> None:
     said = search_text(measured("vat", [60.0, 62.0], [50.0, 50.0], [70.0, 70.0], [30.0, 30.0]))
-    assert "| vat | learning rate 0.001, epochs 12, radius 0.1 | 70.0 ± 0.0 | chosen |" in said
-    assert "| vat | learning rate 0.0005, epochs 12, radius 0.1 | 61.0 ± 1.4 |  |" in said
+    assert "| vat | learning rate 0.0005, epochs 4, radius 0.03 | 70.0 ± 0.0 | chosen |" in said
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.03 | 61.0 ± 1.4 |  |" in said
     assert said.count("chosen") == 1
     assert said.count("\n") == 5
 
@@ -145,5 +151,5 @@ def test_rows_of_other_settings_are_not_added_to(tmp_path: Path) -> None:
     ledger.add("vat/10/0", {"method": "vat", "settings": dict(CANDIDATES["vat"][0])}, 1.0)
     check_choices(ledger, choose({}))
     changed = choose(measured("vat", [1.0], [2.0], [0.0], [0.0]))
-    with pytest.raises(ValueError, match=r"row 'vat/10/0' has learning rate 0\.0005, .*now says learning rate 0\.0002"):
+    with pytest.raises(ValueError, match=r"row 'vat/10/0' has learning rate 8e-05, .*now says learning rate 0\.0002"):
         check_choices(ledger, changed)

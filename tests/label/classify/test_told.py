@@ -13,10 +13,10 @@ from entourage.label.classify.pseudo_label import PseudoLabel
 from entourage.label.classify.told import THRESHOLD, WEIGHT, SureMethod, WeightedMethod
 
 
-@pytest.mark.parametrize(("method", "base"), [(PiModel, WeightedMethod), (MeanTeacher, WeightedMethod)])
-def test_a_weight_is_for_methods_that_compare_answers(method: type, base: type) -> None:
-    assert issubclass(method, base)
-    assert method.__init__.__kwdefaults__ == {"weight": WEIGHT}
+@pytest.mark.parametrize(("method", "weight"), [(PiModel, 1.0), (MeanTeacher, WEIGHT)])
+def test_a_weight_is_for_methods_that_compare_answers(method: type, weight: float) -> None:
+    assert issubclass(method, WeightedMethod)
+    assert method.__init__.__kwdefaults__ == {"weight": weight}
 
 
 @pytest.mark.parametrize("method", [FixMatch, PseudoLabel])

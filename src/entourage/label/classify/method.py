@@ -36,9 +36,9 @@ LEAST_BATCH = 32  # statistics of fewer images are mostly chance
 class MethodOptions:
     """What all methods are told alike, so that a comparison compares methods."""
 
-    labelled_batch: int = 64  # drawn with repetition: few images are seen often
-    unlabelled_batch: int = 448  # seven times as many, as in FixMatch
-    least_steps: int = 16  # of an epoch, however few the images; with 32, some hundred were learnt no better
+    labelled_batch: int = 32  # drawn with repetition: few images are seen often
+    unlabelled_batch: int = 224  # seven times as many, as in FixMatch
+    least_steps: int = 48  # of an epoch, however few the images
     decay: float = 0.99  # of the averaged weights, which are what is kept
     ramp_steps: int = 200  # in which the unsupervised loss of the older methods grows to its full weight
     freeze_norm: bool = True  # batch normalisation keeps its pretrained statistics: few steps learn no better ones

@@ -30,7 +30,7 @@ class AugmentOptions:
     batches: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(
-            epochs=3, learning_rate=5e-4, weight_decay=1e-3, schedule="cosine", warmup_steps=50
+            epochs=1, learning_rate=8e-5, weight_decay=1e-3, schedule="cosine", warmup_steps=50
         )
     )  # of each round
 
