@@ -5,12 +5,14 @@ ENTOURAGE_DATA=... python -m experiments.label_cifar10
 10, 50, 100 and 250 labels, drawn evenly over the classes by the seed. All networks start from the same
 EfficientNet-Lite1 (ImageNet) and train the same layers on the same views; the settings of each are those that
 `experiments.label_search` chose for it on training images that it held out, the defaults where it has not been run.
-Rows that are there already are kept; a stopped run goes on. Several processes may run the command side by side and
-share the rows.
+Rows that are there already are kept; a stopped run goes on. `--workers` trains side by side on one GPU, and several
+processes may run the command and share the rows.
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -18,8 +20,8 @@ from entourage.data import draw_labels, find_dataset
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
+    Setting,
     arguments,
-    device_of,
     graph_row,
     ledger_of,
     options_of,
@@ -32,7 +34,9 @@ from experiments.label_rows import (
 )
 from experiments.label_settings import (
     BALANCED,
+    GAME,
     LABELLED,
+    LONGER,
     PROPAGATORS,
     TRAINED,
     check_choices,
@@ -40,9 +44,12 @@ from experiments.label_settings import (
     read_choices,
 )
 from experiments.ledger import Ledger
-from experiments.tables import mean_and_spread, measured, table
+from experiments.side_by_side import side_by_side
+from experiments.tables import mean_and_spread, measured, seeds_told, table
 
+NAME = "label_cifar10"
 COUNTS = (10, 50, 100, 250)
+LONGER_COUNT = 50
 BACKBONE = "efficientnet-lite1"
 THESIS = ("57.5", "73.3", "76.4", "79.1")
 
@@ -50,30 +57,52 @@ THESIS = ("57.5", "73.3", "76.4", "79.1")
 def main() -> None:
     """Finds the rows that are missing and writes the tables."""
     told = arguments("Few labels on CIFAR-10").parse_args()
-    ledger, clock = ledger_of("label_cifar10", told), Clock(told.minutes)
-    options, choices = options_of(told), read_choices(ledger.path.parent)
-    check_choices(ledger, choices)
+    ledger, clock, options = ledger_of(NAME, told), Clock(told.minutes), options_of(told)
+    check_choices(ledger, read_choices(ledger.path.parent))
     images = rehearsal(find_dataset("cifar10"), told)
     methods = [] if told.graph_only else told.methods
-    setting = prepare(images, images.split, BACKBONE, with_views(options, methods), device_of(told), stored=32)
+    setting = prepare(images, images.split, BACKBONE, with_views(options, methods), told.device, stored=32)
+    graph_rows(ledger, setting, told.seeds)
+    side_by_side(told.workers, trained_rows, setting, told, methods, clock)
+    ledger.write_table("Few labels on CIFAR-10", text)
+
+
+def graph_rows(ledger: Ledger, setting: Setting, seeds: int) -> None:
+    """What every propagator finds on one graph."""
+    names = (BALANCED, *PROPAGATORS)
+    cells = list(product(range(seeds), COUNTS, names))
+    if not ledger.free(f"graph/{name}/{count}/{seed}" for seed, count, name in cells):
+        return
     w = shared_graph(setting)
-    cells = list(product(range(told.seeds), COUNTS))
-    for seed, count in cells:
+    for seed, count, name in cells:
         given = draw_labels(setting.labels, count, seed)
-        for name in (BALANCED, *PROPAGATORS):
-            ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
-    for method, (seed, count) in clock.until_late(list(product(methods, cells))):
+        ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
+
+
+def trained_cells(methods: Sequence[str], seeds: int) -> list[tuple[str, int, int]]:
+    """Method, labels and seed of every row: the game's first, then few labels, all methods with a seed before the next.
+
+    So whenever time is up, methods have been measured with the same labels, but for the last ones.
+    """
+    every = [cell for cell in product(methods, COUNTS, range(seeds)) if cell[0] != LONGER or cell[1] == LONGER_COUNT]
+    return sorted(every, key=lambda cell: (cell[0] != GAME, cell[1] == COUNTS[-1], cell[2]))
+
+
+def trained_rows(setting: Setting, told: Namespace, methods: Sequence[str], clock: Clock) -> None:
+    """What every method comes to, as far as no other process is at it."""
+    ledger, options = ledger_of(NAME, told), options_of(told)
+    choices = read_choices(ledger.path.parent)
+    for method, count, seed in clock.until_late(trained_cells(methods, told.seeds)):
         given = draw_labels(setting.labels, count, seed)
         find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
         ledger.row(f"{method}/{count}/{seed}", find)
-    ledger.write_table("Few labels on CIFAR-10", text)
 
 
 def text(ledger: Ledger) -> str:
     """Three tables: labels found on one graph, test accuracy of the classifiers, labels found after the last round."""
     graph = measured((name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS))
-    tested = measured((name, *_row(ledger, name, "accuracy")) for name in TRAINED)
-    found = measured((name, *_row(ledger, name, "found")) for name in LABELLED)
+    tested = measured((name, *_row(ledger, name, "accuracy")) for name in (LONGER, *TRAINED))
+    found = measured((name, *_row(ledger, name, "found")) for name in (LONGER, *LABELLED))
     published = [("the thesis' (DenseNet, published)", *THESIS)] if tested else []
     header = ("method", *(f"{count} labels" for count in COUNTS))
     parts = []
@@ -84,7 +113,14 @@ def text(ledger: Ledger) -> str:
     ):
         if rows:
             parts += [title, table(header, rows)]
+    if tested:
+        parts.append(seeds_told({name: _fewest_seeds(ledger, name) for name, *_ in tested}))
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), [name for name, *_ in tested])])
+
+
+def _fewest_seeds(ledger: Ledger, name: str) -> int:
+    """With how many seeds a method was measured, at those label counts where it was."""
+    return min(len(found) for count in COUNTS if (found := values(ledger, f"{name}/{count}/", "accuracy")))
 
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:

@@ -5,12 +5,14 @@ ENTOURAGE_DATA=... python -m experiments.label_fractions
 2, 5 and 10 percent of each class are labelled, at least one image; the seed draws them and the split (70 % for
 training, 30 % for testing). Accuracy and macro-averaged F score of the trained network on the test images, for two
 backbones, and the relative improvement over the network that was trained on the labelled images alone. Each method has
-the settings that `experiments.label_search` chose for it on CIFAR-10, or its defaults. Several processes may run the
-command side by side and share the rows.
+the settings that `experiments.label_search` chose for it on CIFAR-10, or its defaults. `--workers` trains side by side
+on one GPU, and several processes may run the command and share the rows.
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
@@ -22,8 +24,8 @@ from entourage.report import house_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
+    Setting,
     arguments,
-    device_of,
     ledger_of,
     options_of,
     prepare,
@@ -34,8 +36,10 @@ from experiments.label_rows import (
 )
 from experiments.label_settings import LABELLED, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
+from experiments.side_by_side import side_by_side
 from experiments.tables import mean_and_spread, measured, table
 
+NAME = "label_fractions"
 SHARES = (0.02, 0.05, 0.10)
 BACKBONES = ("efficientnet-lite0", "efficientnet-lite1")
 TRAIN_SHARE = 0.7
@@ -45,22 +49,30 @@ SIDE = 128  # at which the images are kept
 def main() -> None:
     """Finds the rows that are missing, writes the tables and draws the figure."""
     told = arguments("A few percent of labels on Caltech-101").parse_args()
-    ledger, clock = ledger_of("label_fractions", told), Clock(told.minutes)
-    options, choices = options_of(told), read_choices(ledger.path.parent)
-    check_choices(ledger, choices)
+    ledger, clock, options = ledger_of(NAME, told), Clock(told.minutes), options_of(told)
+    check_choices(ledger, read_choices(ledger.path.parent))
     images = rehearsal(find_dataset("caltech101"), told)
-    for backbone, seed in product(BACKBONES, range(told.seeds)):
-        cells = list(product([] if told.graph_only else told.methods, SHARES))
+    cells = list(product([] if told.graph_only else told.methods, SHARES))
+    for seed, backbone in product(range(told.seeds), BACKBONES):
         if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
             continue  # all of them are known, or other processes are at them
         split = seeded_split(images.labels, TRAIN_SHARE, seed)
-        setting = prepare(images, split, backbone, with_views(options, told.methods), device_of(told), stored=SIDE)
-        for method, share in clock.until_late(cells):
-            given = draw_labels(setting.labels, share, seed)
-            find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
-            ledger.row(_key(backbone, method, share, seed), find)
+        setting = prepare(images, split, backbone, with_views(options, told.methods), told.device, stored=SIDE)
+        side_by_side(told.workers, trained_rows, setting, told, cells, seed, clock)
     ledger.write_table("A few percent of labels on Caltech-101", text)
     ledger.write(".svg", figure)
+
+
+def trained_rows(
+    setting: Setting, told: Namespace, cells: Sequence[tuple[str, float]], seed: int, clock: Clock
+) -> None:
+    """What every method comes to with every share of labels, as far as no other process is at it."""
+    ledger, options = ledger_of(NAME, told), options_of(told)
+    choices = read_choices(ledger.path.parent)
+    for method, share in clock.until_late(cells):
+        given = draw_labels(setting.labels, share, seed)
+        find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
+        ledger.row(_key(setting.backbone, method, share, seed), find)
 
 
 def text(ledger: Ledger) -> str:

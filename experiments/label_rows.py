@@ -29,8 +29,8 @@ from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
-from experiments.label_settings import BALANCED, OPTIONS, TRAINED, Settings
-from experiments.ledger import REHEARSED, RESULTS, Ledger
+from experiments.label_settings import BALANCED, LONGER, OPTIONS, TRAINED, Settings
+from experiments.ledger import REHEARSED, RESULTS, Ledger, command_line
 
 GRAPH_NEIGHBOURS = 20
 SMALL_IMAGES = 600  # of a rehearsal
@@ -83,7 +83,7 @@ def prepare(
     split: NDArray[np.uint8],
     backbone: str,
     options: AugmentOptions,
-    device: torch.device,
+    device: str | torch.device,
     stored: int,
 ) -> Setting:
     """Decode a data set and let the stem look at it.
@@ -96,6 +96,7 @@ def prepare(
         device: where.
         stored: side at which images are decoded, their own.
     """
+    place = resolve_device(device)
     pixels = decode_pixels(images, (stored, stored))
     network = load_backbone(backbone, "cpu", frozen=False)
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
@@ -105,13 +106,13 @@ def prepare(
     looks: Sequence[Looks] = seen
     if options.looks.strong_kept:  # something is to be trained
         stem, tail = split_backbone(network)
-        looks = [keep_looks(stem, one, device) for one in seen]
-        features = [outputs(tail, one, device) for one in looks]
+        looks = [keep_looks(stem, one, place) for one in seen]
+        features = [outputs(tail, one, place) for one in looks]
     else:
-        features = [plain_features(replace(network, preprocessing=preprocessing), one, device) for one in seen]
+        features = [plain_features(replace(network, preprocessing=preprocessing), one, place) for one in seen]
     known, asked = (images.labels[pixels.kept][rows] for rows in parts)
     classes = len(images.class_names)
-    return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], device)
+    return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], place)
 
 
 def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) -> Tensor:
@@ -151,7 +152,7 @@ def trained_row(
 
     Args:
         setting: the data.
-        name: one of `TRAINED`.
+        name: one of `TRAINED`, or `LONGER`.
         given: positions of the labelled images.
         seed: of the training.
         options: of all methods alike.
@@ -172,7 +173,7 @@ def trained_row(
         train(task, training, device=setting.device, progress=False)
         network = task.outcome()
     else:
-        labeller = LABELLERS[name.removesuffix("+network")]()
+        labeller = LABELLERS[name.partition("+")[0]]()
         chosen = replace(options, batches=batches, training=training, rounds=int(settings["rounds"]))
         outcome = play_rounds(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
@@ -217,10 +218,11 @@ def arguments(description: str) -> argparse.ArgumentParser:
     """What all experiments of the chapter can be told."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
-    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=TRAINED)
+    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, LONGER))
     parser.add_argument("--graph-only", action="store_true", help="only the rows that need no training")
     parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the rows and the data")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--results", type=Path, default=None, help="folder for the results")
     parser.add_argument("--small", action="store_true", help="few small images, two steps each: a rehearsal")
@@ -257,13 +259,8 @@ def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOption
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
     """The rows so far; those of a rehearsal have a folder of their own."""
     folder: Path = told.results or (REHEARSED if told.small else RESULTS)
-    return Ledger(name, folder, {"size": options_of(told).size, "small": told.small})
-
-
-def device_of(told: argparse.Namespace) -> torch.device:
-    """The device that was asked for, made ready."""
-    torch.backends.cudnn.benchmark = True
-    return resolve_device(told.device)
+    settings = {"size": options_of(told).size, "small": told.small}
+    return Ledger(name, folder, settings, command=command_line(("--minutes",)))
 
 
 def values(ledger: Ledger, prefix: str, what: str) -> list[float]:

@@ -11,6 +11,7 @@ may run the command side by side and share the rows.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -28,7 +29,6 @@ from experiments.label_rows import (
     Clock,
     Setting,
     arguments,
-    device_of,
     ledger_of,
     options_of,
     prepare,
@@ -38,6 +38,7 @@ from experiments.label_rows import (
 )
 from experiments.label_settings import CANDIDATES, GAME, SEARCH, Settings, choose, key, named, search_text
 from experiments.ledger import FAILED, Ledger
+from experiments.side_by_side import side_by_side
 
 LABELS = 50
 SEEDS = (100, 101)  # the tables have 0 and up
@@ -52,16 +53,22 @@ def main() -> None:
     parser = arguments("Settings for the tables of chapter 3")
     parser.set_defaults(seeds=len(SEEDS), methods=list(ORDER))
     told = parser.parse_args()
-    ledger, clock, options = ledger_of(SEARCH, told), Clock(told.minutes), options_of(told)
+    ledger, options = ledger_of(SEARCH, told), options_of(told)
     planned = cells(told.methods, SEEDS[: told.seeds])
     if ledger.free(key(method, settings, seed) for seed, method, settings in planned):
         images = training_images(rehearsal(find_dataset("cifar10"), told))
         split = seeded_split(images.labels, TRAIN_SHARE, HELD_OUT_SEED)
-        setting = prepare(images, split, BACKBONE, with_views(options, told.methods), device_of(told), stored=32)
-        for seed, method, settings in clock.until_late(planned):
-            ledger.row(key(method, settings, seed), partial(row, setting, method, seed, options, settings))
+        setting = prepare(images, split, BACKBONE, with_views(options, told.methods), told.device, stored=32)
+        side_by_side(told.workers, measure, setting, told, planned, Clock(told.minutes))
     ledger.write_table("Settings for few labels", text)
     print("\n".join(f"{method}: {named(one.settings)} ({one.origin})" for method, one in choose(ledger.rows).items()))
+
+
+def measure(setting: Setting, told: Namespace, planned: Sequence[Cell], clock: Clock) -> None:
+    """Measures those cells that no other process is at."""
+    ledger, options = ledger_of(SEARCH, told), options_of(told)
+    for seed, method, settings in clock.until_late(planned):
+        ledger.row(key(method, settings, seed), partial(row, setting, method, seed, options, settings))
 
 
 def training_images(images: ImageSet) -> ImageSet:

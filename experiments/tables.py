@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from entourage.report import counted
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -23,3 +25,10 @@ def mean_and_spread(values: Sequence[float], *, scale: float = 1.0, digits: int 
         return ""
     mean = f"{scale * statistics.fmean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {scale * statistics.stdev(values):.{digits}f}"
+
+
+def seeds_told(seeds: Mapping[str, int]) -> str:
+    """With how many seeds each of the rows was measured: "5 seeds: game. 1 seed: poisson, spreading."."""
+    numbers = sorted(set(seeds.values()), reverse=True)
+    named = ((number, [name for name, own in seeds.items() if own == number]) for number in numbers)
+    return " ".join(f"{counted(number, 'seeds')}: {', '.join(names)}." for number, names in named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.tables import mean_and_spread, measured, table
+from experiments.tables import mean_and_spread, measured, seeds_told, table
 
 
 def test_a_table_has_a_header_and_keeps_its_columns() -> None:
@@ -17,3 +17,7 @@ def test_means_tell_their_spread_where_there_is_one() -> None:
     assert mean_and_spread([]) == ""
     assert mean_and_spread([0.5], scale=100) == "50.0"
     assert mean_and_spread([1.0, 2.0, 3.0], digits=2) == "2.00 ± 1.00"  # of a sample, divided by n - 1
+
+
+def test_how_many_seeds_there_were_is_told_once_for_all_that_had_as_many() -> None:
+    assert seeds_told({"game": 5, "vat": 1, "linear": 5}) == "5 seeds: game, linear. 1 seed: vat."

@@ -1,0 +1,39 @@
+"""The rows of CIFAR-10's tables: in which order they are measured, and how they are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.label_cifar10 import NAME, text, trained_cells
+from experiments.label_settings import GAME, LONGER
+from experiments.ledger import Ledger
+
+
+def test_the_game_comes_first_and_all_methods_have_a_seed_before_the_next() -> None:
+    cells = trained_cells([GAME, "vat", "linear"], 2)
+    assert len(cells) == len(set(cells)) == 3 * 4 * 2
+    assert {method for method, _, _ in cells[:8]} == {GAME}
+    assert cells[8:14] == [(method, count, 0) for method in ("vat", "linear") for count in (10, 50, 100)]
+    assert {count for _, count, _ in cells[-4:]} == {250}
+
+
+def test_the_longer_game_is_for_one_number_of_labels() -> None:
+    assert trained_cells([LONGER], 2) == [(LONGER, 50, 0), (LONGER, 50, 1)]
+
+
+def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:
+    ledger = Ledger(NAME, tmp_path, command="table")
+    for method, count, seed, accuracy in (
+        (GAME, 10, 0, 60.0),
+        (GAME, 10, 1, 62.0),
+        (GAME, 50, 0, 80.0),
+        (GAME, 50, 1, 81.0),
+        ("vat", 50, 0, 70.0),
+        (LONGER, 50, 0, 85.0),
+    ):
+        ledger.add(f"{method}/{count}/{seed}", {"accuracy": accuracy, "method": method}, 1.0)
+    said = text(ledger)
+    assert "| game+network | 61.0 ± 1.4 | 80.5 ± 0.7 |  |  |" in said
+    assert "| game+network (four times as long) |  | 85.0 |  |  |" in said
+    assert "2 seeds: game+network. 1 seed: game+network (four times as long), vat." in said
+    assert "| the thesis' (DenseNet, published) | 57.5 | 73.3 | 76.4 | 79.1 |" in said
