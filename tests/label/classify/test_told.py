@@ -10,13 +10,14 @@ from entourage.label.classify.mean_teacher import MeanTeacher
 from entourage.label.classify.method import MethodOptions
 from entourage.label.classify.pi_model import PiModel
 from entourage.label.classify.pseudo_label import PseudoLabel
-from entourage.label.classify.told import THRESHOLD, WEIGHT, SureMethod, WeightedMethod
+from entourage.label.classify.told import THRESHOLD, SureMethod, WeightedMethod
 
 
-@pytest.mark.parametrize(("method", "weight"), [(PiModel, 1.0), (MeanTeacher, WEIGHT)])
-def test_a_weight_is_for_methods_that_compare_answers(method: type, weight: float) -> None:
-    assert issubclass(method, WeightedMethod)
-    assert method.__init__.__kwdefaults__ == {"weight": weight}
+@pytest.mark.parametrize(("method", "weight"), [(PiModel, 1.0), (MeanTeacher, 10.0)])
+def test_methods_that_compare_answers_have_a_usual_weight(
+    toys: ModuleType, method: type[WeightedMethod], weight: float
+) -> None:
+    assert method(toys.linear(), toys.numbers()).weight == weight
 
 
 @pytest.mark.parametrize("method", [FixMatch, PseudoLabel])

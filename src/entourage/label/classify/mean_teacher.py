@@ -14,6 +14,8 @@ from entourage.label.classify.told import WeightedMethod
 class MeanTeacher(WeightedMethod):
     """Squared difference between the network and its averaged weights on two views, with a weight that grows."""
 
+    usual = 10.0
+
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """One weak view; the teacher sees another."""
         return (self.looks.weak(batch.unlabelled),)

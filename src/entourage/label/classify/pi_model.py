@@ -7,31 +7,14 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.classify.examples import Examples
-from entourage.label.classify.method import Batch, MethodOptions
-from entourage.label.classify.network import ImageNetwork
+from entourage.label.classify.method import Batch
 from entourage.label.classify.told import WeightedMethod
-
-WEIGHT = 1.0  # more, and with few labels all images are soon answered alike: its authors let few labels weigh less
 
 
 class PiModel(WeightedMethod):
-    """Squared difference between the network's answers to two views, with a weight that grows.
+    """Squared difference between the network's answers to two views, with a weight that grows."""
 
-    Args:
-        network, examples, options: as for `Method`.
-        weight: of the difference, when it has grown.
-    """
-
-    def __init__(
-        self,
-        network: ImageNetwork,
-        examples: Examples,
-        options: MethodOptions | None = None,
-        *,
-        weight: float = WEIGHT,
-    ) -> None:
-        super().__init__(network, examples, options, weight=weight)
+    usual = 1.0  # more, and all images are soon answered alike: its authors let it fall with the share of labels
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
         """Two weak views."""

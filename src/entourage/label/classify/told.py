@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.method import Method, MethodOptions
 from entourage.label.classify.network import ImageNetwork
 
-WEIGHT = 10.0
 THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
 
 
@@ -17,8 +16,13 @@ class WeightedMethod(Method):
 
     Args:
         network, examples, options: as for `Method`.
-        weight: of the difference, when it has grown.
+        weight: of the difference, when it has grown; None: the `usual` one.
+
+    Attributes:
+        usual: what is of use to the method where labels are few.
     """
+
+    usual: ClassVar[float]
 
     def __init__(
         self,
@@ -26,12 +30,12 @@ class WeightedMethod(Method):
         examples: Examples,
         options: MethodOptions | None = None,
         *,
-        weight: float = WEIGHT,
+        weight: float | None = None,
     ) -> None:
         super().__init__(network, examples, options)
-        if not weight >= 0:
+        self.weight = self.usual if weight is None else weight
+        if not self.weight >= 0:
             raise ValueError(f"weight is {weight}; expected 0 or more")
-        self.weight = weight
 
     def describe(self) -> dict[str, Any]:
         """With the weight."""
