@@ -22,6 +22,7 @@ from experiments.label_rows import (
     Clock,
     Setting,
     arguments,
+    fewest_seeds,
     graph_row,
     ledger_of,
     options_of,
@@ -114,13 +115,9 @@ def text(ledger: Ledger) -> str:
         if rows:
             parts += [title, table(header, rows)]
     if tested:
-        parts.append(seeds_told({name: _fewest_seeds(ledger, name) for name, *_ in tested}))
+        seeds = {name: fewest_seeds(ledger, [f"{name}/{count}/" for count in COUNTS]) for name, *_ in tested}
+        parts.append(seeds_told(seeds))
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), [name for name, *_ in tested])])
-
-
-def _fewest_seeds(ledger: Ledger, name: str) -> int:
-    """With how many seeds a method was measured, at those label counts where it was."""
-    return min(len(found) for count in COUNTS if (found := values(ledger, f"{name}/{count}/", "accuracy")))
 
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:

@@ -26,6 +26,7 @@ from experiments.label_rows import (
     Clock,
     Setting,
     arguments,
+    fewest_seeds,
     ledger_of,
     options_of,
     prepare,
@@ -37,7 +38,7 @@ from experiments.label_rows import (
 from experiments.label_settings import LABELLED, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
 from experiments.side_by_side import side_by_side
-from experiments.tables import mean_and_spread, measured, table
+from experiments.tables import mean_and_spread, measured, seeds_told, table
 
 NAME = "label_fractions"
 SHARES = (0.02, 0.05, 0.10)
@@ -84,6 +85,10 @@ def text(ledger: Ledger) -> str:
         if rows:
             parts += [f"{title} on the test images, in percent, {backbone}:", table(header, rows)]
     methods = [name for name in TRAINED if any(f"/{name}/" in key for key in ledger.rows)]
+    if methods:
+        cells = list(product(BACKBONES, SHARES))
+        places = {name: [_key(backbone, name, share, "") for backbone, share in cells] for name in methods}
+        parts.append(seeds_told({name: fewest_seeds(ledger, places[name]) for name in methods}))
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), methods)])
 
 

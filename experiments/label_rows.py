@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -266,3 +266,8 @@ def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
 def values(ledger: Ledger, prefix: str, what: str) -> list[float]:
     """One figure of all rows whose name begins so."""
     return [row[what] for key, row in ledger.rows.items() if key.startswith(prefix) and what in row]
+
+
+def fewest_seeds(ledger: Ledger, prefixes: Iterable[str]) -> int:
+    """With how many seeds a method was measured, where it was at all: the least over rows whose names begin so."""
+    return min(len(found) for prefix in prefixes if (found := values(ledger, prefix, "accuracy")))

@@ -88,6 +88,7 @@ def test_tables_have_mean_and_spread_of_every_method_and_backbone(tmp_path: Path
     shown = {name: said.count(f"| {name} |") for name in TRAINED}
     assert {name for name, times in shown.items() if times == 5} == {"supervised", "svm+network"}  # and the settings
     assert sum(shown.values()) == 10  # what was not measured leaves no empty line
+    assert "2 seeds: svm+network, supervised." in said
 
 
 def test_the_figure_shows_what_labels_are_worth_beside_the_plain_network(
