@@ -57,7 +57,9 @@ THESIS = ("57.5", "73.3", "76.4", "79.1")
 
 def main() -> None:
     """Finds the rows that are missing and writes the tables."""
-    told = arguments("Few labels on CIFAR-10").parse_args()
+    parser = arguments("Few labels on CIFAR-10")
+    parser.add_argument("--graph-only", action="store_true", help="only the rows that need no training")
+    told = parser.parse_args()
     ledger, clock, options = ledger_of(NAME, told), Clock(told.minutes), options_of(told)
     check_choices(ledger, read_choices(ledger.path.parent))
     images = rehearsal(find_dataset("cifar10"), told)
@@ -100,9 +102,10 @@ def trained_rows(setting: Setting, told: Namespace, methods: Sequence[str], cloc
 
 
 def text(ledger: Ledger) -> str:
-    """Three tables: labels found on one graph, test accuracy of the classifiers, labels found after the last round."""
+    """Labels found on one graph, test accuracy of the classifiers, the game's lead, labels found in the last round."""
     graph = measured((name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS))
     tested = measured((name, *_row(ledger, name, "accuracy")) for name in (LONGER, *TRAINED))
+    leads = measured((name, *(_lead(ledger, name, count) for count in COUNTS)) for name in TRAINED if name != GAME)
     found = measured((name, *_row(ledger, name, "found")) for name in (LONGER, *LABELLED))
     published = [("the thesis' (DenseNet, published)", *THESIS)] if tested else []
     header = ("method", *(f"{count} labels" for count in COUNTS))
@@ -110,14 +113,25 @@ def text(ledger: Ledger) -> str:
     for title, rows in (
         ("Unlabelled images labelled right, in percent, on one graph (k = 20), mean and spread over seeds:", graph),
         ("Test accuracy of the classifier, in percent:", [*tested, *published]),
+        ("How far the game is ahead of each, in points, with the same draws of labels:", leads),
         ("Unlabelled training images labelled right after the last round, in percent:", found),
     ):
         if rows:
             parts += [title, table(header, rows)]
-    if tested:
-        seeds = {name: fewest_seeds(ledger, [f"{name}/{count}/" for count in COUNTS]) for name, *_ in tested}
-        parts.append(seeds_told(seeds))
-    return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), [name for name, *_ in tested])])
+    names = [name for name, *_ in tested]
+    if names:
+        seeds = {name: fewest_seeds(ledger, [f"{name}/{count}/" for count in COUNTS]) for name in names}
+        missing = [name for name in TRAINED if name not in names]
+        parts.append(seeds_told(seeds) + (f" Not measured yet: {', '.join(missing)}." if missing else ""))
+    return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), names)])
+
+
+def _lead(ledger: Ledger, name: str, count: int) -> str:
+    """The game's accuracy less another's, over the seeds that both were measured with."""
+    places = [name_of.removeprefix(f"{name}/") for name_of in ledger.rows if name_of.startswith(f"{name}/{count}/")]
+    pairs = [(ledger.values(f"{GAME}/{place}"), ledger.values(f"{name}/{place}")) for place in places]
+    leads = [game["accuracy"] - other["accuracy"] for game, other in pairs if game and other]
+    return f"{'+' if leads and sum(leads) >= 0 else ''}{mean_and_spread(leads)}"
 
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:

@@ -53,7 +53,7 @@ def main() -> None:
     ledger, clock, options = ledger_of(NAME, told), Clock(told.minutes), options_of(told)
     check_choices(ledger, read_choices(ledger.path.parent))
     images = rehearsal(find_dataset("caltech101"), told)
-    cells = list(product([] if told.graph_only else told.methods, SHARES))
+    cells = list(product(told.methods, SHARES))
     for seed, backbone in product(range(told.seeds), BACKBONES):
         if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
             continue  # all of them are known, or other processes are at them

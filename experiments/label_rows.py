@@ -219,7 +219,6 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
     parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, LONGER))
-    parser.add_argument("--graph-only", action="store_true", help="only the rows that need no training")
     parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the rows and the data")

@@ -29,9 +29,11 @@ OPTIONS = AugmentOptions(balance=True)  # labels are drawn here as frequent as t
 SEARCH = "label_search"
 
 FAIRLY = (
-    "Labels are drawn in proportion to the classes, and all that labels images over a graph is told so "
-    "(`AugmentOptions(balance=True)`, off by default): the game while it is played, every propagator in its place by "
-    "scaling its distributions, and the training that follows by holding the network's answers to it."
+    "Labels are drawn in proportion to the classes, at least one of each, and all that labels images over a graph is "
+    "told so (`AugmentOptions(balance=True)`, off by default): the game while it is played, every propagator in its "
+    "place by scaling its distributions, and the training that follows by holding the network's answers to it. Methods "
+    "without a graph (FixMatch, Mean Teacher and the others) are as their authors have them and are not told. All make "
+    "as many steps as the game's rounds together, which is far fewer than these were published with."
 )
 
 _EARLIER = (
@@ -60,10 +62,10 @@ _STEPS = {"epochs": _ROUNDS * _EPOCHS}  # methods without rounds make as many st
 CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
     **dict.fromkeys(LABELLED, _GAME),
     "supervised": _candidates(_STEPS, {"epochs": _EPOCHS}),  # few labels may be learnt sooner
-    "pi-model": _candidates({**_STEPS, "weight": 1.0}, {"weight": 10.0}),
+    "pi-model": _candidates({**_STEPS, "weight": 0.1}, {"weight": 1.0}),
     "mean-teacher": _candidates({**_STEPS, "weight": 10.0}, {"weight": 50.0}),
     "pseudo-label": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.7}),
-    "vat": _candidates({**_STEPS, "radius": 0.03}, {"radius": 0.01}),
+    "vat": _candidates({**_STEPS, "radius": 0.003}, {"radius": 0.01}),
     "fixmatch": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.8}),
     **{name: ({"c": USUAL[name]}, *({"c": USUAL[name] * cost} for cost in _COSTS)) for name in FROZEN},
 }

@@ -6,8 +6,13 @@ Several of them side by side fill it, but each with its own copy of the data wou
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from typing import Any, ParamSpec
 
 import torch
 import torch.multiprocessing
@@ -24,14 +29,17 @@ def side_by_side(workers: int, work: Callable[Given, None], *given: Given.args, 
         given, named: what it is called with.
 
     Raises:
+        ValueError: there are none.
         RuntimeError: some of the processes failed, and have said why. The others went on to their end.
     """
+    if workers < 1:
+        raise ValueError(f"{workers} workers; expected 1 or more")
     if workers == 1:
         work(*given, **named)
         return
     torch.cuda.empty_cache()  # what the preparation needed is free for all; without a GPU, this does nothing
     context = torch.multiprocessing.get_context("spawn")  # CUDA survives no fork
-    processes = [context.Process(target=work, args=given, kwargs=named) for _ in range(workers)]
+    processes = [context.Process(target=_as_long_as_wanted, args=(work, given, named)) for _ in range(workers)]
     for process in processes:
         process.start()
     for process in processes:
@@ -39,3 +47,16 @@ def side_by_side(workers: int, work: Callable[Given, None], *given: Given.args, 
     failed = sum(process.exitcode != 0 for process in processes)
     if failed:
         raise RuntimeError(f"{failed} of {workers} processes failed; what the others measured is kept")
+
+
+def _as_long_as_wanted(work: Callable[..., None], given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Works, but not for a parent that is gone: one that was killed cannot tell its children."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    work(*given, **named)
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -36,4 +36,17 @@ def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:
     assert "| game+network | 61.0 ± 1.4 | 80.5 ± 0.7 |  |  |" in said
     assert "| game+network (four times as long) |  | 85.0 |  |  |" in said
     assert "2 seeds: game+network. 1 seed: game+network (four times as long), vat." in said
+    assert "Not measured yet: poisson+network, " in said
     assert "| the thesis' (DenseNet, published) | 57.5 | 73.3 | 76.4 | 79.1 |" in said
+
+
+def test_the_lead_is_over_the_draws_that_both_have_seen(tmp_path: Path) -> None:
+    ledger = Ledger(NAME, tmp_path, command="table")
+    for seed, game in enumerate((80.0, 90.0, 99.0)):
+        ledger.add(f"{GAME}/50/{seed}", {"accuracy": game, "method": GAME}, 1.0)
+    for seed, other in enumerate((78.0, 84.0)):  # not with the third draw, which was easy
+        ledger.add(f"vat/50/{seed}", {"accuracy": other, "method": "vat"}, 1.0)
+    ledger.add("fixmatch/50/0", {"accuracy": 81.0, "method": "fixmatch"}, 1.0)
+    said = text(ledger).split("How far the game is ahead")[1]
+    assert "| vat |  | +4.0 ± 2.8 |  |  |" in said
+    assert "| fixmatch |  | -1.0 |  |  |" in said

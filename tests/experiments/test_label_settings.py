@@ -135,13 +135,13 @@ def test_a_search_is_read_from_its_ledger(tmp_path: Path) -> None:
     assert "| pi-model" not in said
     assert "chosen by `python -m experiments.label_search` on training images of CIFAR-10 that were held out" in said
     assert "| linear | c 10 | chosen of 4 by 1 seed |" in said
-    assert "| vat | learning rate 8e-05, epochs 4, radius 0.03 | default |" in said
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | default |" in said
 
 
 def test_all_that_was_measured_is_shown_and_what_was_chosen_is_marked() -> None:
     said = search_text(measured("vat", [60.0, 62.0], [50.0, 50.0], [70.0, 70.0], [30.0, 30.0]))
-    assert "| vat | learning rate 0.0005, epochs 4, radius 0.03 | 70.0 ± 0.0 | chosen |" in said
-    assert "| vat | learning rate 8e-05, epochs 4, radius 0.03 | 61.0 ± 1.4 |  |" in said
+    assert "| vat | learning rate 0.0005, epochs 4, radius 0.003 | 70.0 ± 0.0 | chosen |" in said
+    assert "| vat | learning rate 8e-05, epochs 4, radius 0.003 | 61.0 ± 1.4 |  |" in said
     assert said.count("chosen") == 1
     assert said.count("\n") == 5
 

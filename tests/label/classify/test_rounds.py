@@ -162,9 +162,15 @@ def test_classes_are_held_to_frequencies_only_if_asked(
     outcome = play_rounds(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
     assert outcome.labeller.shares == ("given" if balance else None)
     if balance:
-        torch.testing.assert_close(tasks[0].shares, torch.tensor([4.0, 3.0, 3.0]) / 10)
+        torch.testing.assert_close(tasks[0].shares, torch.tensor([3.0, 2.0, 2.0]) / 7)
     else:
         assert tasks[0].shares is None
+
+
+def test_no_class_is_held_to_nothing(toys: ModuleType) -> None:
+    examples, _ = toys.examples()  # two of each of three classes
+    examples.codes[examples.codes == 2] = -1
+    torch.testing.assert_close(rounds._shares(examples), torch.tensor([3.0, 3.0, 1.0]) / 7)
 
 
 class StoppedError(Exception):

@@ -13,7 +13,7 @@ from entourage.label.classify.pseudo_label import PseudoLabel
 from entourage.label.classify.told import THRESHOLD, SureMethod, WeightedMethod
 
 
-@pytest.mark.parametrize(("method", "weight"), [(PiModel, 1.0), (MeanTeacher, 10.0)])
+@pytest.mark.parametrize(("method", "weight"), [(PiModel, 0.1), (MeanTeacher, 10.0)])
 def test_methods_that_compare_answers_have_a_usual_weight(
     toys: ModuleType, method: type[WeightedMethod], weight: float
 ) -> None:

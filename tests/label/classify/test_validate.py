@@ -8,7 +8,7 @@ from scipy import sparse
 from entourage.label import GraphTransduction
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.classify import validate
-from entourage.label.classify.validate import FOLDS, clearly_less, held_out_accuracy
+from entourage.label.classify.validate import FOLDS, clearly_less, held_out_accuracy, hidden_labels
 from entourage.label.targets import Floats
 
 SEEN: list[NDArray[np.int64]] = []
@@ -111,3 +111,8 @@ def test_hidden_labels_are_found_as_the_game_would(monkeypatch: pytest.MonkeyPat
 def test_fewer_are_clearly_fewer_from_two_standard_errors_on(before: int, labels: int, least: int) -> None:
     found = [clearly_less(count / labels, before / labels, labels) for count in (labels, before, least, least - 1)]
     assert found == [False, False, False, True]
+
+
+def test_labels_that_are_alone_in_their_class_are_never_hidden() -> None:
+    assert hidden_labels(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 5
+    assert hidden_labels(np.array([0, 1, -1])) == 0

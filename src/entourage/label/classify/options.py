@@ -30,7 +30,12 @@ class AugmentOptions:
     batches: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(
-            epochs=1, learning_rate=8e-5, weight_decay=1e-3, schedule="cosine", warmup_steps=50
+            epochs=1,
+            learning_rate=8e-5,
+            weight_decay=1e-3,
+            schedule="cosine",
+            warmup_steps=50,
+            checkpoint_every=100,  # a round is a single epoch, which on a CPU may take an hour
         )
     )  # of each round
 

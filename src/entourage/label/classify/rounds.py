@@ -23,7 +23,7 @@ from entourage.label.classify.method import Method
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.remember import game_digest, remembered
-from entourage.label.classify.validate import clearly_less
+from entourage.label.classify.validate import clearly_less, hidden_labels
 from entourage.label.targets import Floats
 from entourage.training import TrainingOptions, train
 
@@ -109,7 +109,7 @@ def play_rounds(
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
         new = find_labels(new_features, examples, labeller, options, prior)
-        kept = number == 1 or not _worse(new.score, score, len(examples.labelled))
+        kept = number == 1 or not _worse(new.score, score, hidden_labels(examples.codes))
         rounds.append(Round(kept, new.score, float(new.found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
@@ -143,6 +143,10 @@ def _method(
 
 
 def _shares(examples: Examples) -> Tensor:
-    """How frequent classes are among the given labels, shape (m,); each is counted once more, so that none is 0."""
+    """How frequent classes are among the given labels, shape (m,), as the game is told.
+
+    Where a class has none, each is counted once more, so that nothing is held to 0.
+    """
     given = torch.bincount(torch.from_numpy(examples.codes[examples.labelled]), minlength=examples.classes)
-    return (given + 1.0) / (given + 1.0).sum()
+    counted = given.float() if (given > 0).all() else given + 1.0
+    return counted / counted.sum()

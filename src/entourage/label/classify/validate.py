@@ -54,6 +54,11 @@ def held_out_accuracy(
     return float(np.concatenate(right).mean())
 
 
+def hidden_labels(codes: NDArray[np.int64]) -> int:
+    """How many of the given labels `held_out_accuracy` hides in turn: all, but for those that are alone in a class."""
+    return int((_deal(codes) >= 0).sum())
+
+
 def clearly_less(now: float, before: float, labels: int) -> bool:
     """Whether so many labels are found less well than before by more than chance explains: two standard errors
     of a difference.

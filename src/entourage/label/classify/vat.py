@@ -14,7 +14,7 @@ from entourage.label.classify.method import Batch, Method, MethodOptions
 from entourage.label.classify.network import ImageNetwork
 
 WEIGHT = 0.3
-RADIUS = 0.03  # length of the perturbation as a share of the input's own length
+RADIUS = 0.003  # length of the perturbation as a share of the input's own length
 PROBE = 1e-3  # and of the one with which the direction is looked for
 
 
