@@ -70,14 +70,17 @@ def test_it_is_as_large_as_was_published() -> None:
     assert sum(weight.numel() for weight in BNInception().parameters()) == 11_295_240 - classifier
 
 
-@pytest.mark.parametrize("edition", ["plain.pth", "rows.pt", "plain.safetensors"])
+@pytest.mark.parametrize("edition", ["plain.pth", "rows.pt", "checkpoint.pth", "plain.safetensors"])
 def test_published_weights_give_the_published_network(edition: str, weights: dict[str, Tensor], tmp_path: Path) -> None:
     file = tmp_path / edition
     if edition.endswith(".safetensors"):
         save_file(weights, file)
-    else:  # an early edition has the vectors of normalisations as matrices of one row
-        rows = {name: value[None] if "_bn." in name else value for name, value in weights.items()}
-        torch.save(rows if edition == "rows.pt" else weights, file)
+    elif edition == "rows.pt":  # an early edition has the vectors of normalisations as matrices of one row
+        torch.save({name: value[None] if "_bn." in name else value for name, value in weights.items()}, file)
+    elif edition == "checkpoint.pth":  # of a training on several GPUs
+        torch.save({"epoch": 1, "state_dict": {f"module.{name}": value for name, value in weights.items()}}, file)
+    else:
+        torch.save(weights, file)
     backbone = load_backbone(f"bn-inception:{file}", "cpu")
     assert (backbone.dim, backbone.size, backbone.preprocessing.mean) == (1024, (224, 224), (128, 117, 104))
     pixels = torch.randint(0, 256, (2, 3, 70, 95), generator=torch.Generator().manual_seed(1)).float()
@@ -89,7 +92,7 @@ def test_published_weights_give_the_published_network(edition: str, weights: dic
 
 def test_weights_that_will_be_replaced_need_no_file() -> None:
     backbone = load_backbone("bn-inception:/nowhere.pth", "cpu", frozen=False, pretrained=False)
-    assert backbone.name == "bn-inception:/nowhere.pth"
+    assert backbone.name == "bn-inception"  # and no longer needs its file
     assert backbone.module.training is False
 
 
@@ -97,8 +100,14 @@ def test_weights_that_will_be_replaced_need_no_file() -> None:
     ("content", "message"),
     [
         ({}, r"conv1_7x7_s2\.weight is missing; expected the published weights of BN-Inception"),
-        ({"conv1_7x7_s2.weight": torch.zeros(3)}, r"conv1_7x7_s2\.weight has another shape"),
-        (b"no weights", r"weights\.pth cannot be read as weights"),
+        (
+            {"conv1_7x7_s2.weight": torch.zeros(32, 6, 7, 7)},
+            r"s2\.weight has the shape \(32, 6, 7, 7\) instead of \(64, 3, ",
+        ),
+        ({"conv1_7x7_s2.weight": torch.full((64, 3, 7, 7), torch.nan)}, r"s2\.weight has values that are not finite"),
+        ([1, 2], r"weights\.pth holds something else than a plain state dict"),
+        ({"model": BNInception()}, r"weights\.pth holds something else than a plain state dict"),
+        (b"", r"weights\.pth cannot be read as weights"),
         (None, r"weights\.pth cannot be read as weights: .*No such file"),
     ],
 )

@@ -30,7 +30,9 @@ def test_nearest_are_the_largest_cosines_without_oneself() -> None:
 
 def test_no_more_are_found_than_there_are() -> None:
     index = Index(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
-    assert index.nearest(torch.eye(3)[:1], 8, [0])[0].tolist() == [[1, 2]]
+    places, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
+    assert places.tolist() == [[1, 2, 0]]
+    assert cosines.tolist() == [[0, 0, -torch.inf]]  # itself, which is no find
     assert index.nearest(torch.eye(3)[:1], 8, [None])[0].shape == (1, 3)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.embed.toys import index_file
 
+from entourage.backbones import registry
 from entourage.data import decode_pixels
 from entourage.embed import pipeline
 from entourage.embed.metrics import retrieval_metrics
@@ -90,8 +91,11 @@ def test_other_images_and_another_backbone_are_refused(
         train_run(same_pixels)
     load = pipeline.load_backbone
     monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
-    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy', now 'other'; continue it as"):
+    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'other .*'; continue it as"):
         train_run(replace(job, backbone="other"))
+    monkeypatch.setattr(pipeline, "load_backbone", lambda *at, **how: replace(load(*at, **how), weights="1234"))
+    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'toy 1234'; continue it as"):
+        train_run(job)
 
 
 def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
@@ -167,6 +171,16 @@ def test_images_that_cannot_be_read_are_named_where_they_leave_too_few(
     with pytest.raises(ValueError, match=message) as caught:
         train_run(TrainJob(str(tmp_path / "data"), tmp_path / "out", recipe, device="cpu", progress=False))
     assert "\n" not in str(caught.value)
+
+
+def test_a_network_that_is_not_there_is_refused_before_images_are_decoded(
+    tmp_path: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "decode_pixels", None)
+    monkeypatch.setattr(pipeline, "load_backbone", registry.load_backbone)
+    with pytest.raises(ValueError, match="backbone 'nonsense' is unknown"):
+        train_run(TrainJob(str(image_folder), tmp_path / "out", backbone="nonsense", device="cpu"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_single_images_are_refused_before_they_are_decoded(

@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,14 @@ def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tm
     page = (tmp_path / "found.html").read_text()
     assert page.count(UNKNOWN) == 3  # nobody knows the class of a file
     assert page.count(RIGHT) + page.count(WRONG) == 3
+
+
+def test_who_asks_beside_an_item_may_still_find_all(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+    shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
+    asked = job(trained, image_folder, str(tmp_path / "mine.png"), "24.png", page=tmp_path / "found.html")
+    outside, inside = (hits for _, hits in search_run(replace(asked, count=1000)).hits)
+    assert len(outside) == len(inside) + 1
+    assert "class 3/24.png" in {hit.item for hit in outside} - {hit.item for hit in inside}
 
 
 def test_images_that_came_after_the_training_are_found(trained: Path, image_folder: Path, tmp_path: Path) -> None:

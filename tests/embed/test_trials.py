@@ -100,7 +100,7 @@ def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> 
 
     for change, name in (
         ({"count": 2}, "trials 1, now 2"),
-        ({"load": other}, "backbone 'toy', now 'other'"),
+        ({"load": other}, "backbone 'toy .*', now 'other .*'"),
         ({"data": replace(data, bank=PixelBank(pixels))}, "other images"),
         ({"held_out": held_out[1:]}, "other training images or classes"),
         ({"recipe": replace(RECIPE, head="cosine")}, "recipe"),

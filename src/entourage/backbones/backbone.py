@@ -18,7 +18,7 @@ class Backbone:
     """A frozen network with its preprocessing.
 
     Attributes:
-        name: as given to `load_backbone`.
+        name: as given to `load_backbone`, without the file of its weights if there was one.
         dim: length of a feature vector.
         module: normalised images (b, 3, h, w) to features (b, dim), in evaluation mode.
         preprocessing: from image to network input.
@@ -35,6 +35,11 @@ class Backbone:
     def size(self) -> tuple[int, int]:
         """Height and width of the network's input."""
         return self.preprocessing.size
+
+    @property
+    def origin(self) -> str:
+        """Name and weights in short: a training that began with others does not go on from here."""
+        return f"{self.name} {self.weights[:8]}"
 
     @property
     def fingerprint(self) -> str:

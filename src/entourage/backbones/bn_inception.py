@@ -6,7 +6,9 @@ published, the state dict of a network whose layers have Caffe's names.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,7 +90,8 @@ def load_bn_inception(name: str, *, pretrained: bool = True) -> Backbone:
     # The published network was trained on pixels of 0 to 255 in the order blue, green, red.
     preprocessing = Preprocessing((224, 224), mean=(128.0, 117.0, 104.0), std=(1.0,) * 3, interpolation="bilinear")
     weights = digest_weights(module.state_dict())
-    return Backbone(name, DIM, module.eval().to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
+    # A run that was trained from it needs the file no more, so the name goes without.
+    return Backbone(BN_INCEPTION, DIM, module.eval().to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
 
 
 class BNInception(nn.Module):
@@ -158,27 +161,39 @@ class _Block(nn.Module):
 
 
 def _read(name: str, file: Path) -> dict[str, Tensor]:
+    """The state dict in a file, also one within a checkpoint, or of a network that was trained in parallel."""
     try:
-        if file.suffix == ".safetensors":
-            return load_file(file)
-        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-        return dict(state)
+        whole = load_file if file.suffix == ".safetensors" else partial(torch.load, weights_only=True)
+        state: object = whole(file)
+    except pickle.UnpicklingError as error:  # with advice that is meant for somebody else
+        raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict") from error
     # A file may be missing, cut short, or anything: each reader has exceptions of its own.
     except Exception as error:
         raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {reason_of(error)[:200]}") from error
+    within = state.get("state_dict", state) if isinstance(state, dict) else None
+    if not isinstance(within, dict):
+        raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict")
+    return {str(key).removeprefix("module."): value for key, value in within.items()}
 
 
 def _load(module: BNInception, name: str, published: dict[str, Tensor]) -> None:
     """Take the published weights, of which some editions have vectors as matrices of one row."""
     own, found = module.state_dict(), {}
     for mine, theirs in _names(own):
-        value = published.get(theirs)
-        if not isinstance(value, Tensor) or value.numel() != own[mine].numel():
-            told = "is missing" if value is None else "has another shape"
-            raise ValueError(f"backbone {name!r}: {theirs} {told}; expected the published weights of BN-Inception")
-        found[mine] = value.reshape(own[mine].shape)
+        if fault := _fault(published.get(theirs), own[mine].shape):
+            raise ValueError(f"backbone {name!r}: {theirs} {fault}; expected the published weights of BN-Inception")
+        found[mine] = published[theirs].reshape(own[mine].shape)
     found["stem.0.conv.weight"] = found["stem.0.conv.weight"].flip(1)  # from BGR to RGB
     module.load_state_dict(found, strict=False)  # counters of batches are not published
+
+
+def _fault(value: object, shape: torch.Size) -> str:
+    """What is wrong with a published tensor; nothing if it is as it should be."""
+    if not isinstance(value, Tensor):
+        return "is missing"
+    if value.shape != shape and (len(shape) != 1 or value.shape != (1, *shape)):
+        return f"has the shape {tuple(value.shape)} instead of {tuple(shape)}"
+    return "" if value.isfinite().all() else "has values that are not finite"
 
 
 def _names(own: dict[str, Tensor]) -> Iterator[tuple[str, str]]:

@@ -54,7 +54,7 @@ def train(
     metric: Annotated[
         Literal["none", "euclidean", "diagonal", "full"], typer.Option(help="The optional metric block.")
     ] = "none",
-    backbone: Annotated[str, typer.Option(help="Network that looks at images first: efficientnet-lite0..2.")] = "",
+    backbone: Annotated[str, typer.Option(help="Network that looks at images first: efficientnet-lite0..2, ...")] = "",
     clusters: Annotated[int | None, typer.Option(min=1, help="The most clusters of a set.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,

@@ -115,7 +115,7 @@ def train_embedding(
             if isinstance(learner.loss, GroupLoss):
                 learner.loss.memory.clear()  # of embeddings that these weights do not make
         done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
-        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.name)
+        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.origin)
         options = stage_options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"

@@ -50,13 +50,14 @@ class Index:
             own: the place of each query among the images, which it does not find, or None.
 
         Returns:
-            Places and cosines, both shape (q, count), most similar first. Costs O(q n d) time.
+            Places and cosines, both shape (q, count), most similar first; where all images are asked for, a query that
+            is one of them finds itself last, with a cosine of minus infinity. Costs O(q n d) time.
         """
         cosines = queries @ self.embeddings.T  # (q, n)
         for row, place in enumerate(own):
             if place is not None:
                 cosines[row, place] = -torch.inf
-        found = cosines.topk(min(count, len(self.items) - any(place is not None for place in own)), dim=1)
+        found = cosines.topk(min(count, len(self.items)), dim=1)
         return found.indices, found.values
 
 

@@ -193,7 +193,7 @@ def _mutual_information(codes: Tensor, clusters: Tensor) -> float:
 def _check(points: Tensor, codes: Tensor, others: Tensor) -> None:
     n = len(points)
     if not bool(points.isfinite().all()):
-        raise ValueError("embeddings have values that are not finite; expected finite numbers")
+        raise ValueError("embeddings have values that are not finite; expected finite numbers (has training diverged?)")
     if n == 0 or int(codes.max()) == 0:
         raise ValueError(f"all {n} labels are the same; expected two or more classes, or every answer would be right")
     if int(others.max()) == 0:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from entourage import __version__
-from entourage.backbones import load_backbone
+from entourage.backbones import Backbone, load_backbone
 from entourage.data import ImageSet, Pixels, check_outputs, decode_pixels, resolve_device, status, write_json
 from entourage.embed.course import read_course
 from entourage.embed.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
@@ -79,6 +79,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     check_outputs(job.out)
     every = read_images(job.data)
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
+    backbone = load_backbone(job.backbone, job.device, frozen=False)  # and so is a network that is not there
     pixels = _decode(job, every)
     images = every.subset(pixels.kept)
     with naming(pixels.failures):
@@ -89,7 +90,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         job, parts = replace(job, recipe=tried[0].recipe), split_parts(images, 0.0)
     data = _data(images, bank, parts)
     shown, rows = _shown(images, parts)
-    measured = {f"{shown}, before the training": _before(job, images, data, rows)}
+    measured = {f"{shown}, before the training": _before(job, backbone, images, data, rows)}
     members = train_ensemble(
         lambda: load_backbone(job.backbone, job.device, frozen=False),
         data,
@@ -99,7 +100,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         device=job.device,
         progress=job.progress,
     )
-    config = save_run(job.out, members, job.recipe, job.backbone, int(data.codes.max()) + 1, images.name)
+    config = save_run(job.out, members, job.recipe, backbone.name, int(data.codes.max()) + 1, images.name)
     every_row = np.arange(len(images))
     embedded = Embedded(images, embed_ensemble(members, data.bank, every_row, progress=job.progress))
     write_index(job.out, config, every, EmbeddedImages(embedded.embeddings, pixels.kept, pixels.failures))
@@ -166,9 +167,8 @@ def _data(images: ImageSet, bank: PixelBank, parts: Parts) -> EmbeddingData:
     return EmbeddingData(bank, images.labels, parts.training, judged)
 
 
-def _before(job: TrainJob, images: ImageSet, data: EmbeddingData, rows: Rows) -> dict[str, float]:
+def _before(job: TrainJob, backbone: Backbone, images: ImageSet, data: EmbeddingData, rows: Rows) -> dict[str, float]:
     """Metrics of the backbone as it comes, so that the report can tell what the training was good for."""
-    backbone = load_backbone(job.backbone, job.device, frozen=False)
     network = build_network(backbone, 1).to(resolve_device(job.device)).eval()
     untrained = TrainedEmbedding(network, network_preprocessing(backbone, job.recipe), (), None)
     return measure(Embedded(images.subset(rows), embed_ensemble([untrained], data.bank, rows)), nmi=job.nmi)

@@ -98,12 +98,18 @@ def search_run(job: SearchJob) -> Answer:
     vectors = _vectors(job, config, index, own, pixels)  # (q, d)
     places, cosines = index.nearest(vectors, job.count, own)
     hits = [
-        (query.name, [Hit(index.items[i], index.classes[i], c) for i, c in zip(row, row_cosines, strict=True)])
-        for query, row, row_cosines in zip(queries, places.tolist(), cosines.tolist(), strict=True)
+        (query.name, [Hit(index.items[i], index.classes[i], c) for i, c in found if i != itself])
+        for query, itself, found in zip(queries, own, _paired(places, cosines), strict=True)
     ]
     if job.page is not None:
-        _write_page(job.page, images, index, queries, own, places)
+        others = len(index.items) - any(place is not None for place in own)  # nobody is shown as its own neighbour
+        _write_page(job.page, images, index, queries, own, places[:, :others])
     return Answer(hits, index.skipped)
+
+
+def _paired(places: Tensor, cosines: Tensor) -> list[list[tuple[int, float]]]:
+    """For each query the places it found with their cosines, most similar first."""
+    return [list(zip(*row, strict=True)) for row in zip(places.tolist(), cosines.tolist(), strict=True)]
 
 
 def _resolve(job: SearchJob, items: Sequence[str]) -> list[_Query]:

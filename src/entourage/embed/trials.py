@@ -61,7 +61,7 @@ def search_recipes(
     both = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
     if both:
         raise ValueError(f"{len(both)} classes are both trained on and held out; expected different ones")
-    record = _Record(Path(run), _identity(load().name, data, held_out, recipe, trials))
+    record = _Record(Path(run), _identity(load().origin, data, held_out, recipe, trials))
 
     def score(drawn: Recipe) -> float:
         if drawn not in record.scores:
