@@ -54,7 +54,9 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for content in (b"", b"text", whole[:-1], whole[:-30] + b"\xff" * 8 + whole[-22:], whole[-24:]):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="not a file of decoded pixels"):
+        with pytest.raises(
+            ValueError, match=r"p\.npy: damaged, or not a file of .*; delete it, or the folder above it"
+        ):
             open_pixel_file(path, "abc")
     path.write_bytes(b"x" + whole[1:])
     with pytest.raises(ValueError, match=r"damaged: .*; remove it to have it made anew"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,34 @@ def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fit
     degrees = np.diff(game.graph_.indptr)
     assert degrees.min() >= 3
     assert degrees.mean() <= 6  # both directions of three edges
+
+
+def test_the_report_tells_of_the_classifier(job: LabelJob) -> None:
+    label_source(job)
+    page = (job.out / "report.html").read_text()
+    assert "trained in 1 round." in page
+    assert f"entourage label predict {job.out / 'classifier.safetensors'} new-photos/" in page
+    with pytest.warns(UserWarning, match="of an earlier training"):
+        label_source(replace(job, train=None))
+    assert "label predict" not in (job.out / "report.html").read_text()
+
+
+def test_a_classifier_of_an_earlier_training_stays_with_a_note(job: LabelJob) -> None:
+    job.out.mkdir()
+    (job.out / "classifier.safetensors").write_bytes(b"earlier")
+    note = f"^{re.escape(str(job.out / 'classifier.safetensors'))} is of an earlier training, not of these labels;"
+    with pytest.warns(UserWarning, match=note):
+        label_source(replace(job, train=None))
+    assert (job.out / "classifier.safetensors").read_bytes() == b"earlier"
+
+
+def test_damaged_pixels_are_told_with_what_to_delete(job: LabelJob) -> None:
+    (job.out / "training").mkdir(parents=True)
+    (job.out / "training" / "pixels.npy").write_bytes(b"half")
+    with pytest.raises(
+        ValueError, match=r"pixels\.npy: damaged, or .*; delete it, or the folder above it if a training"
+    ):
+        label_source(job)
 
 
 def test_a_prior_reaches_every_game(job: LabelJob, tmp_path: Path) -> None:

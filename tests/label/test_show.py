@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from entourage.label import GraphTransduction
+from entourage.label.classify.rounds import Round
 from entourage.label.represent import Items
-from entourage.label.show import labelling_sections
+from entourage.label.show import classifier_section, labelling_sections
 from entourage.label.suggest import suggest
 
 
@@ -52,6 +53,23 @@ def test_disputed_and_skipped_items_get_sections_of_their_own() -> None:
     sections = {section.title: section for section in labelling_sections(items, model, [])}
     assert [t.name for t in sections["Given labels in dispute"].wide[0].thumbnails] == ["item-3"]
     assert sections["Skipped"].wide[0].table[1] == ("broken.jpg", "truncated")
+
+
+def test_the_rounds_of_a_training_are_told_with_a_command_to_paste() -> None:
+    rounds = [Round(True, 0.5, 0.75, 2.4), Round(True, None, 0.8, 3.0), Round(False, 0.25, 0.9, 4.0)]
+    section = classifier_section(rounds, Path("my run/classifier.safetensors"))
+    assert "classifier.safetensors, beside this page: a network trained in 2 rounds." in section.lead
+    assert "Round 3 was not kept" in section.lead
+    table, ask = section.wide
+    assert table.table[1:] == [
+        ("1", "yes", "50%", "75%", "2"),
+        ("2", "yes", "not known", "80%", "3"),
+        ("3", "no", "25%", "90%", "4"),
+    ]
+    assert ask.text.startswith("entourage label predict 'my run/classifier.safetensors' new-photos/")
+    alone = classifier_section(rounds[1:2], Path("classifier.safetensors"))
+    assert "kept" not in alone.lead
+    assert "none can be hidden" in alone.wide[0].text
 
 
 def test_images_are_shown_as_pictures(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
         return None
     note = _read_note(path)
     if note is None:
-        raise ValueError(f"{path}: not a file of decoded pixels, so it is not overwritten; expected another name")
+        anew = "delete it, or the folder above it if a training made that, or choose another name"
+        raise ValueError(f"{path}: damaged, or not a file of decoded pixels, so it is not overwritten; {anew}")
     if note.get("digest") != digest:
         return None
     try:

@@ -30,7 +30,7 @@ from entourage.data import (
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
-from entourage.label.show import labelling_sections
+from entourage.label.show import classifier_section, labelling_sections
 from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
@@ -111,12 +111,17 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    classifier = job.out / "classifier.safetensors"
     if trained is not None:
         summary["classifier"] = _classifier_summary(trained)
+        sections.insert(1, classifier_section(trained.rounds_, classifier))
     if not is_main_process():
         return summary
     if trained is not None:
-        trained.classifier_.save(job.out / "classifier.safetensors")
+        trained.classifier_.save(classifier)
+    elif classifier.exists():
+        anew = "--train with another --out makes one of these"  # what is begun in `training` has other labels
+        warnings.warn(f"{classifier} is of an earlier training, not of these labels; {anew}", stacklevel=2)
     _write_labels(job.out / "labels.csv", items, model)
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
     write_json(job.out / "summary.json", summary)

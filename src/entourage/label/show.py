@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entourage.data import read_image
+from entourage.label.classify.rounds import Round
 from entourage.label.represent import Items
 from entourage.label.suggest import Suggestion, disputed
 from entourage.label.transduction import GraphTransduction
-from entourage.report import Block, Section, Thumbnail, bars, curve, histogram, thumbnail_address
+from entourage.report import Block, Section, Thumbnail, bars, counted, curve, histogram, thumbnail_address
 
 MOST_BARS = 60
 MOST_THUMBNAILS = 1000  # some 3 MB of report
@@ -30,6 +33,30 @@ def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequ
         rows = [("item", "reason"), *items.skipped]
         sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
     return sections
+
+
+def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
+    """The section on a training: what each round came to, and how to ask the classifier.
+
+    Args:
+        rounds: all that were played, the last perhaps not kept.
+        classifier: its file.
+    """
+    kept = sum(one.kept for one in rounds)
+    lead = f"The classifier is {classifier.name}, beside this page: a network trained in {counted(kept, 'rounds')}."
+    if kept < len(rounds):
+        lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
+    rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]
+    for number, one in enumerate(rounds, start=1):
+        score = "not known" if one.held_out is None else f"{one.held_out:.0%}"
+        rows.append((str(number), "yes" if one.kept else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}"))
+    text = "Given labels were hidden from the game in turn, to see how many it finds over the features of each round."
+    text += " The network has been trained on them, which flatters all rounds alike."
+    if all(one.held_out is None for one in rounds):
+        text = "With a single label of each class none can be hidden from the game to see whether it finds it."
+    ask = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
+    wide = [Block(text=text, table=rows), Block("To label new images", ask)]
+    return Section("The classifier", lead, wide=wide)
 
 
 def _overview(model: GraphTransduction) -> Section:

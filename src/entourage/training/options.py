@@ -67,12 +67,12 @@ class TrainingOptions:
 
     def _check_counts(self) -> None:
         for name, least in (("epochs", 1), ("accumulate", 1), ("validate_every", 1), ("log_every", 1), ("workers", 0)):
-            _check_count(name, getattr(self, name), least)
+            check_count(name, getattr(self, name), least)
         for name, least in (("warmup_steps", 0), ("seed", 0)):
-            _check_count(name, getattr(self, name), least)
+            check_count(name, getattr(self, name), least)
         for name in ("max_steps", "patience", "checkpoint_every"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name), 1)
+                check_count(name, getattr(self, name), 1)
 
     def _check_numbers(self) -> None:
         for name in ("learning_rate", "gamma", "clip_norm"):
@@ -84,6 +84,14 @@ class TrainingOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a number in [0, {bound:g})")
 
 
-def _check_count(name: str, value: object, least: int) -> None:
+def check_count(name: str, value: object, least: int, more: str = "") -> None:
+    """Refuse what is no whole number, or less than `least`, with a ValueError that names it.
+
+    Args:
+        name: what it is called.
+        value: what it is.
+        least: the least it may be.
+        more: what else to say of what is expected, such as ", or 'auto'".
+    """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more")
+        raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more{more}")

@@ -85,10 +85,32 @@ def test_a_file_says_whether_mirror_images_answer_too(
     assert ImageClassifier.load(path).mirror is False  # as files of earlier versions answered
 
 
-def test_no_images_give_no_predictions(classifier: ImageClassifier) -> None:
-    predictions = classifier.predict([], device="cpu")
+@pytest.mark.parametrize("images", [[], np.zeros((0, 40, 40, 3), np.uint8)])
+def test_no_images_give_no_predictions(classifier: ImageClassifier, images: Any) -> None:
+    predictions = classifier.predict(images, device="cpu")
     assert (predictions.labels, predictions.kept, predictions.failures) == ([], [], [])
     assert predictions.probabilities.shape == (0, 3)
+
+
+@pytest.mark.parametrize("mirror", [True, False])
+def test_decoded_images_are_asked_about_as_files_are(classifier: ImageClassifier, tmp_path: Path, mirror: bool) -> None:
+    asked = replace(classifier, mirror=mirror, preprocessing=replace(classifier.preprocessing, crop=1.0))
+    pixels = np.random.default_rng(1).integers(0, 256, (5, 40, 40, 3), dtype=np.uint8)
+    files = [tmp_path / f"{number}.png" for number in range(5)]
+    for image, path in zip(pixels, files, strict=True):
+        Image.fromarray(image).save(path)
+    of_files, of_pixels = asked.predict(files, device="cpu"), asked.predict(pixels, device="cpu")
+    assert of_pixels.labels == of_files.labels
+    assert (of_pixels.kept, of_pixels.failures) == ([0, 1, 2, 3, 4], [])
+    np.testing.assert_allclose(of_pixels.probabilities, of_files.probabilities, atol=1e-5)
+    large = asked.predict(np.repeat(np.repeat(pixels, 3, axis=1), 3, axis=2), device="cpu")
+    np.testing.assert_allclose(large.probabilities, of_files.probabilities, atol=0.15)  # brought to the network's size
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 40, 40, 3)), np.zeros((40, 40, 3), np.uint8)])
+def test_arrays_that_are_no_images_are_refused(classifier: ImageClassifier, wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"pixels of shape .* expected uint8 \(n, h, w, 3\)"):
+        classifier.predict(wrong, device="cpu")
 
 
 def test_a_saved_classifier_answers_alike(classifier: ImageClassifier, saved: Path, paths: list[Path]) -> None:

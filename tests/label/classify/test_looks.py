@@ -177,9 +177,9 @@ def test_bad_looks_are_refused(toys: ModuleType) -> None:
         KeptLooks(torch.zeros(2, 3), 2)
     with pytest.raises(ValueError, match="none of the 3 views of each image is strong; expected strong_kept of 1"):
         KeptLooks(torch.zeros(2, 3, 1, 1, 1), 3).strong(torch.tensor([0]))
-    with pytest.raises(ValueError, match="weak_kept is 1; expected 2 or more"):
+    with pytest.raises(ValueError, match="weak_kept is 1; expected a whole number of 2 or more"):
         LookOptions(weak_kept=1)
-    with pytest.raises(ValueError, match="strong_kept is -1; expected 0 or more"):
+    with pytest.raises(ValueError, match="strong_kept is -1; expected a whole number of 0 or more"):
         LookOptions(strong_kept=-1)
     with pytest.raises(ValueError, match="there are no images to look at"):
         keep_looks(toys.stem(), LiveLooks(np.empty((0, 4, 4, 3), np.uint8), toys.preprocessing()), CPU)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.label.classify.examples import Examples
+from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.method import Batch, Method, MethodOptions
 from entourage.training import TrainingOptions, train
 
@@ -179,21 +180,29 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
         expected = f"{tmp_path} holds a run with other labels or classes than are given now \\(delete the folder"
         with pytest.raises(ValueError, match=expected):
             run(changed, classes)
-    with pytest.raises(ValueError, match="holds a run with other images or views than there are now"):
-        run(toys.examples(seed=1)[0])
+    pixels = toys.images()[0]
+    larger = replace(examples, looks=LiveLooks(pixels, toys.preprocessing(toys.SIDE + 4)))
+    for changed in (toys.examples(seed=1)[0], larger):
+        with pytest.raises(
+            ValueError, match="holds a run with other images, another size or other views than there are"
+        ):
+            run(changed)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labelled_batch": 0}, "labelled_batch is 0; expected 1 or more"),
-        ({"unlabelled_batch": -3}, "unlabelled_batch is -3; expected 1 or more"),
-        ({"ramp_steps": -1}, "ramp_steps is -1; expected 0 or more"),
-        ({"seed": -1}, "seed is -1; expected 0 or more"),
+        ({"labelled_batch": 0}, "labelled_batch is 0; expected a whole number of 1 or more"),
+        ({"unlabelled_batch": -3}, "unlabelled_batch is -3; expected a whole number of 1 or more"),
+        ({"least_steps": 2.5}, "least_steps is 2.5; expected a whole number of 1 or more"),
+        ({"ramp_steps": -1}, "ramp_steps is -1; expected a whole number of 0 or more"),
+        ({"seed": -1}, "seed is -1; expected a whole number of 0 or more"),
         ({"head_rate": 0.0}, "head_rate is 0.0; expected a number above 0"),
-        ({"decay": 1.0}, r"decay is 1.0; expected a number in"),
+        ({"decay": 1.0}, r"decay is 1.0; expected a number in \[0, 1\)"),
+        ({"decay": 2.0}, r"decay is 2.0; expected a number in \[0, 1\)"),
+        ({"decay": float("nan")}, "decay is nan"),
     ],
 )
-def test_bad_options_are_refused(toys: ModuleType, change: dict[str, float], message: str) -> None:
+def test_bad_options_are_refused(change: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Sum(toys.linear(), toys.numbers(), MethodOptions(**change))  # type: ignore[arg-type]
+        MethodOptions(**change)  # type: ignore[arg-type]

@@ -53,9 +53,12 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"size": 31}, "size is 31; expected 32 or more"),
-        ({"rounds": 0}, "rounds is 0; expected 1 or more"),
-        ({"neighbours": 0}, "neighbours is 0; expected 1 or more, or 'auto'"),
+        ({"size": 31}, "size is 31; expected a whole number of 32 or more: networks halve"),
+        ({"size": 64.5}, "size is 64.5; expected a whole number of 32 or more"),
+        ({"rounds": 0}, "rounds is 0; expected a whole number of 1 or more"),
+        ({"rounds": 1.5}, "rounds is 1.5; expected a whole number of 1 or more"),
+        ({"neighbours": 0}, "neighbours is 0; expected a whole number of 1 or more, or 'auto'"),
+        ({"neighbours": "all"}, "neighbours is 'all'; expected a whole number of 1 or more, or 'auto'"),
         ({"metric": "taxi"}, "metric is 'taxi'; expected 'cosine' or 'euclidean'"),
         ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
         ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),

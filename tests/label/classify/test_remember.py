@@ -1,8 +1,10 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
@@ -79,6 +81,15 @@ def test_labels_that_name_no_game_are_found_anew(toys: ModuleType, tmp_path: Pat
     begun = toys.found([0, 1, 2], [1, 0.5, 0.25])
     np.savez(tmp_path / "found.npz", codes=begun.codes, distributions=begun.distributions, confidence=begun.confidence)
     assert remembered(tmp_path, toys.found([2, 2, 2], [1, 1, 1]), 0.1, "game")[0].codes.tolist() == [2, 2, 2]
+
+
+def test_damaged_labels_are_told_with_the_folder_to_delete(toys: ModuleType, tmp_path: Path) -> None:
+    folder, begun = tmp_path / "training" / "round-1", toys.found([0, 1, 2], [1, 0.5, 0.25])
+    remembered(folder, begun, 0.75, "game")
+    (folder / "found.npz").write_bytes((folder / "found.npz").read_bytes()[:1000])
+    expected = f"{folder / 'found.npz'}: cannot be read: File is not a zip file; delete the folder {folder.parent} to "
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}begin anew$"):
+        remembered(folder, begun, 0.75, "game")
 
 
 def test_without_a_folder_nothing_is_kept(toys: ModuleType) -> None:

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from entourage import __version__
 from entourage.backbones import Backbone, Preprocessing, extract_features, freeze, load_backbone
+from entourage.data import resolve_device
+from entourage.label.classify.features import outputs
+from entourage.label.classify.looks import LiveLooks, LookOptions
 from entourage.label.classify.network import ImageNetwork
 from entourage.training.weights import load_into, read_weights, write_weights
 
@@ -23,12 +26,12 @@ _KIND = "entourage classifier"
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier says of image files.
+    """What a classifier says of images.
 
     Attributes:
         labels: the most probable class of each image that could be read, k of them.
         probabilities: of all classes, shape (k, m), in the order of `ImageClassifier.classes`.
-        kept: for each of the k its place among the given paths, ascending.
+        kept: for each of the k its place among the given images, ascending.
         failures: path and reason, one line, of every image that could not be read.
     """
 
@@ -57,23 +60,46 @@ class ImageClassifier:
     mirror: bool = False
 
     def predict(
-        self, paths: Sequence[Path], *, device: str | torch.device = "auto", progress: bool | None = None
+        self,
+        images: Sequence[Path] | NDArray[np.uint8],
+        *,
+        device: str | torch.device = "auto",
+        progress: bool | None = None,
     ) -> Predictions:
-        """Classify image files; broken ones are set aside.
+        """Classify images; broken files are set aside.
 
         Args:
-            paths: image files.
+            images: image files, or decoded images as `LabelAugmenter.fit` takes them: uint8, shape (n, h, w, 3), of
+                which the whole is looked at, whatever their size.
             device: where the network runs.
             progress: show a bar; None: only on a terminal.
+
+        Raises:
+            ValueError: an array is of another type or shape.
         """
         network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
         freeze(network.body)
+        if isinstance(images, np.ndarray):
+            logits = self._ask_pixels(network, images, resolve_device(device), progress)
+            return self._answer(logits, list(range(len(images))), [])
         module = _BothSides(network) if self.mirror else network
         asked = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
-        found = extract_features(paths, asked, device=device, progress=progress)
-        logits = torch.from_numpy(found.features)  # (k, m)
+        found = extract_features(images, asked, device=device, progress=progress)
+        return self._answer(torch.from_numpy(found.features), found.kept, found.failures)
+
+    def _ask_pixels(
+        self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None
+    ) -> Tensor:
+        """Logits of decoded images, shape (n, m), seen as in the training."""
+        looks = LiveLooks(pixels, self.preprocessing, LookOptions(mirror=self.mirror))
+        if not len(looks):
+            return torch.empty(0, len(self.classes))
+        return outputs(network, looks, device, progress=progress).cpu()
+
+    def _answer(self, logits: Tensor, kept: list[int], failures: list[tuple[Path, str]]) -> Predictions:
+        """What logits of shape (k, m) say."""
         labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
-        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), found.kept, found.failures)
+        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), kept, failures)
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file: weights, and everything else as JSON in its header."""

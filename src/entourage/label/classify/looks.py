@@ -18,6 +18,7 @@ from entourage.backbones import Preprocessing
 from entourage.backbones.backbone import digest_weights
 from entourage.data import progress_bar
 from entourage.training.bank import DIGESTED, PixelBank, has_room
+from entourage.training.options import check_count
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
 BATCH = {"cpu": 64, "cuda": 2048}
@@ -35,8 +36,7 @@ class LookOptions:
 
     def __post_init__(self) -> None:
         for name, least in (("weak_kept", 2), ("strong_kept", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected {least} or more")
+            check_count(name, getattr(self, name), least)
 
     def view(self, kind: ViewOptions) -> ViewOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.network import ImageNetwork
 from entourage.training import AveragedTask, Losses, WeightAverage
+from entourage.training.options import check_count
 
 Rows = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ _ANEW = "(delete the folder above it to begin anew)"  # rounds are trained side 
 TOLD_APART: Mapping[str, str] = MappingProxyType(
     {
         "task.labels": f"other labels or classes than are given now {_ANEW}",
-        "task.images": f"other images or views than there are now {_ANEW}",
+        "task.images": f"other images, another size or other views than there are now {_ANEW}",
     }
 )
 LEAST_BATCH = 32  # statistics of fewer images are mostly chance
@@ -47,11 +48,11 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         for name in ("labelled_batch", "unlabelled_batch", "least_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+            check_count(name, getattr(self, name), 1)
         for name in ("ramp_steps", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+            check_count(name, getattr(self, name), 0)
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay is {self.decay}; expected a number in [0, 1)")
         if not self.head_rate > 0:
             raise ValueError(f"head_rate is {self.head_rate}; expected a number above 0")
 

@@ -9,6 +9,7 @@ from entourage.label.classify.given import Trust
 from entourage.label.classify.looks import LookOptions
 from entourage.label.classify.method import MethodOptions
 from entourage.training import TrainingOptions
+from entourage.training.options import check_count
 from entourage.training.views import PLAIN
 
 
@@ -40,12 +41,10 @@ class AugmentOptions:
     )  # of each round
 
     def __post_init__(self) -> None:
-        if self.size < 32:
-            raise ValueError(f"size is {self.size}; expected 32 or more: networks halve their input five times")
-        if self.rounds < 1:
-            raise ValueError(f"rounds is {self.rounds}; expected 1 or more")
-        if self.neighbours != "auto" and self.neighbours < 1:
-            raise ValueError(f"neighbours is {self.neighbours}; expected 1 or more, or 'auto'")
+        check_count("size", self.size, 32, ": networks halve their input five times")
+        check_count("rounds", self.rounds, 1)
+        if self.neighbours != "auto":
+            check_count("neighbours", self.neighbours, 1, ", or 'auto'")
         choices = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),

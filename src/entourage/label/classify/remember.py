@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from entourage.backbones.backbone import digest_weights
 from entourage.data import atomic_path
+from entourage.data.npz import read_npz
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.given import FoundLabels
@@ -63,19 +66,30 @@ def remembered(
 
     Returns:
         Labels that name their game, and the score that belongs to them.
+
+    Raises:
+        ValueError: what is kept in the folder is damaged.
     """
     found = replace(found, game=game)
     if folder is None:
         return found, score
     file = folder / FOUND
     if file.is_file():
-        with np.load(file, allow_pickle=False) as kept:
-            if "game" in kept and str(kept["game"]) == game:
-                begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"], game)
-                return begun, None if np.isnan(kept["score"]) else float(kept["score"])
+        kept = _read(file)
+        if "game" in kept and str(kept["game"]) == game:
+            begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"], game)
+            return begun, None if np.isnan(kept["score"]) else float(kept["score"])
     if not (folder / CHECKPOINT).is_file():
         _write(file, found, score)
     return found, score
+
+
+def _read(file: Path) -> dict[str, NDArray[Any]]:
+    """What `_write` wrote. Without it a round cannot go on, nor can those after it: all begin anew."""
+    try:
+        return read_npz(file)
+    except ValueError as error:
+        raise ValueError(f"{error}; delete the folder {file.parent.parent} to begin anew") from error
 
 
 def _write(file: Path, found: FoundLabels, score: float | None) -> None:
