@@ -7,16 +7,20 @@ from tests.embed.batches import CLASSES, LABELS, batch
 
 from entourage.embed import PRESETS, GroupLoss
 
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype) -> None:
-    e, z = batch(dtype=dtype)
+def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype, device: str) -> None:
+    e, z = (t.detach().to(device).requires_grad_() for t in batch(dtype=dtype))
     loss = GroupLoss.preset(name, anchor_choice="first").eval()  # which remembers nothing
-    found = loss(e, z, LABELS)
+    labels = LABELS.to(device)
+    found = loss(e, z, labels)
     assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     # The rounding of the inputs is not the loss' to answer for: it is given the same rounded values in float64.
-    expected = loss(e.detach().double(), z.detach().double(), LABELS)
+    expected = loss(e.detach().double(), z.detach().double(), labels)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
     found.backward()
     assert e.grad is not None
@@ -32,14 +36,16 @@ def test_a_precision_for_embeddings_and_another_for_logits() -> None:
     assert loss(e, large.double(), LABELS).dtype == torch.float64
 
 
-def test_autocast_does_not_lower_the_precision() -> None:
-    e, z = batch(dtype=torch.float32)
-    loss = GroupLoss(anchor_choice="first")
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert (e @ e.T).dtype == torch.bfloat16
-        inside = loss(e, z, LABELS)
-        mixed = loss(e.bfloat16(), z, LABELS)
-    assert torch.equal(inside, loss(e, z, LABELS))
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_does_not_lower_the_precision(dtype: torch.dtype, device: str) -> None:
+    e, z = (t.to(device) for t in batch(dtype=torch.float32))
+    loss, labels = GroupLoss(anchor_choice="first"), LABELS.to(device)
+    with torch.autocast(device, dtype=dtype):
+        assert (e @ e.T).dtype == dtype
+        inside = loss(e, z, labels)
+        mixed = loss(e.to(dtype), z, labels)
+    torch.testing.assert_close(inside, loss(e, z, labels), rtol=1e-6, atol=1e-6)  # a GPU's sums have no fixed order
     assert mixed.dtype == torch.float32
 
 
