@@ -17,7 +17,7 @@ from entourage.data.images import IMAGE_SUFFIXES, UnreadableImageError, list_ima
 from entourage.data.labels import read_labels, read_prior
 from entourage.data.matching import ItemMatcher
 from entourage.data.pixels import Pixels, decode_pixels
-from entourage.data.progress import is_main_process, is_shown, progress_bar, status
+from entourage.data.progress import is_main_process, is_shown, process_count, progress_bar, status
 from entourage.data.sources import ImageSource
 from entourage.data.splits import draw_labels, seeded_split
 from entourage.data.writing import atomic_path, check_outputs, write_json, write_text
@@ -45,6 +45,7 @@ __all__ = [
     "is_shown",
     "list_audio",
     "list_images",
+    "process_count",
     "progress_bar",
     "read_audio",
     "read_features",

@@ -14,6 +14,11 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def process_count() -> int:
+    """How many processes `torchrun` or `accelerate launch` started; 1 for one that was started alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def is_shown(show: bool | None) -> bool:
     """What `show` means: yes, no, or None for "by the main process, if stderr is a terminal"."""
     return is_main_process() and sys.stderr.isatty() if show is None else show

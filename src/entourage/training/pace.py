@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from entourage.data import progress_bar, resolve_device, write_json
+from entourage.data import process_count, progress_bar, resolve_device, write_json
 from entourage.data.claims import claimed
 from entourage.training.loop import train
 from entourage.training.options import TrainingOptions
@@ -223,7 +222,7 @@ def _usual(trial: Task[Any, Any]) -> TrainingOptions:
 
 
 def _check_one_process() -> None:
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = process_count()
     if processes > 1:
         raise ValueError(f"minutes are for one process, and there are {processes}; expected steps in their place")
 

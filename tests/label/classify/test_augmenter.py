@@ -15,6 +15,7 @@ from entourage.backbones import load_backbone
 from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
 from entourage.label.classify import AugmentOptions, ImageClassifier, LabelAugmenter
 from entourage.label.classify import looks as looks_module
+from entourage.label.classify.augmenter import VIEWS
 from entourage.label.classify.features import outputs
 from entourage.label.classify.looks import LiveLooks, LookOptions
 from entourage.label.classify.method import MethodOptions
@@ -146,6 +147,7 @@ def test_the_late_part_was_trained_and_the_early_part_was_not(fitted: LabelAugme
 
 def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: ModuleType) -> None:
     pixels, truth = toys.images()
+    assert (Path(fitted.run) / VIEWS).stat().st_size > 0  # what the early layers saw
     again = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run=str(fitted.run), progress=False)
     again.fit(pixels, few(truth))  # all rounds are there: they are only loaded
     state = fitted.classifier_.network.state_dict()

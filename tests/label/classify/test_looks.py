@@ -1,4 +1,6 @@
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +88,48 @@ def test_kept_views_follow_the_seed_and_leave_the_callers_chance_alone(toys: Mod
         assert not torch.equal(one[:, view], one[:, view - 1])
 
 
+def test_views_in_a_file_are_those_in_memory_and_are_not_looked_at_again(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module.BATCH, "cpu", 7)
+    live, stem, file = live_of(toys), toys.stem(), tmp_path / "run" / "views.bin"
+    expected = keep_looks(stem, live, CPU, seed=3).values
+    looked: list[int] = []
+    stem.register_forward_hook(lambda *given: looked.append(len(given[2])))
+    kept = keep_looks(stem, live, CPU, seed=3, file=file)
+    assert torch.equal(kept.values, expected)
+    assert file.stat().st_size == 2 * expected.numel()
+    looked.clear()
+    again = keep_looks(stem, live, CPU, seed=3, file=file)
+    assert torch.equal(again.values, expected)
+    assert again.digest() == kept.digest()
+    assert looked == [1]  # one image, to know the shape
+    assert not torch.equal(keep_looks(stem, live, CPU, seed=4, file=file).values, expected)  # made anew
+
+
+def test_a_look_that_was_stopped_goes_on_where_it_was(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module.BATCH, "cpu", 7)
+    live, stem, file = live_of(toys), toys.stem(), tmp_path / "views.bin"
+    expected = keep_looks(stem, live, CPU).values
+    looked: list[int] = []
+
+    def stop(*given: Any) -> None:
+        looked.append(len(given[2]))
+        if len(looked) == 40:  # in the third batch of sixteen views each
+            raise KeyboardInterrupt
+
+    hook = stem.register_forward_hook(stop)
+    with pytest.raises(KeyboardInterrupt):
+        keep_looks(stem, live, CPU, file=file)
+    hook.remove()
+    looked.clear()
+    stem.register_forward_hook(lambda *given: looked.append(len(given[2])))
+    assert torch.equal(keep_looks(stem, live, CPU, file=file).values, expected)
+    assert looked == [1] + [7] * 32 + [2] * 16  # the last 16 of 30 images
+
+
 def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
     options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0), weak_kept=3, strong_kept=2)
     values = keep_looks(toys.stem(), live_of(toys, options=options), CPU).values.float()
@@ -159,14 +203,19 @@ def test_views_go_to_a_gpu_only_if_there_is_room(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(
+    fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr(module, "has_room", lambda device, size: (asked.append((device, size)), fits)[1])
     away = torch.device("meta")  # stands for a GPU
-    kept = module._room_for(5, 3, torch.zeros(2, 4, 6, 6, device=away))
-    assert asked == [(away, 5 * 3 * 4 * 6 * 6 * 2)]
-    assert (kept.shape, kept.dtype) == ((5, 3, 4, 6, 6), torch.bfloat16)
-    assert kept.device == (away if fits else CPU)
+    file, shape = tmp_path / "views.bin", (5, 3, 4, 6, 6)
+    for place in (None, file):
+        kept = module._room_for(shape, away, place, "origin").values
+        assert asked.pop() == (away, 5 * 3 * 4 * 6 * 6 * 2)
+        assert (kept.shape, kept.dtype) == (shape, torch.bfloat16)
+        assert kept.device == (away if fits else CPU)
+    assert file.exists() != fits
 
 
 def test_bad_looks_are_refused(toys: ModuleType) -> None:

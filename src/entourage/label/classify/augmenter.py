@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
-from entourage.data import resolve_device
+from entourage.data import process_count, resolve_device
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
@@ -24,6 +24,8 @@ from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
+
+VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
 class LabelAugmenter(BaseEstimator):
@@ -91,13 +93,13 @@ class LabelAugmenter(BaseEstimator):
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
         live = LiveLooks(pixels, backbone.preprocessing, options.views)
         examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
-        body = backbone.module
+        body, run = backbone.module, None if self.run is None else Path(self.run)
         if options.trained == "late":
             stem, body = split_backbone(backbone)
-            kept = keep_looks(stem, live, device, seed=options.batches.seed, progress=self.progress)
+            file = None if run is None or process_count() > 1 else run / VIEWS
+            kept = keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
             examples = replace(examples, looks=kept)
         network = ImageNetwork(body, backbone.dim, examples.classes)
-        run = None if self.run is None else Path(self.run)
         outcome = play_rounds(
             network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
         )

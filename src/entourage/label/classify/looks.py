@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 from entourage.backbones import Preprocessing
 from entourage.backbones.backbone import digest_weights
 from entourage.data import progress_bar
+from entourage.label.classify.view_file import ViewFile
 from entourage.training.bank import DIGESTED, PixelBank, has_room
+from entourage.training.machine import reseed
 from entourage.training.options import check_count
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
@@ -195,6 +198,7 @@ def keep_looks(
     device: torch.device,
     *,
     seed: int = 0,
+    file: Path | None = None,
     progress: bool | None = None,
 ) -> KeptLooks:
     """Let a stem look at every image: at itself, its mirror image, and as many random views as the options say.
@@ -206,36 +210,45 @@ def keep_looks(
         live: the images.
         device: where to compute, in bfloat16 on a GPU. The views are kept there if there is room.
         seed: of the random views.
+        file: where views are kept for which there is no GPU or no room on it. What lies there is not looked at again.
+            None keeps them in memory.
         progress: show a bar; None: only on a terminal.
 
     Returns:
         n * (weak_kept + strong_kept) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
+
+    Raises:
+        ValueError: there are no images, or no room for the file.
     """
+    if not len(live):
+        raise ValueError("there are no images to look at; expected at least one")
     origin = f"{digest_weights(stem.state_dict())} {seed} {live.digest()}"
     stem.to(device).eval()
     live.move(device)
     options, n = live.options, len(live)
     count = options.weak_kept + options.strong_kept
     size = BATCH.get(device.type, BATCH["cpu"])
-    kept: Tensor | None = None
+
+    def look(rows: Tensor, view: int) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            activations: Tensor = stem(_nth(live, rows, view))
+        return activations
+
+    shape = (n, count, *look(torch.zeros(1, dtype=torch.int64, device=device), 0).shape[1:])
+    kept = _room_for(shape, device, file, f"{origin} {device.type} {size}")  # chance comes in batches of that size
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
         progress_bar("Looking at images", n * count, progress) as advance,
     ):
-        torch.manual_seed(seed)
-        for start in range(0, n, size):
+        advance(kept.done * count)
+        for start in range(kept.done, n, size):
             rows = torch.arange(start, min(start + size, n), device=device)
+            reseed(device, [seed, start])
             for view in range(count):
-                images = _nth(live, rows, view)
-                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                    activations = stem(images)
-                if kept is None:
-                    kept = _room_for(n, count, activations)
-                kept[start : start + size, view] = activations.to(kept.dtype)
+                kept.values[start : start + size, view] = look(rows, view).to(kept.values.dtype)
                 advance(len(rows))
-    if kept is None:
-        raise ValueError("there are no images to look at; expected at least one")
-    return KeptLooks(kept, options.weak_kept, mirror=options.mirror, origin=origin)
+            kept.mark(start + len(rows))
+    return KeptLooks(kept.values, options.weak_kept, mirror=options.mirror, origin=origin)
 
 
 def _nth(live: LiveLooks, rows: Tensor, view: int) -> Tensor:
@@ -245,11 +258,23 @@ def _nth(live: LiveLooks, rows: Tensor, view: int) -> Tensor:
     return live.weak(rows) if view < live.options.weak_kept else live.strong(rows)
 
 
-def _room_for(n: int, count: int, like: Tensor) -> Tensor:
-    """An empty tensor for the views of all images, on the GPU if there is room."""
-    shape = (n, count, *like.shape[1:])
-    fits = has_room(like.device, 2 * math.prod(shape))
-    return torch.empty(shape, dtype=torch.bfloat16, device=like.device if fits else "cpu")
+class _Memory:
+    """Room in memory, or on a GPU, with the face of a `ViewFile`."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values, self.done = values, 0
+
+    def mark(self, done: int) -> None:
+        """Nothing is left behind."""
+        self.done = done
+
+
+def _room_for(shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str) -> ViewFile | _Memory:
+    """Room for the views of all images: on the GPU if there is enough, else in the file, else in memory."""
+    fits = has_room(device, torch.bfloat16.itemsize * math.prod(shape))
+    if file is not None and not fits:
+        return ViewFile(file, origin, shape)
+    return _Memory(torch.empty(shape, dtype=torch.bfloat16, device=device if fits else "cpu"))
 
 
 def _check_mirrored(wanted: bool, there: bool) -> None:
