@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.embed import CentresHead, GroupLoss, GroupLossWithHead
+from entourage.embed import CentresHead, CosineHead, GroupLoss, GroupLossWithHead
 
 LABELS = torch.arange(12) % 3
 
@@ -88,3 +88,11 @@ def test_a_classifier_without_a_weight_is_refused_where_class_vectors_play() -> 
     with pytest.raises(ValueError, match="head is a Sequential without a weight; expected one, as class vectors play"):
         GroupLossWithHead(head, GroupLoss(class_players=1.0))
     assert GroupLossWithHead(head)(torch.randn(12, 8), LABELS).isfinite()
+
+
+@pytest.mark.parametrize("head", [nn.Linear(8, 3), CosineHead(8, 3), CentresHead(8, 3)])
+def test_embeddings_of_another_length_are_one_line(head: nn.Module) -> None:
+    loss = GroupLossWithHead(head)
+    with pytest.raises(ValueError, match=r"embeddings are of shape \(12, 7\); the classifier expects \(n, 8\)"):
+        loss(torch.randn(12, 7), LABELS)
+    assert loss(torch.randn(12, 8), LABELS).isfinite()

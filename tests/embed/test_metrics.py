@@ -193,6 +193,7 @@ def test_the_seed_decides_the_clusters() -> None:
         (torch.ones(4, 2), [0, 0, 1, 1], (1, 4), "k holds 4; expected whole numbers from 1 to 3"),
         (torch.ones(4, 2), [0, 0, 1, 1], (0,), "k holds 0; expected whole numbers from 1 to 3"),
         (torch.ones(4, 2), [0, 0, 1, 1], (1.5,), "k holds 1.5; expected whole numbers from 1 to 3"),
+        (torch.ones(4, 2), [0, 0, 1, 1], (True,), "k holds True; expected whole numbers from 1 to 3"),
         (torch.ones(4, 2), [0, 0, 1, 1], (), "k is empty; expected whole numbers from 1 to 3"),
         (torch.ones(4, 0), [0, 0, 1, 1], (1,), r"embeddings have shape \(4, 0\); expected \(samples, dimensions\)"),
         (torch.ones(4, 2) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex64; expected real numbers"),

@@ -65,7 +65,14 @@ class GroupLossWithHead(nn.Module):
         return value
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
-        """What the classifier says, shape (n, m), computed in the precision of its weights."""
+        """What the classifier says, shape (n, m), computed in the precision of its weights.
+
+        Raises:
+            ValueError: embeddings are not as long as the classifier expects.
+        """
+        width = getattr(self.head, "in_features", None)
+        if width is not None and embeddings.shape[-1:] != (width,):
+            raise ValueError(f"embeddings are of shape {tuple(embeddings.shape)}; the classifier expects (n, {width})")
         precisions = (p.dtype for p in self.head.parameters() if p.is_floating_point())
         logits: Tensor = self.head(embeddings.to(next(precisions, embeddings.dtype)))
         return logits

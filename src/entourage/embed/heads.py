@@ -51,6 +51,11 @@ class CosineHead(nn.Module):
             precise = embeddings.to(self.weight.dtype)
             return cosine_logits(precise, self.weight, self.scale)
 
+    @property
+    def in_features(self) -> int:
+        """Dimensions of an embedding, as `nn.Linear` calls them."""
+        return self.weight.shape[1]
+
     def extra_repr(self) -> str:
         """Sizes and scale, for `print`."""
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}, scale={self.scale}"
@@ -93,6 +98,11 @@ class CentresHead(nn.Module):
             cosines = cosines.view(-1, *self.centre_vectors.shape[:2])  # (n, m, centres)
             assigned = torch.softmax(cosines / self.gamma, dim=2)
             return self.scale * (assigned * cosines).sum(dim=2)
+
+    @property
+    def in_features(self) -> int:
+        """Dimensions of an embedding, as `nn.Linear` calls them."""
+        return self.centre_vectors.shape[2]
 
     def extra_repr(self) -> str:
         """Sizes, scale and gamma, for `print`."""

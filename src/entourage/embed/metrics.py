@@ -177,7 +177,7 @@ def _places(k: int | Sequence[int], n: int) -> list[int]:
         raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
     found = set()
     for at in wanted:
-        if not isinstance(at, (int, np.integer)) or not 1 <= at <= n - 1:
+        if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or not 1 <= at <= n - 1:
             expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
             raise ValueError(f"k holds {at}; {expected}")
         found.add(int(at))
