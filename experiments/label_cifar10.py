@@ -37,9 +37,9 @@ from experiments.label_settings import (
     BALANCED,
     GAME,
     LABELLED,
-    LONGER,
     PROPAGATORS,
     TRAINED,
+    VARIANTS,
     check_choices,
     choices_text,
     read_choices,
@@ -50,7 +50,7 @@ from experiments.tables import mean_and_spread, measured, seeds_told, table
 
 NAME = "label_cifar10"
 COUNTS = (10, 50, 100, 250)
-LONGER_COUNT = 50
+VARIED = 50  # labels with which the game is also played in other ways
 BACKBONE = "efficientnet-lite1"
 THESIS = ("57.5", "73.3", "76.4", "79.1")
 
@@ -87,7 +87,7 @@ def trained_cells(methods: Sequence[str], seeds: int) -> list[tuple[str, int, in
 
     So whenever time is up, methods have been measured with the same labels, but for the last ones.
     """
-    every = [cell for cell in product(methods, COUNTS, range(seeds)) if cell[0] != LONGER or cell[1] == LONGER_COUNT]
+    every = [cell for cell in product(methods, COUNTS, range(seeds)) if cell[0] not in VARIANTS or cell[1] == VARIED]
     return sorted(every, key=lambda cell: (cell[0] != GAME, cell[1] == COUNTS[-1], cell[2]))
 
 
@@ -104,9 +104,9 @@ def trained_rows(setting: Setting, told: Namespace, methods: Sequence[str], cloc
 def text(ledger: Ledger) -> str:
     """Labels found on one graph, test accuracy of the classifiers, the game's lead, labels found in the last round."""
     graph = measured((name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS))
-    tested = measured((name, *_row(ledger, name, "accuracy")) for name in (LONGER, *TRAINED))
+    tested = measured((name, *_row(ledger, name, "accuracy")) for name in (*VARIANTS, *TRAINED))
     leads = measured((name, *(_lead(ledger, name, count) for count in COUNTS)) for name in TRAINED if name != GAME)
-    found = measured((name, *_row(ledger, name, "found")) for name in (LONGER, *LABELLED))
+    found = measured((name, *_row(ledger, name, "found")) for name in (*VARIANTS, *LABELLED))
     published = [("the thesis' (DenseNet, published)", *THESIS)] if tested else []
     header = ("method", *(f"{count} labels" for count in COUNTS))
     parts = []

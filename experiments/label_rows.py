@@ -29,7 +29,7 @@ from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
-from experiments.label_settings import BALANCED, LONGER, OPTIONS, TRAINED, Settings
+from experiments.label_settings import BALANCED, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
 from experiments.ledger import REHEARSED, RESULTS, Ledger, command_line
 
 GRAPH_NEIGHBOURS = 20
@@ -152,7 +152,7 @@ def trained_row(
 
     Args:
         setting: the data.
-        name: one of `TRAINED`, or `LONGER`.
+        name: one of `TRAINED` or of `VARIANTS`.
         given: positions of the labelled images.
         seed: of the training.
         options: of all methods alike.
@@ -174,7 +174,9 @@ def trained_row(
         network = task.outcome()
     else:
         labeller = LABELLERS[name.partition("+")[0]]()
-        chosen = replace(options, batches=batches, training=training, rounds=int(settings["rounds"]))
+        told_shares = options.balance and name != UNTOLD
+        rounds = int(settings["rounds"])
+        chosen = replace(options, batches=batches, training=training, rounds=rounds, balance=told_shares)
         outcome = play_rounds(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
         unknown = examples.codes < 0
@@ -218,7 +220,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     """What all experiments of the chapter can be told."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
-    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, LONGER))
+    parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, *VARIANTS))
     parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the rows and the data")

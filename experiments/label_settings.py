@@ -23,6 +23,8 @@ PROPAGATORS = ("game", "poisson", "spreading", "propagation", "harmonic")
 BALANCED = "game, classes as frequent as given"  # how the rounds play it; Poisson knows that of itself
 GAME = "game+network"
 LONGER = f"{GAME} (four times as long)"
+UNTOLD = f"{GAME} (not told how frequent classes are)"  # as the library does where nothing is said
+VARIANTS = (LONGER, UNTOLD)
 LABELLED = tuple(f"{name}+network" for name in (*PROPAGATORS, "svm"))  # the SVM looks at features, not at neighbours
 TRAINED = (*LABELLED, *METHODS, *FROZEN)
 OPTIONS = AugmentOptions(balance=True)  # labels are drawn here as frequent as the classes are; see FAIRLY
@@ -131,7 +133,11 @@ def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
             chosen[method] = Choice(candidates[0], "default")
     game = chosen[GAME].settings
     longer = {**game, "rounds": 2 * game["rounds"], "epochs": 2 * game["epochs"]}
-    return {**chosen, LONGER: Choice(longer, "as the game, twice as many rounds of twice as many epochs")}
+    return {
+        **chosen,
+        LONGER: Choice(longer, "as the game, twice as many rounds of twice as many epochs"),
+        UNTOLD: Choice(game, "as the game"),
+    }
 
 
 def read_choices(folder: Path = RESULTS) -> dict[str, Choice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.label_cifar10 import NAME, text, trained_cells
-from experiments.label_settings import GAME, LONGER
+from experiments.label_settings import GAME, LONGER, VARIANTS
 from experiments.ledger import Ledger
 
 
@@ -17,8 +17,9 @@ def test_the_game_comes_first_and_all_methods_have_a_seed_before_the_next() -> N
     assert {count for _, count, _ in cells[-4:]} == {250}
 
 
-def test_the_longer_game_is_for_one_number_of_labels() -> None:
-    assert trained_cells([LONGER], 2) == [(LONGER, 50, 0), (LONGER, 50, 1)]
+def test_variants_of_the_game_are_for_one_number_of_labels() -> None:
+    expected = [(variant, 50, seed) for seed in (0, 1) for variant in VARIANTS]
+    assert trained_cells(VARIANTS, 2) == expected
 
 
 def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:

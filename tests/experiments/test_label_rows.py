@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from experiments.label_rows import plain_features, with_views
-from experiments.label_settings import OPTIONS
+from experiments.label_rows import plain_features, trained_row, with_views
+from experiments.label_settings import GAME, LONGER, OPTIONS, UNTOLD, choose
 from torch import Tensor, nn
 
 from entourage.backbones import Backbone, Preprocessing
 from entourage.label.classify.looks import LiveLooks, LookOptions
+from experiments import label_rows
 
 
 class Counts(nn.Module):
@@ -51,3 +54,34 @@ def test_what_trains_nothing_keeps_no_views() -> None:
     assert with_views(OPTIONS, ["linear", "fixmatch"]) == OPTIONS
     for methods in ([], ["linear", "kernel-svm"]):
         assert (with_views(OPTIONS, methods).looks.weak_kept, with_views(OPTIONS, methods).looks.strong_kept) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds", "epochs", "told"), [(GAME, 4, 1, True), (LONGER, 8, 2, True), (UNTOLD, 4, 1, False)]
+)
+def test_variants_of_the_game_differ_in_one_thing(
+    name: str, rounds: int, epochs: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = np.array([0, 1, -1])
+    played: list[Any] = []
+
+    def play(network: Any, examples: Any, labeller: Any, options: Any, *more: Any, **named: Any) -> SimpleNamespace:
+        played.append((labeller, options))
+        return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=[None] * 4)
+
+    monkeypatch.setattr(label_rows, "play_rounds", play)
+    monkeypatch.setattr(label_rows, "outputs", lambda *given: torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    setting: Any = SimpleNamespace(
+        examples=lambda given: SimpleNamespace(codes=codes),
+        network=lambda: None,
+        device=torch.device("cpu"),
+        labels=np.array([0, 1, 1]),
+        test=None,
+        test_labels=np.array([1, 1]),
+    )
+    row = trained_row(setting, name, np.array([0, 1]), 7, OPTIONS, choose({})[name].settings)
+    assert (row["accuracy"], row["found"], row["method"]) == (50, 100, name)
+    labeller, options = played[0]
+    assert type(labeller).__name__ == "GraphTransduction"
+    assert (options.rounds, options.training.epochs, options.balance) == (rounds, epochs, told)
+    assert options.training.seed == options.batches.seed == 7

@@ -15,6 +15,7 @@ from experiments.label_settings import (
     LONGER,
     OPTIONS,
     TRAINED,
+    UNTOLD,
     Choice,
     accuracies,
     check_choices,
@@ -119,6 +120,7 @@ def test_without_a_search_everybody_has_its_default(tmp_path: Path) -> None:
     assert {method: choice.settings for method, choice in choices.items()} == {
         **{method: candidates[0] for method, candidates in CANDIDATES.items()},
         LONGER: longer,
+        UNTOLD: CANDIDATES[GAME][0],
     }
     said = choices_text(choices, ["vat"])
     assert said[0] == "Settings, all at their defaults: `python -m experiments.label_search` has not been run:"
