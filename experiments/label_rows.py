@@ -22,7 +22,8 @@ from entourage.game import NeighbourGraph, directions
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.features import outputs
 from entourage.label.classify.frozen import FROZEN, frozen_classifier
-from entourage.label.classify.looks import LiveLooks, LookOptions, Looks, keep_looks
+from entourage.label.classify.kept import keep_looks
+from entourage.label.classify.looks import LiveLooks, LookOptions, Looks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS

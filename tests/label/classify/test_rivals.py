@@ -10,7 +10,7 @@ import torch
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.features import outputs
 from entourage.label.classify.find import find_labels
-from entourage.label.classify.looks import keep_looks
+from entourage.label.classify.kept import keep_looks
 from entourage.label.classify.method import Method, MethodOptions
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rivals import LABELLERS, METHODS

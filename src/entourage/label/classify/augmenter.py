@@ -18,7 +18,8 @@ from entourage.label.base import GraphLabeller
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
-from entourage.label.classify.looks import LiveLooks, keep_looks
+from entourage.label.classify.kept import keep_looks
+from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
