@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import product
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from entourage.data import draw_labels, find_dataset
+from entourage.label.classify.rivals import METHODS
+from entourage.report import house_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
@@ -52,6 +57,7 @@ NAME = "label_cifar10"
 COUNTS = (10, 50, 100, 250)
 VARIED = 50  # labels with which the game is also played in other ways
 BACKBONE = "efficientnet-lite1"
+DRAWN = (*LABELLED, *METHODS, "linear")
 THESIS = ("57.5", "73.3", "76.4", "79.1")
 
 
@@ -68,6 +74,7 @@ def main() -> None:
     graph_rows(ledger, setting, told.seeds)
     side_by_side(told.workers, trained_rows, setting, told, methods, clock)
     ledger.write_table("Few labels on CIFAR-10", text)
+    ledger.write(".svg", figure)
 
 
 def graph_rows(ledger: Ledger, setting: Setting, seeds: int) -> None:
@@ -124,6 +131,29 @@ def text(ledger: Ledger) -> str:
         missing = [name for name in TRAINED if name not in names]
         parts.append(seeds_told(seeds) + (f" Not measured yet: {', '.join(missing)}." if missing else ""))
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), names)])
+
+
+def figure(ledger: Ledger) -> str:
+    """Test accuracy against the number of labels, with the spread over draws; the SVMs lie on the linear classifier."""
+    with house_style():
+        drawing = Figure(figsize=(6.4, 4.2))
+        axes = drawing.subplots()
+        for name in DRAWN:
+            cells = {count: found for count in COUNTS if (found := values(ledger, f"{name}/{count}/", "accuracy"))}
+            if cells:
+                means = [float(np.mean(found)) for found in cells.values()]
+                spreads = [float(np.std(found, ddof=1)) if len(found) > 1 else 0.0 for found in cells.values()]
+                width = 2.4 if name == GAME else 1.0
+                axes.errorbar(list(cells), means, spreads, marker="o", markersize=3, linewidth=width, label=name)
+        axes.plot(COUNTS, [float(value) for value in THESIS], "k--", label="the thesis'")
+        axes.set_xscale("log")
+        axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
+        axes.minorticks_off()
+        axes.set_xlabel("labels")
+        axes.set_ylabel("right on test images, %")
+        axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        drawing.set_layout_engine("tight")
+        return to_svg(drawing)
 
 
 def _lead(ledger: Ledger, name: str, count: int) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.label_cifar10 import NAME, text, trained_cells
+import pytest
+from experiments.label_cifar10 import NAME, figure, text, trained_cells
 from experiments.label_settings import GAME, LONGER, VARIANTS
 from experiments.ledger import Ledger
+from matplotlib.axes import Axes
 
 
 def test_the_game_comes_first_and_all_methods_have_a_seed_before_the_next() -> None:
@@ -51,3 +53,23 @@ def test_the_lead_is_over_the_draws_that_both_have_seen(tmp_path: Path) -> None:
     said = text(ledger).split("How far the game is ahead")[1]
     assert "| vat |  | +4.0 ± 2.8 |  |  |" in said
     assert "| fixmatch |  | -1.0 |  |  |" in said
+
+
+def test_the_figure_has_a_line_for_all_that_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: dict[str, tuple[list[int], list[float], list[float]]] = {}
+    monkeypatch.setattr(
+        Axes, "errorbar", lambda self, x, y, spread, label, **named: lines.__setitem__(label, (x, y, spread))
+    )
+    ledger = Ledger(NAME, tmp_path, command="table")
+    for name, count, seed, value in (
+        (GAME, 10, 0, 60.0),
+        (GAME, 10, 1, 64.0),
+        (GAME, 50, 0, 80.0),
+        ("vat", 50, 0, 7.0),
+    ):
+        ledger.add(f"{name}/{count}/{seed}", {"accuracy": value, "method": name}, 1.0)
+    assert "<svg" in figure(ledger)
+    assert lines == {
+        GAME: ([10, 50], [62.0, 80.0], [pytest.approx(8**0.5), 0.0]),
+        "vat": ([50], [7.0], [0.0]),
+    }
