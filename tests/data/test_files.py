@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from entourage.data.files import UnreadableFileError, is_named_like, list_files, reason_of
+from entourage.data.files import UnreadableFileError, is_named_like, list_files, read_object, reason_of
 
 SUFFIXES = {".egg", ".nest"}
 
@@ -85,3 +85,10 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
 )
 def test_a_name_is_judged_by_its_suffix(name: str, like: bool) -> None:
     assert is_named_like(name, SUFFIXES) == like
+
+
+@pytest.mark.parametrize(("content", "found"), [('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {}), (None, {})])
+def test_an_object_is_read_or_nothing(content: str | None, found: dict[str, int], tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "note.json").write_text(content)
+    assert read_object(tmp_path / "note.json") == found

@@ -1,9 +1,10 @@
-"""Files of a kind, whatever the kind: find them below a folder, and say of one that it cannot be read."""
+"""Files of a kind, whatever the kind: find them below a folder, read one, and say of one that it cannot be read."""
 
+import json
 import os
 from collections.abc import Set
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class UnreadableFileError(ValueError):
@@ -28,6 +29,15 @@ class UnreadableFileError(ValueError):
 def reason_of(error: BaseException) -> str:
     """What an error says, on one line; its kind where it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """What an object in a file of JSON holds; nothing, if the file is missing, damaged, or holds something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:

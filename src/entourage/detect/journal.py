@@ -16,6 +16,7 @@ from torch import nn
 
 from entourage.backbones.backbone import digest_weights
 from entourage.data import write_json
+from entourage.data.files import read_object
 from entourage.detect.detections import Detections
 from entourage.detect.write import PageResult
 
@@ -117,7 +118,7 @@ def fingerprint(model: nn.Module) -> str:
 
 def _clear(out: Path) -> None:
     """Takes away what an earlier run left in the folder, lest pages of both lie side by side, and nothing else."""
-    begun, summary = _read_object(out / STATE / "settings.json"), _summary(out)
+    begun, summary = read_object(out / STATE / "settings.json"), _summary(out)
     if not begun and not summary:
         return
     pages = {path.name.removesuffix(".json") for path in _records_in(out)}
@@ -159,17 +160,8 @@ def _names_in_table(out: Path) -> set[str]:
 
 def _summary(out: Path) -> dict[str, Any]:
     """The summary that a run has written there; nothing, if another command wrote it, or none."""
-    found = _read_object(out / "summary.json")
+    found = read_object(out / "summary.json")
     return found if {"list", "symbols", "skipped"} <= set(found) else {}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """What a file of JSON holds; nothing, if it cannot be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _stamp(file: Path) -> list[int]:

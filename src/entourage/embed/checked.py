@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ def check_whole(**numbers: object) -> None:
         ValueError: names the first.
     """
     for name, value in numbers.items():
-        if not _is_whole(value):
+        if not is_whole(value):
             raise ValueError(f"{name} is {value!r}; expected a whole number")
 
 
@@ -27,7 +27,7 @@ def check_sizes(**sizes: Any) -> None:
         ValueError: names the first.
     """
     for name, value in sizes.items():
-        if not _is_whole(value) or value < 1:
+        if not is_whole(value) or value < 1:
             raise ValueError(f"{name} is {value!r}; expected a whole number of 1 or more")
 
 
@@ -44,5 +44,6 @@ def class_codes(labels: NDArray[Any]) -> NDArray[np.int64]:
         raise ValueError(f"labels are of kinds that cannot be compared: {kinds}; expected one kind") from error
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number, Python's or NumPy's."""
     return isinstance(value, Integral) and not isinstance(value, bool)  # truth is no number

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from entourage.data import resolve_device
-from entourage.embed.checked import class_codes
+from entourage.embed.checked import class_codes, is_whole
 from entourage.embed.clustering import k_means
 from entourage.game import directions, smallest, squared_to
 
@@ -177,7 +177,7 @@ def _places(k: int | Sequence[int], n: int) -> list[int]:
         raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
     found = set()
     for at in wanted:
-        if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or not 1 <= at <= n - 1:
+        if not is_whole(at) or not 1 <= at <= n - 1:
             expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
             raise ValueError(f"k holds {at}; {expected}")
         found.add(int(at))

@@ -18,13 +18,9 @@ from entourage.training.views import PLAIN, ViewOptions
 CPU = torch.device("cpu")
 
 
-def live_of(toys: ModuleType, side: int = 12, options: LookOptions | None = None) -> LiveLooks:
-    return LiveLooks(toys.images()[0], toys.preprocessing(side), options)
-
-
 def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)  # 30 images in batches, the last of two
-    live, stem, rows = live_of(toys), toys.stem(), torch.tensor([29, 4, 13])
+    live, stem, rows = toys.live(), toys.stem(), torch.tensor([29, 4, 13])
     kept = keep_looks(stem, live, CPU)
     assert kept.values.shape == (30, 16, 4, 6, 6)
     assert kept.values.dtype == torch.bfloat16
@@ -36,7 +32,7 @@ def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monke
 
 
 def test_kept_views_follow_the_seed_and_leave_the_callers_chance_alone(toys: ModuleType) -> None:
-    live, stem, before = live_of(toys), toys.stem(), torch.random.get_rng_state()
+    live, stem, before = toys.live(), toys.stem(), torch.random.get_rng_state()
     one, same, other = (keep_looks(stem, live, CPU, seed=seed).values for seed in (3, 3, 4))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(one, same)
@@ -50,7 +46,7 @@ def test_views_in_a_file_are_those_in_memory_and_are_not_looked_at_again(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)
-    live, stem, file = live_of(toys), toys.stem(), tmp_path / "run" / "views.bin"
+    live, stem, file = toys.live(), toys.stem(), tmp_path / "run" / "views.bin"
     expected = keep_looks(stem, live, CPU, seed=3).values
     looked: list[int] = []
     stem.register_forward_hook(lambda *given: looked.append(len(given[2])))
@@ -69,7 +65,7 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)
-    live, stem, file = live_of(toys), toys.stem(), tmp_path / "views.bin"
+    live, stem, file = toys.live(), toys.stem(), tmp_path / "views.bin"
     expected = keep_looks(stem, live, CPU).values
     looked: list[int] = []
 
@@ -90,7 +86,7 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
 
 def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
     options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0), weak_kept=3, strong_kept=2)
-    values = keep_looks(toys.stem(), live_of(toys, options=options), CPU).values.float()
+    values = keep_looks(toys.stem(), toys.live(options=options), CPU).values.float()
     assert values.shape[1] == 5
     torch.testing.assert_close(values[:, 2], values[:, 0], rtol=0.01, atol=0.01)
     torch.testing.assert_close(values[:, 3], values[:, 1], rtol=0.01, atol=0.01)
@@ -99,7 +95,7 @@ def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) 
 
 def test_a_stem_looks_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:
     stem = nn.Sequential(toys.stem(), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
-    kept = keep_looks(stem, live_of(toys), CPU)
+    kept = keep_looks(stem, toys.live(), CPU)
     assert not stem.training
     assert stem[1].num_batches_tracked == 0
     assert not kept.values.requires_grad
@@ -123,7 +119,7 @@ def test_weak_and_strong_looks_choose_among_their_own() -> None:
 def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleType) -> None:
     sure = ViewOptions(flip=1.0)
     options = LookOptions(weak=sure, strong=sure, weak_kept=3, strong_kept=1, mirror=False)
-    live, rows = live_of(toys, options=options), torch.arange(30)
+    live, rows = toys.live(options=options), torch.arange(30)
     plain = live.plain(rows)
     for view in (live.weak(rows), live.strong(rows)):
         torch.testing.assert_close(view, plain, rtol=0, atol=1e-4)
@@ -140,7 +136,7 @@ def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleT
 
 
 def test_the_second_view_is_a_weak_one_where_there_is_no_mirror_image(toys: ModuleType) -> None:
-    live = live_of(toys, options=LookOptions(mirror=False))
+    live = toys.live(options=LookOptions(mirror=False))
     kept = keep_looks(nn.Identity(), live, CPU).values.float()
     difference = (kept[:, 1] - kept[:, 0]).abs().amax(dim=(1, 2, 3))
     assert (difference > 0.05).float().mean() > 0.9  # another crop
@@ -195,9 +191,9 @@ def test_bad_looks_are_refused(toys: ModuleType) -> None:
 
 
 def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> None:
-    live = live_of(toys)
-    assert live.digest() == live_of(toys).digest()
-    others = [live_of(toys, 14), live_of(toys, options=LookOptions(weak=PLAIN))]
+    live = toys.live()
+    assert live.digest() == toys.live().digest()
+    others = [toys.live(14), toys.live(options=LookOptions(weak=PLAIN))]
     others.append(LiveLooks(toys.images(seed=1)[0], toys.preprocessing()))
     assert len({live.digest(), *(other.digest() for other in others)}) == 4
     kept = KeptLooks(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
@@ -228,7 +224,7 @@ def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.
 
 
 def test_kept_views_are_known_by_what_they_were_made_from(toys: ModuleType) -> None:
-    live, stem = live_of(toys), toys.stem()
+    live, stem = toys.live(), toys.stem()
     kept = keep_looks(stem, live, CPU)
     nearly = KeptLooks(kept.values * (1 + 2**-7), 4, origin=kept.origin)  # as another run on a GPU might have them
     assert nearly.digest() == kept.digest()

@@ -4,18 +4,14 @@ import pytest
 import torch
 from PIL import Image
 
-from entourage.label.classify.looks import LiveLooks, LookOptions, resized
+from entourage.label.classify.looks import LookOptions, resized
 from entourage.training.views import PLAIN, ViewOptions
 
 CPU = torch.device("cpu")
 
 
-def live_of(toys: ModuleType, side: int = 12, options: LookOptions | None = None) -> LiveLooks:
-    return LiveLooks(toys.images()[0], toys.preprocessing(side), options)
-
-
 def test_plain_looks_are_the_normalised_images(toys: ModuleType) -> None:
-    pixels, live, rows = toys.images()[0], live_of(toys), torch.tensor([3, 0, 3])
+    pixels, live, rows = toys.images()[0], toys.live(), torch.tensor([3, 0, 3])
     expected = (torch.from_numpy(pixels[[3, 0, 3]]).permute(0, 3, 1, 2).float() - 127) / 128
     torch.testing.assert_close(live.plain(rows), expected)
     torch.testing.assert_close(live.plain(rows, mirrored=True), expected.flip(3))
@@ -29,7 +25,7 @@ def test_images_are_resized_as_a_classifier_will_resize_them(toys: ModuleType, s
     theirs = torch.stack([toys.preprocessing(side).pixels(Image.fromarray(image)) for image in pixels[:4]])
     assert (mine - theirs).abs().mean() < 0.5  # Pillow rounds to bytes, once for rows and once for columns
     assert (mine - theirs).abs().max() < 3
-    live = live_of(toys, side)
+    live = toys.live(side)
     torch.testing.assert_close(live.plain(torch.arange(4)), (mine - 127) / 128)
 
 
@@ -44,13 +40,13 @@ def test_resizing_stays_in_range() -> None:
 
 def test_weak_and_strong_views_are_those_of_the_options(toys: ModuleType) -> None:
     options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0))
-    live, rows = live_of(toys, options=options), torch.tensor([1, 2])
+    live, rows = toys.live(options=options), torch.tensor([1, 2])
     torch.testing.assert_close(live.weak(rows), live.plain(rows), rtol=0, atol=1e-4)
     torch.testing.assert_close(live.strong(rows), live.plain(rows, mirrored=True), rtol=0, atol=1e-4)
 
 
 def test_live_views_are_new_every_time_and_follow_the_seed(toys: ModuleType) -> None:
-    live, rows = live_of(toys), torch.arange(4)
+    live, rows = toys.live(), torch.arange(4)
     torch.manual_seed(0)
     first, second = live.strong(rows), live.strong(rows)
     torch.manual_seed(0)

@@ -73,6 +73,11 @@ def preprocessing(side: int = SIDE) -> Preprocessing:
     return Preprocessing((side, side), (127.0,) * 3, (128.0,) * 3, crop=1.0)
 
 
+def live(side: int = SIDE, options: LookOptions | None = None) -> LiveLooks:
+    """Views of all images, made anew each time."""
+    return LiveLooks(images()[0], preprocessing(side), options)
+
+
 def examples(labels: int = 2, options: LookOptions | None = None, **wanted: int) -> tuple[Examples, NDArray[np.int64]]:
     """Live images with a few labels of each class, and the truth."""
     pixels, truth = images(**wanted)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from entourage.data import write_json
+from entourage.data.files import read_object
 
 
 class ViewFile:
@@ -33,7 +32,7 @@ class ViewFile:
         self._note = path.with_suffix(".json")
         self._told = {"origin": origin, "shape": list(shape)}
         size = torch.bfloat16.itemsize * math.prod(shape)
-        known = _read(self._note)
+        known = read_object(self._note)
         self.done = int(known.pop("done", 0))
         if known != self._told or not path.is_file() or path.stat().st_size != size:
             self.done = 0
@@ -46,15 +45,6 @@ class ViewFile:
         """Note that the views of so many images are there."""
         self.done = done
         write_json(self._note, {**self._told, "done": done}, indent=None)
-
-
-def _read(note: Path) -> dict[str, Any]:
-    """What is known of a file; nothing if its note is missing or damaged."""
-    try:
-        known = json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def _make_room(path: Path, size: int) -> None:
