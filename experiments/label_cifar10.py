@@ -42,6 +42,7 @@ from experiments.label_settings import (
     BALANCED,
     GAME,
     LABELLED,
+    LONGER,
     PROPAGATORS,
     TRAINED,
     VARIANTS,
@@ -92,10 +93,11 @@ def graph_rows(ledger: Ledger, setting: Setting, seeds: int) -> None:
 def trained_cells(methods: Sequence[str], seeds: int) -> list[tuple[str, int, int]]:
     """Method, labels and seed of every row: the game's first, then few labels, all methods with a seed before the next.
 
-    So whenever time is up, methods have been measured with the same labels, but for the last ones.
+    So whenever time is up, methods have been measured with the same labels, but for the last ones. What takes much
+    longer than the others begins before them, so that nobody waits for it in the end.
     """
     every = [cell for cell in product(methods, COUNTS, range(seeds)) if cell[0] not in VARIANTS or cell[1] == VARIED]
-    return sorted(every, key=lambda cell: (cell[0] != GAME, cell[1] == COUNTS[-1], cell[2]))
+    return sorted(every, key=lambda cell: (cell[0] != GAME, cell[0] != LONGER, cell[1] == COUNTS[-1], cell[2]))
 
 
 def trained_rows(setting: Setting, told: Namespace, methods: Sequence[str], clock: Clock) -> None:

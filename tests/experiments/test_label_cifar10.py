@@ -20,8 +20,13 @@ def test_the_game_comes_first_and_all_methods_have_a_seed_before_the_next() -> N
 
 
 def test_variants_of_the_game_are_for_one_number_of_labels() -> None:
-    expected = [(variant, 50, seed) for seed in (0, 1) for variant in VARIANTS]
+    expected = [(variant, 50, seed) for variant in VARIANTS for seed in (0, 1)]
     assert trained_cells(VARIANTS, 2) == expected
+
+
+def test_what_takes_longest_begins_before_the_other_rivals() -> None:
+    methods = [method for method, _, _ in trained_cells(["vat", LONGER, GAME], 2)]
+    assert methods[:10] == [GAME] * 8 + [LONGER] * 2
 
 
 def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:
