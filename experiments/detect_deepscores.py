@@ -147,10 +147,11 @@ def _minutes(options: argparse.Namespace) -> float:
 
 def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> DetectsPages:
     """The detector of the house, fine-tuned for the classes of MUSCIMA++."""
-    begin = find_detector(options.model)
     if _learns(options):
         own(book, name, options)  # it has to be ready
         begin = run_folder(RUN, options) / "detect.safetensors"
+    else:
+        begin = find_detector(options.model)
     recipe = recipe_of(options, Recipe.for_handwriting())
     job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
     detector, summary = trained(_tuned_run(options), job, options)
