@@ -1,5 +1,7 @@
 """The linear SVM against the one it is made of."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -52,3 +54,11 @@ def test_no_point_is_out_of_its_reach(graph: Floats, few_labels: Ints) -> None:
 def test_the_features_are_not_kept() -> None:
     found = LinearSVMLabeller().fit(np.arange(6.0)[:, None], [0, 0, -1, -1, 1, 1])
     assert not any(isinstance(value, np.ndarray) and value.shape == (6, 1) for value in vars(found).values())
+
+
+def test_one_label_a_class_is_nothing_to_warn_of() -> None:
+    X = np.eye(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = LinearSVMLabeller().fit(X, np.where(np.arange(30) < 25, np.arange(30), -1))
+    assert found.transduction_[:25].tolist() == list(range(25))

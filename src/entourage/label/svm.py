@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from entourage.label.base import GraphLabeller, Problem, with_prior
-from entourage.label.targets import Floats, Targets
+from entourage.label.targets import Floats, Targets, few_of_a_class
 
 
 class LinearSVMLabeller(GraphLabeller):
@@ -42,7 +42,8 @@ class LinearSVMLabeller(GraphLabeller):
         self._machine, self.n_iter_ = None, 1
         if len(self._seen) > 1:
             self._machine = LinearSVC(max_iter=self.max_iter, random_state=0)
-            self._machine.fit(self._features[labelled], codes[labelled])
+            with few_of_a_class():
+                self._machine.fit(self._features[labelled], codes[labelled])
             self.n_iter_ = int(np.max(self._machine.n_iter_))
         x = with_prior(self._margins(self._features), problem)
         del self._features

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,14 @@ class Targets:
         return np.asarray(padded[codes])
 
 
+@contextmanager
+def few_of_a_class() -> Iterator[None]:
+    """Keeps scikit-learn from warning of classes with hardly a label each, which are what transduction is for."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater")
+        yield
+
+
 def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Targets:
     """Tells labelled from unlabelled points.
 
@@ -66,7 +75,8 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
     given = y[labelled]
     if given.dtype == object and not all(isinstance(label, str) for label in given):
         given = np.array(given.tolist())
-    check_classification_targets(given)
+    with few_of_a_class():
+        check_classification_targets(given)
     known = np.unique(given) if classes is None else np.asarray(classes)
     if not labelled_mask(known).all():
         raise ValueError(f"the classes {known.tolist()} hold what means unlabelled; expected none of -1, '' and None")

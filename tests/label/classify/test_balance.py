@@ -23,14 +23,33 @@ def labeller(name: str, **told: object) -> GraphLabeller:
     return LABELLERS[name](classes=np.arange(2), device="cpu", **told)
 
 
-def test_means_become_the_shares_and_rows_stay_distributions() -> None:
+def test_means_become_the_shares_as_far_as_distributions_are_sure_and_rows_stay_distributions() -> None:
     x = np.random.default_rng(0).dirichlet([5, 2, 1], 200)
     shares = np.array([0.2, 0.3, 0.5])
     held = held_to_shares(x, shares)
     np.testing.assert_allclose(held.sum(axis=1), 1)
-    np.testing.assert_allclose(held.mean(axis=0), shares, atol=0.01)
+    sure = (x.max(axis=1).mean() - 1 / 3) / (1 - 1 / 3)
+    np.testing.assert_allclose(held.mean(axis=0), sure * shares + (1 - sure) / 3, atol=0.01)
     odds = (held[:, 0] / held[:, 1]) / (x[:, 0] / x[:, 1])
     np.testing.assert_allclose(odds, odds[0])  # classes are weighed, and the same everywhere
+
+
+def test_equal_shares_are_kept_to_however_sure_distributions_are() -> None:
+    x = np.random.default_rng(0).dirichlet([5, 2, 1], 200)
+    np.testing.assert_allclose(held_to_shares(x, np.full(3, 1 / 3)).mean(axis=0), 1 / 3, atol=0.01)
+
+
+@pytest.mark.parametrize("certainty", [0.02, 0.5, 0.98])
+def test_rare_classes_are_found_however_flat_distributions_are(certainty: float) -> None:
+    truth = np.repeat(np.arange(10), [910] + 9 * [10])
+    shares = np.bincount(truth) / len(truth)
+    x = certainty * np.eye(10)[truth] + (1 - certainty) * np.random.default_rng(0).dirichlet(np.full(10, 1e6), 1000)
+    assert np.array_equal(held_to_shares(x, shares).argmax(axis=1), truth)
+    biased = x * np.array([0.5] + 9 * [1.0])  # the frequent class is heard too softly
+    biased /= biased.sum(axis=1, keepdims=True)
+    found = held_to_shares(biased, shares).argmax(axis=1)
+    assert (found == truth).mean() > 0.98  # noise of a thousandth is all that is left
+    assert (biased.argmax(axis=1) == truth).all() == (certainty > 0.02)
 
 
 def test_what_is_certain_or_ruled_out_stays_so() -> None:
@@ -47,9 +66,10 @@ def test_every_labeller_comes_nearer_to_the_shares(name: str, graph: sparse.csr_
     plain = fit_labeller(labeller(name), graph, CODES)
     assert np.array_equal(plain.transduction_, labeller(name).fit_graph(graph, CODES).transduction_)
     balanced = fit_labeller(labeller(name), graph, CODES, balance=True)
-    shares = np.array([0.75, 0.25])
-    np.testing.assert_allclose(balanced.label_distributions_.mean(axis=0), shares, atol=0.02)
-    assert not np.allclose(plain.label_distributions_.mean(axis=0), shares, atol=0.02)
+    sure = 2 * plain.label_distributions_.max(axis=1).mean() - 1
+    wanted = 0.5 + sure * np.array([0.25, -0.25])  # three labels of the one class, one of the other
+    near, far = (np.abs(one.label_distributions_.mean(axis=0) - wanted).max() for one in (balanced, plain))
+    assert near < far / 5
     np.testing.assert_allclose(balanced.label_distributions_.sum(axis=1), 1, rtol=1e-5)
     assert np.array_equal(balanced.transduction_, balanced.label_distributions_.argmax(axis=1))
     assert ((balanced.confidence_ >= 0) & (balanced.confidence_ <= 1)).all()

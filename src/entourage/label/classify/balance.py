@@ -10,7 +10,7 @@ from entourage.label.base import GraphLabeller
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 
-ROUNDS = 20  # of scaling columns and rows in turn; means are then within a percent or so of the shares
+ROUNDS = 20  # of scaling columns and rows in turn; means are then within a percent or so of what is wanted
 
 
 def fit_labeller(
@@ -23,8 +23,8 @@ def fit_labeller(
 ) -> GraphLabeller:
     """Fit a labeller to a graph, and hold what it finds to the frequencies of the given labels if that is asked for.
 
-    The game keeps to them while it is played; the distributions of other labellers are scaled when they are done
-    (class mass normalisation, as Zhu, Ghahramani and Lafferty have it for harmonic functions).
+    The game keeps to them while it is played; the distributions of other labellers are scaled when they are done (much
+    as by the class mass normalisation that Zhu, Ghahramani and Lafferty have for harmonic functions).
 
     Args:
         labeller: it is fitted.
@@ -50,9 +50,13 @@ def fit_labeller(
 
 
 def held_to_shares(x: Floats, shares: Floats) -> Floats:
-    """Distributions whose mean is, as far as they can be moved, that of the shares.
+    """Distributions whose mean is, as far as they are sure and can be moved, that of the shares.
 
-    Columns are scaled so that their means are the shares, then rows so that they sum to 1, in turn. Certainty stays
+    Labels that are certain are as frequent as the shares say; distributions that prefer nothing have the same mean
+    whatever the shares are. What is held to lies between the two, as sure as the distributions are. Held to the shares
+    themselves, those of Poisson learning or of an SVM, which are nearly flat, would all prefer the most frequent class.
+
+    Columns are scaled so that their means are what is wanted, then rows so that they sum to 1, in turn. Certainty stays
     certain and what is ruled out stays so.
 
     Args:
@@ -61,8 +65,16 @@ def held_to_shares(x: Floats, shares: Floats) -> Floats:
     """
     tiny = np.finfo(np.float64).tiny
     scaled = np.asarray(x, dtype=np.float64)
+    wanted = _blurred(shares, scaled)
     for _ in range(ROUNDS):
         mean = scaled.mean(axis=0)
-        scaled = scaled * np.where((mean > tiny) & (shares > 0), shares / np.maximum(mean, tiny), 1)
+        scaled = scaled * np.where((mean > tiny) & (shares > 0), wanted / np.maximum(mean, tiny), 1)
         scaled = scaled / np.maximum(scaled.sum(axis=1, keepdims=True), tiny)
     return scaled.astype(x.dtype)
+
+
+def _blurred(shares: Floats, x: Floats) -> Floats:
+    """The mean of distributions as sure as these (n, m) whose labels are as frequent as the shares say, shape (m,)."""
+    m = len(shares)
+    sure = (m * x.max(axis=1).mean() - 1) / max(m - 1, 1) if len(x) else 1.0  # 1: certain, 0: flat
+    return sure * shares + (1 - sure) / m
