@@ -34,8 +34,8 @@ FAIRLY = (
     "Labels are drawn in proportion to the classes, at least one of each, and all that labels images over a graph is "
     "told so (`AugmentOptions(balance=True)`, off by default): the game while it is played, every propagator in its "
     "place by scaling its distributions as far as they are sure, and the training that follows by holding the "
-    "network's answers to it. Methods without a graph (FixMatch, Mean Teacher and the others) are as their authors have "
-    "them and are not told. All make as many steps as the game's rounds together, which is far fewer than these were "
+    "network's answers to it. Methods without a graph (FixMatch, Mean Teacher and the others) are as their authors "
+    "have them and are not told. All make as many steps as the game's rounds together, which is far fewer than these were "
     "published with."
 )
 
