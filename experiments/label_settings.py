@@ -35,8 +35,8 @@ FAIRLY = (
     "told so (`AugmentOptions(balance=True)`, off by default): the game while it is played, every propagator in its "
     "place by scaling its distributions as far as they are sure, and the training that follows by holding the "
     "network's answers to it. Methods without a graph (FixMatch, Mean Teacher and the others) are as their authors "
-    "have them and are not told. All make as many steps as the game's rounds together, which is far fewer than these were "
-    "published with."
+    "have them and are not told. All make as many steps as the game's rounds together, which is far fewer than these "
+    "were published with."
 )
 
 _EARLIER = (
