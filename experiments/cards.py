@@ -22,7 +22,8 @@ WEIGHTS = Path(__file__).parent.parent / "src" / "entourage" / "weights"
 MADE_BY = {
     "cluster-points": "python -m experiments.cluster_points --networks default --from points --minutes 9 "
     "--ship src/entourage/weights/cluster-points.safetensors",
-    "detect": "python -m experiments.detect_pages --out pages; "
+    "detect": "python -m experiments.detect_pages --scores SCORES --out pages --divide; "
+    "python -m experiments.detect_pages --out pages --sets learn; "
     "entourage detect train pages/learn-* --out run --minutes 7",
     "detect-muscima": "python -m experiments.detect_deepscores --muscima --minutes 4.5",
 }

@@ -187,14 +187,21 @@ def measure_handwriting(book: Ledger, name: str, make: Callable[[], DetectsPages
         book.row(key, lambda: scores(evaluate(detector, pages, "own")))
 
 
+def _learned(book: Ledger, key: str) -> str:
+    """The minutes that the detector of a row has learned, as far as they are known: of print, + of handwriting."""
+    detector, _, test = key.partition(": ")
+    stages = [training_of(book, detector) or book.rows[key]]
+    if test == HANDWRITTEN:
+        stages = [training_of(book, detector), training_of(book, f"{detector}, handwriting")]
+    return " + ".join(f"{one['training_minutes']:.1f}" if "training_minutes" in one else "" for one in stages).strip()
+
+
 def _text(book: Ledger) -> str:
     rows = []
     for key, row in in_order(measured_rows(book), (SHIPPED, "DWD", *RIVALS)).items():
         detector, _, test = key.partition(": ")
-        known = training_of(book, f"{detector}, handwriting" if test == HANDWRITTEN else detector) or row
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
-        minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
-        rows.append((detector, test, str(row["pages"]), str(len(row["classes"])), *figures, minutes))
+        rows.append((detector, test, str(row["pages"]), str(len(row["classes"])), *figures, _learned(book, key)))
     header = ("detector", "pages, list", "pages", "classes", "mAP", "AP50", "AP25", "minutes of training")
     published = table(
         ("published mAP", "synthetic", "scans", "MUSCIMA++"), [(name, *cells) for name, cells in PUBLISHED.items()]

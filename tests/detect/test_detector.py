@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -208,6 +209,22 @@ def test_a_batch_stops_at_the_first_page_that_cannot_be_read(tmp_path: Path) -> 
     with pytest.raises(ValueError, match=r"broken\.png"):
         next(found)
     assert list(found) == []
+
+
+@pytest.mark.parametrize(("name", "head"), [("default", "noteheadBlackOnLine"), ("muscima", "noteheadFull")])
+def test_detectors_of_the_package_remember_typical_boxes(name: str, head: str) -> None:
+    model = Detector.load(name, "cpu").model
+    assert model.sides is not None
+    assert model.sides.shape == (len(model.classes), 2)
+    width, height = model.sides[model.classes.index(head)].tolist()
+    assert 7 < min(width, height) <= max(width, height) < 15  # lines are 10 pixels apart
+    model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
+    found = Detector(model, DetectOptions(trace=False, snap=False), "cpu").detect(staff_page(20.0, 800, 600))
+    sides = found.boxes[:, 2:] - found.boxes[:, :2]
+    inside = ((found.boxes[:, :2] > 0) & (found.boxes[:, 2:] < torch.tensor([600, 800]))).all(1)  # others are cut off
+    assert inside.any()
+    wanted = 2 * model.sides[found.labels - 1]  # the page is twice as large as the network sees it
+    np.testing.assert_allclose(sides[inside], wanted[inside], rtol=0.02)
 
 
 def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,8 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
     # Four trainings of two minutes, however many rows tell of them; pages take no time to speak of.
     assert sum(row["minutes"] for row in rows.values()) == pytest.approx(8.0, abs=1.0)
     page = (tmp_path / "results" / "detect_deepscores.md").read_text()
-    assert page.count(" | 2.0 |\n") == len(print_rows | handwritten)
+    assert page.count(" | 2.0 |\n") == len(print_rows)
+    assert page.count(" | 2.0 + 2.0 |\n") == len(handwritten)
     assert "training of" not in page
     assert "| handwritten class |" in page
 
@@ -136,7 +137,7 @@ def test_the_shipped_detector_is_fine_tuned_without_pages_to_learn_from(
     assert trainings.jobs["detect_deepscores-muscima"].start == Path("None is shipped")
     classes = len(rows["DWD, shipped: MUSCIMA++, own"]["classes"])
     assert (
-        f"| DWD, shipped | MUSCIMA++, own | 1 | {classes} | 0.0 | 0.0 | 0.0 | 2.0 |"
+        f"| DWD, shipped | MUSCIMA++, own | 1 | {classes} | 0.0 | 0.0 | 0.0 | + 2.0 |"
         in (tmp_path / "results" / "detect_deepscores.md").read_text()
     )
 
@@ -165,6 +166,18 @@ def test_a_row_that_tells_of_its_training_itself_is_believed(tmp_path: Path) -> 
     figures = {"pages": 1, "classes": {"stem": [1, 0.5, 0.5, 0.5]}, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
     book.add("DWD: clean, v1", {**figures, "steps": 7, "training_minutes": 3.0}, 1.0)
     assert "| DWD | clean, v1 | 1 | 1 | 50.0 | 50.0 | 50.0 | 3.0 |" in detect_deepscores._text(book)
+
+
+def test_handwriting_tells_of_both_its_trainings(tmp_path: Path) -> None:
+    book = Ledger("toy", tmp_path)
+    figures = {"pages": 1, "classes": {"stem": [1, 0.5, 0.5, 0.5]}, **dict.fromkeys(("mAP", "AP50", "AP25"), 0.5)}
+    book.add("training of DWD", {"steps": 7, "training_minutes": 3.0}, 1.0)
+    for name, minutes in (("DWD", 1.6), ("DWD, shipped", 3.9)):
+        book.add(f"training of {name}, handwriting", {"steps": 7, "training_minutes": minutes}, 1.0)
+        book.add(f"{name}: MUSCIMA++, own", figures, 1.0)
+    text = detect_deepscores._text(book)
+    assert "| DWD | MUSCIMA++, own | 1 | 1 | 50.0 | 50.0 | 50.0 | 3.0 + 1.6 |" in text
+    assert "| DWD, shipped | MUSCIMA++, own | 1 | 1 | 50.0 | 50.0 | 50.0 | + 3.9 |" in text
 
 
 def test_what_has_learned_for_longer_than_its_rivals_has_another_name() -> None:
