@@ -122,6 +122,9 @@ def _fcos(common: dict[str, Any]) -> Any:
     model: Any = fcos_resnet50_fpn(**common, topk_candidates=CANDIDATES, detections_per_img=MOST, score_thresh=LEAST)
     model.backbone = _pyramid()
     model.anchor_generator = AnchorGenerator(tuple((stride,) for stride in STRIDES), ((1.0,),) * len(STRIDES))
+    # Distances to the sides pass a ReLU. From random weights, which the builder is not made for, it soon cuts all of
+    # them off, and no gradient brings them back; beginning with boxes of two cells, they are learned.
+    nn.init.ones_(model.head.regression_head.bbox_reg.bias)
     model.head = Precise(model.head)
     return model
 

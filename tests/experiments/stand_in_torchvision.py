@@ -87,7 +87,7 @@ class DenseHead(nn.Module):
     def __init__(self, in_channels: int, num_anchors: int, num_classes: int, norm_layer: Any = None) -> None:
         super().__init__()
         self.num_anchors, self.num_classes, self.norm_layer = num_anchors, num_classes, norm_layer
-        self.regression_head = nn.Module()
+        self.regression_head = _module(bbox_reg=nn.Conv2d(in_channels, 4 * num_anchors, 1))
         self.cls_logits = nn.Conv2d(in_channels, num_anchors * num_classes, 1)
 
     def forward(self, maps: list[Tensor]) -> dict[str, Tensor]:

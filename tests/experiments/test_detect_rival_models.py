@@ -64,6 +64,7 @@ def test_heads_fit_the_anchors_and_the_classes_with_the_background() -> None:
     fcos = make_rival("fcos", 5)
     assert fcos.anchor_generator.num_anchors_per_location() == [1] * 5  # type: ignore[union-attr,operator]
     assert fcos.anchor_generator.sizes == tuple((stride,) for stride in STRIDES)  # type: ignore[union-attr]
+    assert (fcos.head.part.regression_head.bbox_reg.bias == 1).all()  # type: ignore[union-attr]
     for model in (retinanet, fcos):
         assert model.backbone.part.layers == (1, 2, 3, 4)  # type: ignore[union-attr]
 
