@@ -30,6 +30,7 @@ from experiments.detect_rows import (
     in_order,
     keep_training,
     measured_rows,
+    need_sets,
     packed,
     percent,
     recipe_of,
@@ -61,6 +62,8 @@ def main() -> None:
     parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}; they learn from the same pages")
     parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
+    if not options.muscima:
+        need_sets(options, ", or --muscima")
     rivals = chosen_rivals(options)
     book = ledger_of("detect_deepscores", options.results, small=options.small)
     jobs: dict[str, Callable[[], None]] = {}

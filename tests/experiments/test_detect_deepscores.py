@@ -141,6 +141,15 @@ def test_the_shipped_detector_is_fine_tuned_without_pages_to_learn_from(
     )
 
 
+def test_handwriting_alone_is_measured_after_print_was_learned(
+    data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = command(tmp_path, monkeypatch, "--train", data, "--muscima")
+    assert set(rows) == {"DWD: MUSCIMA++, own", "training of DWD", "training of DWD, handwriting"}
+    with pytest.raises(ValueError, match="expected --test NAME=FOLDER, or --muscima"):
+        command(tmp_path, monkeypatch, "--train", data)
+
+
 def test_detectors_of_the_same_file_name_are_told_apart(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
