@@ -23,7 +23,7 @@ from entourage.detect.truth import TruthPage, read_truth, spread_over
 from experiments.claims import alone
 from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
-from experiments.detect_rival_models import RIVALS
+from experiments.detect_rival_models import RIVALS, need_torchvision
 from experiments.detect_rivals import RivalDetector, train_rival
 from experiments.detect_rows import (
     arguments,
@@ -81,7 +81,7 @@ def chosen_rivals(options: argparse.Namespace) -> list[str]:
     """The rivals that are asked for.
 
     Raises:
-        ValueError: one is unknown, or there are no pages to train them on.
+        ValueError: one is unknown, or there are no pages to train them on, or no torchvision.
     """
     rivals = [name for name in options.rivals.split(",") if name]
     for name in rivals:
@@ -89,6 +89,8 @@ def chosen_rivals(options: argparse.Namespace) -> list[str]:
             raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(RIVALS)}")
     if rivals and not options.train:
         raise ValueError("--rivals without --train: a rival learns here alone; expected folders to learn from")
+    if rivals:
+        need_torchvision()
     return rivals
 
 
