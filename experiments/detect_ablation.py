@@ -34,6 +34,7 @@ from experiments.detect_rows import (
     in_order,
     keep_training,
     measured_rows,
+    need_sets,
     packed,
     percent,
     recipe_of,
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of each training, in place of --minutes")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="some of these, which are all")
     options = parser.parse_args()
+    need_sets(options)
     if options.steps is not None:
         options.minutes = None
     book = ledger_of("detect_ablation", options.results, small=options.small)

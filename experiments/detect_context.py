@@ -22,7 +22,7 @@ from entourage.detect.map_options import INTERLINE
 from entourage.detect.sheets import scaled_page
 from entourage.detect.truth import TruthPage
 from experiments.command import run_command
-from experiments.detect_rows import measuring_arguments, percent, sets_of
+from experiments.detect_rows import measuring_arguments, need_sets, percent, sets_of
 from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
 
@@ -44,12 +44,30 @@ def main() -> None:
     parser = measuring_arguments("Dots with and without their surroundings")
     parser.add_argument("--dots", type=int, default=400, help="of each kind, at most")
     options = parser.parse_args()
+    need_sets(options)
     book = ledger_of("detect_context", options.results)
     detector = Detector.load(options.model, options.device)
+    check_dots(detector, options.model)
     for name, pages in sets_of(options).items():
         for radius in (None, *reversed(RADII)):
             book.row(key_of(name, radius, options.model), lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
     book.write_table("Detection: dots and their surroundings", _text)
+
+
+def check_dots(detector: Detector, model: str | None) -> None:
+    """Refuses a detector that cannot choose among the classes of dots.
+
+    Args:
+        detector: the detector.
+        model: what it is called; None for the shipped one.
+
+    Raises:
+        ValueError: it does not know one of them.
+    """
+    unknown = [name for name in DOTS if name not in detector.classes]
+    if unknown:
+        told = f"the detector {model or 'default'} does not know the class of dots {', '.join(unknown)}"
+        raise ValueError(f"{told}; expected one that knows {', '.join(DOTS)}")
 
 
 def key_of(name: str, radius: float | None, model: str | None) -> str:

@@ -23,13 +23,14 @@ from entourage.detect.truth import TruthPage, read_truth, spread_over
 from experiments.claims import alone
 from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
-from experiments.detect_rival_models import RIVALS
+from experiments.detect_rival_models import RIVALS, need_torchvision
 from experiments.detect_rivals import RivalDetector, train_rival
 from experiments.detect_rows import (
     arguments,
     in_order,
     keep_training,
     measured_rows,
+    need_sets,
     packed,
     percent,
     recipe_of,
@@ -61,6 +62,8 @@ def main() -> None:
     parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}; they learn from the same pages")
     parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
+    if not options.muscima:
+        need_sets(options, ", or --muscima")
     rivals = chosen_rivals(options)
     book = ledger_of("detect_deepscores", options.results, small=options.small)
     jobs: dict[str, Callable[[], None]] = {}
@@ -78,7 +81,7 @@ def chosen_rivals(options: argparse.Namespace) -> list[str]:
     """The rivals that are asked for.
 
     Raises:
-        ValueError: one is unknown, or there are no pages to train them on.
+        ValueError: one is unknown, or there are no pages to train them on, or no torchvision.
     """
     rivals = [name for name in options.rivals.split(",") if name]
     for name in rivals:
@@ -86,6 +89,8 @@ def chosen_rivals(options: argparse.Namespace) -> list[str]:
             raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(RIVALS)}")
     if rivals and not options.train:
         raise ValueError("--rivals without --train: a rival learns here alone; expected folders to learn from")
+    if rivals:
+        need_torchvision()
     return rivals
 
 

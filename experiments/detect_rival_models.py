@@ -6,10 +6,14 @@ hundred objects and place anchors for things as large as people; what replaces t
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from entourage.data import reason_of
 
 RIVALS = ("faster-rcnn", "retinanet", "fcos")
 MOST = 3000  # detections on a page; the fullest has 1,200 symbols
@@ -60,20 +64,31 @@ def make_rival(name: str, classes: int) -> nn.Module:
         A module that takes images (3, h, w), ink 1 and paper 0 in each channel, and sees them in their own size.
 
     Raises:
-        ValueError: there is no such rival, or no torchvision.
+        ValueError: there is no such rival, or no torchvision that works.
     """
     makers = {"faster-rcnn": _faster_rcnn, "retinanet": _retinanet, "fcos": _fcos}
     if name not in makers:
         raise ValueError(f"rival {name!r} is unknown; expected one of {', '.join(RIVALS)}")
+    need_torchvision()
     common = {"weights": None, "weights_backbone": None, "num_classes": classes + 1}
-    try:
-        model = makers[name](common)
-        model.transform = _in_their_own_size()
-    except ImportError as error:
-        raise ValueError("the rivals are torchvision's; expected it to be installed") from error
+    model = makers[name](common)
+    model.transform = _in_their_own_size()
     model.backbone = Precise(model.backbone)
     rival: nn.Module = model
     return rival
+
+
+def need_torchvision() -> None:
+    """Makes sure that the rivals can be made, before something else takes its time.
+
+    Raises:
+        ValueError: torchvision is not installed, or does not fit torch.
+    """
+    try:
+        importlib.import_module("torchvision.models.detection")
+    except (ImportError, RuntimeError, OSError) as error:  # one that was built for another torch fails in its own ways
+        told = f"the rivals are torchvision's; expected it to be installed, and to fit torch {torch.__version__}"
+        raise ValueError(f"{told}: {reason_of(error)}") from error
 
 
 def _faster_rcnn(common: dict[str, Any]) -> Any:

@@ -96,6 +96,20 @@ def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:
     return sets
 
 
+def need_sets(options: argparse.Namespace, more: str = "") -> None:
+    """Refuses a command that says nothing to measure on, before it trains what nobody asks for.
+
+    Args:
+        options: of the command.
+        more: what else to say of what is expected, such as ", or --muscima".
+
+    Raises:
+        ValueError: it names no set of pages.
+    """
+    if not options.test:
+        raise ValueError(f"--test is missing, so there is nothing to measure on; expected --test NAME=FOLDER{more}")
+
+
 def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Recipe:
     """The recipe, or a tiny version of it."""
     recipe = recipe or Recipe()

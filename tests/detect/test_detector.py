@@ -13,7 +13,7 @@ from torch import Tensor
 
 from entourage.detect import detector as module
 from entourage.detect.decode_options import DecodeOptions
-from entourage.detect.detector import UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
+from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
 from entourage.detect.model import WatershedDetector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
@@ -139,6 +139,50 @@ class Reader(SquareFinder):
         labels = torch.cat([found["labels"], torch.full((4,), 2)])
         scores = torch.full((len(labels),), 0.9)
         return [{"boxes": torch.cat([found["boxes"], staves]), "labels": labels, "scores": scores}]
+
+
+class Blind(SquareFinder):
+    """Knows staves, and takes the squares of `SquareFinder` for clefs, but finds no staff."""
+
+    classes = ("gClef", "staff")
+
+
+def test_symbols_without_a_staff_are_told_of_where_the_network_knows_staves(page: Grey) -> None:
+    blind = Detector(Blind(), device="cpu")  # type: ignore[arg-type]
+    sight = blind.look(page)
+    assert (len(sight.found), sight.note) == (len(PLACES), NO_STAFF)
+    turned = blind.look(Turn.by(12.0, (800, 600)).turn(page))
+    assert turned.note.startswith("straightened by -12")
+    assert turned.note.endswith(f"; {NO_STAFF}")
+    assert blind.look(staff_page()).note == ""  # nothing was found
+    assert finder().look(page).note == ""  # it knows no staves
+
+
+class Unsure(Reader):
+    """As `Reader`, with staves that score less than the rest."""
+
+    staves = 0.4
+
+    def objects(self, batch: Tensor, options: DecodeOptions) -> list[dict[str, Tensor]]:
+        (found,) = super().objects(batch, options)
+        scores = torch.where(found["labels"] == 2, self.staves, 0.9)
+        return [{key: value[scores >= options.threshold] for key, value in {**found, "scores": scores}.items()}]
+
+
+def test_staves_below_the_threshold_are_staves_all_the_same(page: Grey) -> None:
+    unsure = Unsure()
+    detector = Detector(unsure, DetectOptions(threshold=0.6, upright=False), "cpu")  # type: ignore[arg-type]
+    assert (len(detector.look(page).found), detector.look(page).note) == (len(PLACES), "")
+    unsure.staves = 0.2
+    assert (len(detector.look(page).found), detector.look(page).note) == (len(PLACES), NO_STAFF)
+
+
+def test_graph_paper_is_not_passed_off_as_music() -> None:
+    paper = np.full((1400, 1000), 255, dtype=np.uint8)
+    paper[40:1360:25], paper[:, 30:970:25] = 90, 90
+    sight = Detector.load(device="cpu", options=DetectOptions(threshold=0.3)).look(paper)
+    assert len(sight.found) > 0
+    assert sight.note == NO_STAFF
 
 
 def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_as_given() -> None:

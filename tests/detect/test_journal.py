@@ -88,6 +88,45 @@ def test_other_settings_begin_anew(tmp_path: Path, files: list[Path]) -> None:
     assert [path.name for path in out.iterdir()] == [STATE]
 
 
+@pytest.mark.parametrize("left", ["", "{'", "[]", '{"name": "a"}', "short"])
+def test_a_page_whose_record_is_damaged_is_looked_at_again(tmp_path: Path, files: list[Path], left: str) -> None:
+    out = tmp_path / "out"
+    kept(Journal(out, SETTINGS, CLASSES, files), page(files[0], 1), page(files[1]))
+    record = out / STATE / "pages" / "a.json"
+    if left == "short":
+        left = json.dumps({**json.loads(record.read_text()), "scores": [0.5]})  # of two boxes
+    record.write_text(left)
+    again = Journal(out, SETTINGS, CLASSES, files)
+    assert [one.name for one in again.pages()] == ["b-1"]
+    assert again.done(files[1]) == set()
+    assert [path.name for path in (out / "xml").iterdir()] == ["b-1.xml"]
+    kept(again, page(files[1]))
+    record.write_text(left)
+    with pytest.raises(ValueError, match=r"cannot read file .*a\.json: it is damaged; the same command looks at"):
+        list(again.pages())
+
+
+@pytest.mark.parametrize("left", ["", "{", "[1]"])
+def test_damaged_settings_begin_anew_and_say_so(tmp_path: Path, files: list[Path], left: str) -> None:
+    out = tmp_path / "out"
+    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    (out / "drawn").mkdir()
+    (out / "drawn" / "a.png").write_text("of a user")  # whether that run drew pages cannot be known any more
+    (out / STATE / "settings.json").write_text(left)
+    with pytest.warns(UserWarning, match=r"settings\.json is damaged: pages that were done are looked at again"):
+        assert len(Journal(out, SETTINGS, CLASSES, files)) == 0
+    assert {path.name for path in out.rglob("*") if path.is_file()} == {"a.png", "settings.json"}
+    assert len(Journal(out, SETTINGS, CLASSES, files)) == 0  # nor does what was done under other settings come back
+
+
+def test_without_settings_a_run_begins_anew(tmp_path: Path, files: list[Path]) -> None:
+    out = tmp_path / "out"
+    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    (out / STATE / "settings.json").unlink()
+    for _ in range(2):
+        assert len(Journal(out, {**SETTINGS, "threshold": 0.5}, CLASSES, files)) == 0
+
+
 def test_what_a_kill_left_half_written_goes_and_what_others_wrote_stays(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
     (out / "xml").mkdir(parents=True)

@@ -42,6 +42,8 @@ def test_training_returns_losses_and_evaluation_objects(tiny: DetectorOptions) -
         model.train()(images)
     with pytest.raises(ValueError, match="1 targets for 2 images"):
         model(images, targets[:1])
+    with pytest.raises(ValueError, match="image 1 has the box"):
+        model(images, [targets[0], {**targets[1], "boxes": targets[1]["boxes"].flip(1)}])
 
 
 def test_it_learns_what_it_is_shown(tiny: DetectorOptions) -> None:

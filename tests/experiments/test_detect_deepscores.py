@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from experiments.detect_rival_models import need_torchvision
 from experiments.ledger import Ledger
 from numpy.typing import NDArray
 from tests.detect.engraved import some_pages
@@ -67,6 +69,7 @@ def trainings(data: str, monkeypatch: pytest.MonkeyPatch) -> Trainings:
     made = Trainings()
     monkeypatch.setattr(detect_deepscores, "trained", made.trained)
     monkeypatch.setattr(detect_deepscores, "train_rival", made.rival)
+    monkeypatch.setattr(detect_deepscores, "need_torchvision", lambda: None)
     monkeypatch.setattr(detect_deepscores, "packed", lambda job: f"{job.classes} of {Path(job.folders[0]).name}")
     monkeypatch.setattr(detect_deepscores, "read_truth", lambda folder, split: read_truth(data, split))
     return made
@@ -142,6 +145,15 @@ def test_the_shipped_detector_is_fine_tuned_without_pages_to_learn_from(
     )
 
 
+def test_handwriting_alone_is_measured_after_print_was_learned(
+    data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = command(tmp_path, monkeypatch, "--train", data, "--muscima")
+    assert set(rows) == {"DWD: MUSCIMA++, own", "training of DWD", "training of DWD, handwriting"}
+    with pytest.raises(ValueError, match="expected --test NAME=FOLDER, or --muscima"):
+        command(tmp_path, monkeypatch, "--train", data)
+
+
 def test_detectors_of_the_same_file_name_are_told_apart(
     data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +222,20 @@ def test_rivals_are_checked_before_anything_is_done(
         command(tmp_path, monkeypatch, *train, "--test", f"clean={data}", *words)
     assert trainings.runs == []
     assert not (tmp_path / "results").exists()
+
+
+def test_rivals_without_a_torchvision_that_works_are_refused_before_anything_is_trained(
+    data: str, trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect_deepscores, "need_torchvision", need_torchvision)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "torchvision.models.detection", None)
+    words = ("--train", data, "--test", f"clean={data}")
+    with pytest.raises(ValueError, match="the rivals are torchvision's; expected it to be installed"):
+        command(tmp_path, monkeypatch, *words, "--rivals", "fcos")
+    assert trainings.runs == []
+    assert not (tmp_path / "results").exists()
+    assert command(tmp_path, monkeypatch, *words)  # without rivals nobody asks for it
 
 
 def test_a_rehearsal_is_kept_apart(

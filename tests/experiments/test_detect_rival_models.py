@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from experiments.detect_rival_models import (
     STRIDES,
     Precise,
     make_rival,
+    need_torchvision,
 )
 from tests.experiments.stand_in_torchvision import AnchorGenerator, modules
 from torch import Tensor, nn
@@ -114,6 +116,18 @@ def test_rivals_have_a_name_and_need_torchvision(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torchvision.models.detection", None)
     with pytest.raises(ValueError, match="torchvision's; expected it to be installed"):
         make_rival("fcos", 3)
+
+
+def test_a_torchvision_that_does_not_fit_torch_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text("raise RuntimeError('operator nms\\ndoes not exist')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"and to fit torch \S+: operator nms does not exist"):
+        need_torchvision()
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -221,6 +222,26 @@ def test_a_context_table_tells_sets_and_detectors_apart(tmp_path: Path, monkeypa
             assert f"| {pages} | 0.5 interlines | - |" in page
     assert "c: all of the page" in Ledger("detect_context", Path("r"))
     assert "clean: all of the page" in Ledger("detect_context")  # that of the shipped one has the name it had
+
+
+def test_dots_are_asked_of_a_detector_that_knows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some_pages(tmp_path / "data")
+    save_detector(small_detector(("augmentationDot", "stem", "repeatDot")), tmp_path / "mine.safetensors")
+    words = ("--test", f"c={data}", "--results", str(tmp_path / "r"), "--model", str(tmp_path / "mine.safetensors"))
+    told = r"mine.safetensors does not know the class of dots articStaccatoAbove, articStaccatoBelow; expected one that"
+    with pytest.raises(ValueError, match=told):
+        run(detect_context, monkeypatch, *words)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("module", [detect_ablation, detect_context, detect_deepscores])
+def test_a_command_without_anything_to_measure_on_says_so_first(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [] if module is detect_context else ["--train", str(tmp_path / "missing")]
+    with pytest.raises(ValueError, match=r"--test is missing, .* nothing to measure on; expected --test NAME=FOLDER"):
+        run(module, monkeypatch, *words, "--results", str(tmp_path / "r"))
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize("words", [("--train", "x"), ("--minutes", "1"), ("--runs", "x"), ("--small",)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from entourage.detect.choices import check_choice
+from entourage.training.options import check_count
 
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]
@@ -38,9 +40,16 @@ class DecodeOptions:
         check_choice("centre", self.centre, Centre)
         check_choice("vote", self.vote, Vote)
         check_choice("box", self.box, BoxOf)
+        if not 0 <= self.threshold <= 1:  # nor what is no number
+            raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
         if not self.cuts or list(self.cuts) != sorted(self.cuts, reverse=True):
             raise ValueError(f"cuts are {self.cuts}; expected one or more, highest first")
-        if self.most is not None and self.most < 1:
-            raise ValueError(f"most is {self.most}; expected 1 or more, or None for no bound")
+        if not all(0 <= cut < 1 for cut in self.cuts):
+            raise ValueError(f"cuts are {self.cuts}; expected energies in [0, 1)")
+        check_count("least", self.least, 1)
+        if self.most is not None:
+            check_count("most", self.most, 1, ", or None for no bound")
+        if self.snap is not None and not 0 < self.snap < math.inf:
+            raise ValueError(f"snap is {self.snap}; expected pixels above 0, or None")
         if self.overlap is not None and not 0 < self.overlap <= 1:
             raise ValueError(f"overlap is {self.overlap}; expected a share in (0, 1], or None")

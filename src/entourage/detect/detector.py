@@ -19,10 +19,11 @@ from entourage.detect.model import WatershedDetector
 from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.tiles import Found, detect_tiles, plan_tiles
 from entourage.detect.trace import trace
-from entourage.detect.upright import is_upright, may_be_upside_down
+from entourage.detect.upright import SURE, is_upright, may_be_upside_down
 from entourage.detect.weights import NoDetectorError, find_pieces, load_detector
 
 UPSIDE_DOWN = "upside down: read turned by 180 degrees"
+NO_STAFF = "no staff found: its lines may be those of ruled paper or of a table"
 WEIGHTS = Path(entourage.__file__).parent / "weights"
 
 
@@ -63,8 +64,10 @@ class Detector:
         self.model = model.folded().to(self.device)
         self.options = options or DetectOptions()
         decode = model.options.decode
-        least = self.options.threshold
-        self._decode = decode if least is None else replace(decode, threshold=least)
+        self._least = decode.threshold if self.options.threshold is None else self.options.threshold
+        # Staves are long and score less than heads do: where only sure symbols are wanted, they are looked for as ever.
+        looked = min(self._least, SURE) if decode.score else self._least
+        self._decode = replace(decode, threshold=looked)
 
     @classmethod
     def load(
@@ -122,9 +125,12 @@ class Detector:
         if ready.image is None:
             return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
         found, upside_down = self._find_either_way(ready.image)
-        found = on_page(found, ready, self.options)
+        wanted = found.select(found.scores >= self._least)
+        lacking = len(wanted) > 0 and _lacks_staves(found)
+        found = on_page(wanted, ready, self.options)
         angle = 0.0 if ready.turn is None else ready.turn.angle
-        note = "; ".join(part for part in (ready.note, UPSIDE_DOWN if upside_down else "") if part)
+        told = (ready.note, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacking else "")
+        note = "; ".join(part for part in told if part)
         return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, note, upside_down)
 
     def _find_either_way(self, page: Grey) -> tuple[Detections, bool]:
@@ -219,6 +225,11 @@ def find_detector(path: str | Path | None = None) -> Path:
         names = f", or one of the package: {', '.join(sorted(shipped))}" if shipped else ""
         raise NoDetectorError(f"{error}{names}") from error
     return Path(name)
+
+
+def _lacks_staves(found: Detections) -> bool:
+    """Whether no staff is among what was found, though the network knows staves."""
+    return "staff" in found.classes and "staff" not in found.names
 
 
 def _whole(file: Path) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import nn
 
 from entourage.backbones.backbone import digest_weights
 from entourage.data import write_json
-from entourage.data.files import read_object
+from entourage.data.files import UnreadableFileError, read_object
 from entourage.detect.detections import Detections
 from entourage.detect.write import PageResult
 
@@ -30,9 +30,9 @@ _PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "nu
 class Journal:
     """The pages of a run that are done, in the folder that the run writes to.
 
-    A run with the same settings goes on with what it finds there; pages of files that have changed since, or that are
-    not asked for any more, are taken away. Any other run begins anew, and takes away what an earlier one has left, but
-    nothing that others have put beside it.
+    A run with the same settings goes on with what it finds there; pages of files that have changed since, that are not
+    asked for any more, or whose records are damaged, are taken away. Any other run begins anew, and takes away what an
+    earlier one has left, but nothing that others have put beside it; so does one that finds the settings damaged.
 
     Args:
         out: the folder.
@@ -46,9 +46,12 @@ class Journal:
         self._folders = tuple(name for name in _OWN if name != "drawn" or settings.get("draw"))
         self._records: dict[str, dict[int | None, Path]] = {str(file): {} for file in files}
         begun = out / STATE / "settings.json"
-        if begun.is_file() and json.loads(begun.read_text(encoding="utf-8")) == settings:
+        known = read_object(begun)
+        if known == settings:
             self._go_on()
             return
+        if begun.is_file() and not known:
+            warnings.warn(f"{begun} is damaged: pages that were done are looked at again", stacklevel=2)
         _clear(out)
         write_json(begun, settings)
 
@@ -59,7 +62,7 @@ class Journal:
     @property
     def names(self) -> set[str]:
         """The names of the pages that are done."""
-        return {path.name.removesuffix(".json") for records in self._records.values() for path in records.values()}
+        return {_name(path) for records in self._records.values() for path in records.values()}
 
     def done(self, file: Path) -> set[int | None]:
         """Which pages of a file are done, by number; that of a file of one page is None."""
@@ -78,11 +81,19 @@ class Journal:
         self._records[page.file][page.number] = self._path(page)
 
     def pages(self) -> Iterator[PageResult]:
-        """The pages that are done, in the order of their files and their numbers; one at a time is in memory."""
+        """The pages that are done, in the order of their files and their numbers; one at a time is in memory.
+
+        Raises:
+            UnreadableFileError: the record of one was damaged since.
+        """
         for file in self.files:
             records = self._records[str(file)]
             for number in sorted(records, key=lambda n: n or 0):
-                yield self._page(json.loads(records[number].read_text(encoding="utf-8")))
+                page = self._page(read_object(records[number]))
+                if page is None:
+                    told = "it is damaged; the same command looks at the page again"
+                    raise UnreadableFileError(records[number], told)
+                yield page
 
     def close(self) -> None:
         """Forgets all of it, for the run is complete."""
@@ -94,21 +105,29 @@ class Journal:
     def _go_on(self) -> None:
         _clear_unfinished(self.out)
         for path in _records_in(self.out):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            file = record["file"]
-            own = [self.out / folder / f"{record['name']}{_OWN[folder]}" for folder in self._folders]
-            whole = all(part.is_file() for part in own)
-            if whole and file in self._records and record["stamp"] == _stamp(Path(file)):
-                self._records[file][record["number"]] = path
+            record = read_object(path)
+            page = self._page(record)
+            own = [self.out / folder / f"{_name(path)}{_OWN[folder]}" for folder in self._folders]
+            if page is not None and self._is_as_it_was(page, record.get("stamp"), own):
+                self._records[page.file][page.number] = path
                 continue
             for stale in (path, *own):
                 stale.unlink(missing_ok=True)
 
-    def _page(self, record: dict[str, Any]) -> PageResult:
-        boxes = torch.tensor(record["boxes"], dtype=torch.float32).reshape(-1, 4)
-        labels, scores = torch.tensor(record["labels"], dtype=torch.int64), torch.tensor(record["scores"])
-        found = Detections(boxes, labels, scores.float(), self.classes)
-        return PageResult(found=found, **{name: record[name] for name in _PLAIN})
+    def _is_as_it_was(self, page: PageResult, stamp: object, own: Sequence[Path]) -> bool:
+        """Whether a page is asked for, its file has not changed since, and its own files are there."""
+        whole = all(part.is_file() for part in own)
+        return whole and page.file in self._records and stamp == _stamp(Path(page.file))
+
+    def _page(self, record: dict[str, Any]) -> PageResult | None:
+        """The page of a record; None if it was only begun, or the record is damaged."""
+        try:
+            boxes = torch.tensor(record["boxes"], dtype=torch.float32).reshape(-1, 4)
+            labels, scores = torch.tensor(record["labels"], dtype=torch.int64), torch.tensor(record["scores"])
+            found = Detections(boxes, labels, scores.float(), self.classes)
+            return PageResult(found=found, **{name: record[name] for name in _PLAIN})
+        except (KeyError, TypeError, ValueError, RuntimeError):
+            return None
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -119,11 +138,11 @@ def fingerprint(model: nn.Module) -> str:
 def _clear(out: Path) -> None:
     """Takes away what an earlier run left in the folder, lest pages of both lie side by side, and nothing else."""
     begun, summary = read_object(out / STATE / "settings.json"), _summary(out)
-    if not begun and not summary:
+    if not (out / STATE).is_dir() and not summary:
         return
-    pages = {path.name.removesuffix(".json") for path in _records_in(out)}
+    pages = {_name(path) for path in _records_in(out)}
     pages |= _names_in_table(out) if summary else set()
-    drew = (begun or summary).get("draw", True)
+    drew = (begun or summary).get("draw", bool(begun or summary))  # where nothing tells, drawings may be others'
     for folder, ending in _OWN.items():
         for name in pages if drew or folder != "drawn" else ():
             (out / folder / f"{name}{ending}").unlink(missing_ok=True)
@@ -146,6 +165,11 @@ def _clear_unfinished(out: Path) -> None:
 def _records_in(out: Path) -> list[Path]:
     """The files that a run keeps of its pages while it is not complete."""
     return sorted(path for path in (out / STATE / "pages").glob("*.json") if not _UNFINISHED.fullmatch(path.name))
+
+
+def _name(record: Path) -> str:
+    """The name of the page that a record is of."""
+    return record.name.removesuffix(".json")
 
 
 def _names_in_table(out: Path) -> set[str]:

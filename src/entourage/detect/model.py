@@ -17,6 +17,7 @@ from entourage.detect.losses import DetectionLoss
 from entourage.detect.maps import paint
 from entourage.detect.network import Predictions, WatershedNetwork
 from entourage.detect.options import DetectorOptions
+from entourage.detect.targets import join_targets
 
 
 class WatershedDetector(nn.Module):
@@ -67,7 +68,7 @@ class WatershedDetector(nn.Module):
             "labels" and "scores", best first.
 
         Raises:
-            ValueError: images and targets do not fit together.
+            ValueError: images and targets do not fit together, or a target is not as above.
         """
         batch = stack(images)
         if not self.training:
@@ -75,10 +76,7 @@ class WatershedDetector(nn.Module):
         if targets is None or len(targets) != len(batch):
             given = "no targets" if targets is None else f"{len(targets)} targets"
             raise ValueError(f"training was given {given} for {len(batch)} images; expected one each")
-        boxes = torch.cat([target["boxes"].reshape(-1, 4) for target in targets]).to(batch.device, torch.float32)
-        labels = torch.cat([target["labels"].reshape(-1) for target in targets]).to(batch.device)
-        sizes = torch.tensor([len(target["labels"]) for target in targets])
-        pages = torch.arange(len(targets)).repeat_interleave(sizes).to(batch.device)
+        boxes, labels, pages = (part.to(batch.device) for part in join_targets(targets, len(self.classes)))
         return self.losses(batch, boxes, labels, pages)
 
     def maps(self, batch: Tensor) -> Predictions:

@@ -13,7 +13,7 @@ from entourage.detect.map_options import INTERLINE
 
 FEW = 0.4  # share of the staves below which it is worth another look, the page turned
 ENOUGH = 0.5  # share that shows that the page is right as it is turned
-_SURE = 0.3  # least score of the staves and clefs that count
+SURE = 0.3  # least score of the staves and clefs that count
 _LEFT, _RIGHT = 2.0, 6.0  # interlines from a staff's left end to the middle of a clef
 _BESIDE = 1.5  # and from its lines
 
@@ -28,7 +28,7 @@ def begun_with_clefs(found: Detections) -> float | None:
         From 0 to 1; None if there is no staff, or no class of clefs. Costs O(staves clefs).
     """
     names = np.array(found.names, dtype=object)
-    sure = found.scores.numpy() >= _SURE
+    sure = found.scores.numpy() >= SURE
     boxes = found.boxes.numpy()
     staves = boxes[(names == "staff") & sure]
     if len(staves) == 0 or not any(_is_clef(name) for name in found.classes):
