@@ -23,7 +23,7 @@ from entourage.data import resolve_device
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
-from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.cells import Cell, Experiment, Table, arguments, main, results_folder
 from experiments.command import run_command
 from experiments.embed_losses import METRICS, OURS, RATES, choice_key, contestant, described
 from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
@@ -132,7 +132,7 @@ def run() -> None:
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings of single networks")
     options = parser.parse_args()
     bench = Bench(setting_of(options))
-    main(ensembles_experiment(bench, Ledger("embed_losses", options.out), options.work), options)
+    main(ensembles_experiment(bench, Ledger("embed_losses", results_folder(options)), options.work), options)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from experiments.embed_trials import MIRRORED, Bench, seconds, setting_of, with_
 
 from entourage.embed import retrieval_metrics
 from entourage.embed.training import EmbeddingData
-from experiments import embed_trials
+from experiments import cells, embed_cost, embed_ensembles, embed_losses, embed_robustness, embed_trials
 
 
 def test_halves_are_read_once_and_hold_other_classes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,3 +104,15 @@ def test_options_make_a_setting() -> None:
     tiny = setting_of(parser.parse_args(["--tiny"]))
     assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[-1].epochs) == ("efficientnet-lite0", 64, 1)
     assert with_training(setting.recipe, rate=0.1, epochs=2, seed=5).seed == 5
+
+
+@pytest.mark.parametrize("experiment", [embed_losses, embed_robustness, embed_ensembles, embed_cost])
+def test_rehearsals_are_not_in_the_way_of_real_results(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = experiment.__name__.rpartition(".")[2]
+    assert (cells.RESULTS / f"{name}.json").exists()
+    monkeypatch.setattr(cells, "REHEARSED", tmp_path)
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--tiny", "--plan", "--device", "cpu"])
+    experiment.run()
+    assert capsys.readouterr().out.startswith(f"{name}: ")
