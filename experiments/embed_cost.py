@@ -5,8 +5,8 @@
 
 Seconds are those of the fastest of several trials, in which all losses take turns: whatever else a machine does makes
 it slower, never faster. A trial is a part of an epoch, from which the whole is extrapolated. They are told for a CPU
-and for a GPU, memory for a GPU alone. Epochs to 95 % are the first after which Recall@1 of the test classes is at least
-95 % of what the last one has: a look at the course of a training, by which nothing is chosen.
+and for a GPU, memory for a GPU alone. Epochs to 95 % are those of the backbone after which Recall@1 of the test classes
+is first at least 95 % of what it is after the last: a look at the course of a training, by which nothing is chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from entourage.training.pace import seconds_a_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described
-from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import COUNTED, Bench, add_options, seconds, setting_of, with_training
 from experiments.ledger import Ledger
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
@@ -55,14 +55,14 @@ def cost_experiment(bench: Bench) -> Experiment:
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
         f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[-1].learning_rate:g}."
-        f" Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
+        f" {COUNTED} Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
     )
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
 
 def first_epoch_near_the_last(curve: list[float], share: float = SHARE) -> int:
-    """The first epoch, from 1, with at least that share of the last value."""
-    return next(epoch for epoch, value in enumerate(curve, start=1) if value >= share * curve[-1])
+    """The backbone's first epoch with at least that share of the last value; see `COUNTED`."""
+    return next(epoch for epoch, value in enumerate(curve) if value >= share * curve[-1])
 
 
 def _turns_key(dataset: str, device: str) -> str:

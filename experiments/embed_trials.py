@@ -43,6 +43,10 @@ HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search
 IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
 # For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
 TRAINED, LOOKED_AT, BEGIN, MEASURE = 1500.0, 20000.0, 3.0, 3.0
+COUNTED = (  # what tables of courses say of their epochs
+    "Epochs are those in which the backbone learns: 0 is the one before, in which it waits and only what starts from"
+    " nothing is trained."
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ class Bench:
             learnt: look at training images, too, about as many as there are test images.
 
         Returns:
-            Recall@1 after each epoch, of "test" and, if asked for, of "training".
+            Recall@1 after each epoch, of "test" and, if asked for, of "training"; where the backbone waits for an
+            epoch, as with `with_training`, the first is that of its untrained features.
         """
         halves, parts = self.halves(dataset), {}
         if learnt:
