@@ -86,8 +86,9 @@ def losses_experiment(bench: Bench) -> Experiment:
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
         f" an epoch for what starts from nothing and up to {epochs} for all. Learning rate"
         f" ({', '.join(f'{rate:g}' for rate in RATES)}) and epoch of each loss are those with the best"
-        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. In the"
-        " last column the embedding of an image has that of its mirror image added to it."
+        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. Where"
+        " the lowest or the highest rate was chosen, the row says so: none beyond it was tried, and it might be better."
+        " In the last column the embedding of an image has that of its mirror image added to it."
         f" Per cent, mean ± standard deviation over {setting.seeds} seeds."
     )
     return Experiment(
@@ -137,8 +138,14 @@ def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
             if found:
                 cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in (*METRICS, MIRRORED)]
                 mean = sum(run["recall@1"] for run in found) / len(found)
-                scored.append((mean, (name, f"{found[0]['rate']:g}", str(found[0]["epochs"]), *cells)))
+                scored.append((mean, (name, _rate_shown(found[0]["rate"]), str(found[0]["epochs"]), *cells)))
         yield Table(dataset, [*rows, *(row for _, row in sorted(scored, reverse=True))])
+
+
+def _rate_shown(rate: float) -> str:
+    """A rate that was chosen, and whether it lies at the edge of those that were tried."""
+    edge = {min(RATES): " (lowest)", max(RATES): " (highest)"}
+    return f"{rate:g}{edge.get(rate, '')}"
 
 
 def run() -> None:
