@@ -25,13 +25,13 @@ from entourage.training.pace import seconds_a_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described
-from experiments.embed_trials import COUNTED, Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
 TURNS = 6  # of each loss, short ones: a machine is slow for a while, not always
 STEPS, LONGEST = 32, 8.0  # of a trial: steps, and seconds after which it ends all the same
-ON_GPU = 2.0  # seconds that the steps of a trial take there; elsewhere they take the longest
+QUICK = 2.0  # seconds that the steps of a trial take on a GPU or in a rehearsal; elsewhere they take the longest
 SLOWER = 36.0  # how much longer a training takes with two threads of a CPU than is planned for a GPU, as a factor
 IMAGES = "Memory includes the images, which stay on the GPU if they fit, as do those of data sets before."
 SHARE = 0.95
@@ -44,13 +44,14 @@ def cost_experiment(bench: Bench) -> Experiment:
     epochs = setting.recipe.stages[-1].epochs
     cells = []
     device = resolve_device(setting.device).type
-    trial, slower = (ON_GPU, 1.0) if device == "cuda" else (LONGEST, SLOWER)
+    quick = device == "cuda" or setting.classes is not None  # a rehearsal is small enough for a CPU
+    trial, slower = (QUICK, 1.0) if quick else (LONGEST, SLOWER)
     for dataset in setting.datasets:
         turns = partial(_take_turns, bench, dataset)
         cells.append(Cell(_turns_key(dataset, device), turns, TURNS * len(LOSSES) * trial))
     for dataset, name in product(setting.datasets, LOSSES):
         course = partial(_course, bench, dataset, name)
-        cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * seconds(dataset, epochs)))
+        cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * setting.seconds(dataset, epochs)))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
@@ -131,7 +132,7 @@ def _shown(measured: Mapping[str, Any] | None, value: str, digits: int) -> dict[
 def run() -> None:
     """Runs the experiment."""
     parser = arguments(__doc__)
-    add_options(parser, epochs=8, seeds=1)
+    add_options(parser, epochs=8)
     options = parser.parse_args()
     main(cost_experiment(Bench(setting_of(options))), options)
 

@@ -10,6 +10,7 @@ were held out; it is then trained on all training classes from several seeds and
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,12 +20,13 @@ from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
-from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
 RATES = (2e-5, 1e-4, 2.5e-4)  # losses of pairs and triplets want a low one, class vectors of their own a high one
+EPOCHS, SEEDS = 8, 3
 OURS = "group loss, default"
 # What matters most is measured first.
 FIRST = (OURS, "proxy-anchor", "soft-triple", "group loss, original", "cross-entropy", "normalised-softmax", "triplet")
@@ -76,11 +78,12 @@ def losses_experiment(bench: Bench) -> Experiment:
             for name in names:
                 for rate in RATES:
                     work = partial(_choose, bench, dataset, name, rate)
-                    cells.append(Cell(choice_key(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
+                    planned = setting.seconds(dataset, epochs, choosing=True)
+                    cells.append(Cell(choice_key(dataset, name, rate), work, planned))
                 trials = [choice_key(dataset, name, rate) for rate in RATES]
                 for seed in range(setting.seeds):
                     work = partial(_test, bench, dataset, name, seed)
-                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs), trials))
+                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, setting.seconds(dataset, epochs), trials))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
@@ -151,13 +154,24 @@ def _rate_shown(rate: float) -> str:
 def run() -> None:
     """Runs the comparison, or the search for the default."""
     parser = arguments(__doc__)
-    add_options(parser, epochs=8, seeds=3)
-    parser.add_argument("--search", action="store_true", help="try variants of the Group Loss on held-out classes")
+    add_options(parser, epochs=EPOCHS, seeds=SEEDS)
+    told = f"try variants of the Group Loss on held-out classes, with seeds of its own and {SEARCHED} epochs at most"
+    parser.add_argument("--search", action="store_true", help=told)
+    parser.set_defaults(epochs=None, seeds=None)  # so that what was told is known from what was not
     options = parser.parse_args()
-    if options.search:
-        options.epochs = min(options.epochs, SEARCHED)
+    _complete(options)
     bench = Bench(setting_of(options))
     main(search_experiment(bench) if options.search else losses_experiment(bench), options)
+
+
+def _complete(options: argparse.Namespace) -> None:
+    """Sets what was not told, and refuses what a search would not heed."""
+    if options.search and options.seeds is not None:
+        raise ValueError(f"--seeds is {options.seeds}; expected none with --search, which has seeds of its own")
+    if options.search and options.epochs is not None and options.epochs > SEARCHED:
+        raise ValueError(f"--epochs is {options.epochs}; expected {SEARCHED} at most with --search")
+    options.epochs = options.epochs or (SEARCHED if options.search else EPOCHS)
+    options.seeds = options.seeds or SEEDS
 
 
 if __name__ == "__main__":

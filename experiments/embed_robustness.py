@@ -18,7 +18,7 @@ from entourage.embed.recipe import Recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL
-from experiments.embed_trials import COUNTED, Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, measured
 
@@ -87,19 +87,19 @@ def robustness_experiment(bench: Bench) -> Experiment:
             for dataset in _datasets(sweep, setting.datasets):
                 for value in sweep.values:
                     work = partial(_sweep, bench, dataset, sweep, value, seed)
-                    cells.append(Cell(f"{dataset}/{sweep.title}/{value}/seed {seed}", work, seconds(dataset, epochs)))
+                    planned = setting.seconds(dataset, epochs)
+                    cells.append(Cell(f"{dataset}/{sweep.title}/{value}/seed {seed}", work, planned))
         if seed == 0:
             dataset = setting.datasets[-1]
             for name in COURSES:
                 course = partial(_course, bench, dataset, name)
-                cells.append(Cell(f"{dataset}/course/{name}", course, 1.5 * seconds(dataset, 2 * epochs)))
+                cells.append(Cell(f"{dataset}/course/{name}", course, 1.5 * setting.seconds(dataset, 2 * epochs)))
         for samples in SAMPLES:
             for anchors in ANCHORS:
                 dataset = setting.datasets[0]
                 work = partial(_grid, bench, dataset, anchors, samples, seed)
-                cells.append(
-                    Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, seconds(dataset, epochs))
-                )
+                planned = setting.seconds(dataset, epochs)
+                cells.append(Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, planned))
     rate = setting.recipe.stages[-1].learning_rate
     note = (
         f"The loss of the original code; {setting.backbone} at {setting.recipe.size} px, {epochs} epochs at a learning"

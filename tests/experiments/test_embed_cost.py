@@ -99,7 +99,7 @@ def test_what_the_documentation_says_fits_into_its_time(
     monkeypatch.setattr(embed_cost, "resolve_device", lambda _: torch.device(device))
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="auto")
-    add_options(parser, epochs=8, seeds=1)
+    add_options(parser, epochs=8)
     experiment = cost_experiment(Bench(setting_of(parser.parse_args([]))))
     clock = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])

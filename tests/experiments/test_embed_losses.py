@@ -95,3 +95,27 @@ def test_rates_at_the_edge_of_the_grid_are_marked(scripted: Scripted, tmp_path: 
     assert (shown["triplet"], shown["proxy-anchor"]) == ("2e-05 (lowest)", "0.0001")
     assert shown["proxy-nca"] == "0.00025 (highest)"
     assert "none beyond it was tried" in experiment.note
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        (["--epochs", "20"], "--epochs is 20; expected 6 at most with --search"),
+        (["--seeds", "2"], "--seeds is 2; expected none with --search, which has seeds of its own"),
+    ],
+)
+def test_a_search_refuses_what_it_would_not_heed(
+    told: list[str], refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["embed_losses.py", "--search", "--plan", *told])
+    with pytest.raises(ValueError, match=refused):
+        embed_losses.run()
+
+
+def test_plans_of_the_search_and_of_all_losses_take_their_own_epochs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for told in (["--search"], []):  # the results in the repository were made with these
+        monkeypatch.setattr("sys.argv", ["embed_losses.py", "--plan", *told])
+        embed_losses.run()
+    assert capsys.readouterr().out.count(": 0 of ") == 2
