@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.machine import machine
 
 from experiments.claims import BusyError, in_turn
-from experiments.ledger import FAILED, RESULTS, Ledger, command_line
+from experiments.ledger import FAILED, REHEARSED, RESULTS, Ledger, command_line
 from experiments.tables import table
 
 _PLACES = ("--minutes", "--out", "--work")  # options that change no result
@@ -175,16 +175,23 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, help="begin no cell that would end later")
     parser.add_argument("--plan", action="store_true", help="only say what is left to do")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument("--out", type=Path, help="folder for the results; rehearsals have one of their own")
     parser.add_argument("--device", default="auto")
     return parser
 
 
 def main(experiment: Experiment, options: argparse.Namespace) -> None:
     """Plan or run an experiment as the options say, and print its page."""
+    folder = results_folder(options)
     if options.plan:
-        print(plan(experiment, options.out))
+        print(plan(experiment, folder))
         return
-    run_experiment(experiment, options.out, minutes=options.minutes, command=command_line(_PLACES))
-    page = options.out / f"{experiment.name}.md"
-    print(page.read_text(encoding="utf-8") if page.exists() else plan(experiment, options.out))
+    run_experiment(experiment, folder, minutes=options.minutes, command=command_line(_PLACES))
+    page = folder / f"{experiment.name}.md"
+    print(page.read_text(encoding="utf-8") if page.exists() else plan(experiment, folder))
+
+
+def results_folder(options: argparse.Namespace) -> Path:
+    """Where results go: those of a rehearsal (`--tiny`) never beside the real ones, unless that folder is named."""
+    named: Path | None = options.out
+    return named or (REHEARSED if getattr(options, "tiny", False) else RESULTS)

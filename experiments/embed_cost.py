@@ -5,8 +5,8 @@
 
 Seconds are those of the fastest of several trials, in which all losses take turns: whatever else a machine does makes
 it slower, never faster. A trial is a part of an epoch, from which the whole is extrapolated. They are told for a CPU
-and for a GPU, memory for a GPU alone. Epochs to 95 % are the first after which Recall@1 of the test classes is at least
-95 % of what the last one has: a look at the course of a training, by which nothing is chosen.
+and for a GPU, memory for a GPU alone. Epochs to 95 % are those of the backbone after which Recall@1 of the test classes
+is first at least 95 % of what it is after the last: a look at the course of a training, by which nothing is chosen.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from entourage.training.pace import seconds_a_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described
-from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
 TURNS = 6  # of each loss, short ones: a machine is slow for a while, not always
 STEPS, LONGEST = 32, 8.0  # of a trial: steps, and seconds after which it ends all the same
-ON_GPU = 2.0  # seconds that the steps of a trial take there; elsewhere they take the longest
+QUICK = 2.0  # seconds that the steps of a trial take on a GPU or in a rehearsal; elsewhere they take the longest
 SLOWER = 36.0  # how much longer a training takes with two threads of a CPU than is planned for a GPU, as a factor
 IMAGES = "Memory includes the images, which stay on the GPU if they fit, as do those of data sets before."
 SHARE = 0.95
@@ -44,25 +44,26 @@ def cost_experiment(bench: Bench) -> Experiment:
     epochs = setting.recipe.stages[-1].epochs
     cells = []
     device = resolve_device(setting.device).type
-    trial, slower = (ON_GPU, 1.0) if device == "cuda" else (LONGEST, SLOWER)
+    quick = device == "cuda" or setting.classes is not None  # a rehearsal is small enough for a CPU
+    trial, slower = (QUICK, 1.0) if quick else (LONGEST, SLOWER)
     for dataset in setting.datasets:
         turns = partial(_take_turns, bench, dataset)
         cells.append(Cell(_turns_key(dataset, device), turns, TURNS * len(LOSSES) * trial))
     for dataset, name in product(setting.datasets, LOSSES):
         course = partial(_course, bench, dataset, name)
-        cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * seconds(dataset, epochs)))
+        cells.append(Cell(f"{dataset}/{name}/course", course, 1.5 * slower * setting.seconds(dataset, epochs)))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
         f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[-1].learning_rate:g}."
-        f" Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
+        f" {COUNTED} Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
     )
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
 
 def first_epoch_near_the_last(curve: list[float], share: float = SHARE) -> int:
-    """The first epoch, from 1, with at least that share of the last value."""
-    return next(epoch for epoch, value in enumerate(curve, start=1) if value >= share * curve[-1])
+    """The backbone's first epoch with at least that share of the last value; see `COUNTED`."""
+    return next(epoch for epoch, value in enumerate(curve) if value >= share * curve[-1])
 
 
 def _turns_key(dataset: str, device: str) -> str:
@@ -131,7 +132,7 @@ def _shown(measured: Mapping[str, Any] | None, value: str, digits: int) -> dict[
 def run() -> None:
     """Runs the experiment."""
     parser = arguments(__doc__)
-    add_options(parser, epochs=8, seeds=1)
+    add_options(parser, epochs=8)
     options = parser.parse_args()
     main(cost_experiment(Bench(setting_of(options))), options)
 

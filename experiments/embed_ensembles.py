@@ -23,10 +23,10 @@ from entourage.data import resolve_device
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
-from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.cells import Cell, Experiment, Table, arguments, main, results_folder
 from experiments.command import run_command
 from experiments.embed_losses import METRICS, OURS, RATES, choice_key, contestant, described
-from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
@@ -49,7 +49,7 @@ def ensembles_experiment(bench: Bench, losses: Ledger, work: Path) -> Experiment
     for dataset, rate in product(setting.datasets, TRIED):
         for seed in range(max(SIZES)):
             train = partial(_member, bench, losses, work, dataset, rate, seed)
-            cells.append(Cell(_member_key(dataset, rate, seed), train, seconds(dataset, epochs)))
+            cells.append(Cell(_member_key(dataset, rate, seed), train, setting.seconds(dataset, epochs)))
         for size in SIZES:
             for number in range(max(SIZES) // size):
                 members = range(size * number, size * (number + 1))
@@ -128,11 +128,11 @@ def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
 def run() -> None:
     """Runs the experiment."""
     parser = arguments(__doc__)
-    add_options(parser, epochs=8, seeds=1)
+    add_options(parser, epochs=8)
     parser.add_argument("--work", type=Path, default=WORK, help="folder for embeddings of single networks")
     options = parser.parse_args()
     bench = Bench(setting_of(options))
-    main(ensembles_experiment(bench, Ledger("embed_losses", options.out), options.work), options)
+    main(ensembles_experiment(bench, Ledger("embed_losses", results_folder(options)), options.work), options)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ were held out; it is then trained on all training classes from several seeds and
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,12 +20,13 @@ from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
-from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
 RATES = (2e-5, 1e-4, 2.5e-4)  # losses of pairs and triplets want a low one, class vectors of their own a high one
+EPOCHS, SEEDS = 8, 3
 OURS = "group loss, default"
 # What matters most is measured first.
 FIRST = (OURS, "proxy-anchor", "soft-triple", "group loss, original", "cross-entropy", "normalised-softmax", "triplet")
@@ -76,18 +78,20 @@ def losses_experiment(bench: Bench) -> Experiment:
             for name in names:
                 for rate in RATES:
                     work = partial(_choose, bench, dataset, name, rate)
-                    cells.append(Cell(choice_key(dataset, name, rate), work, seconds(dataset, epochs, choosing=True)))
+                    planned = setting.seconds(dataset, epochs, choosing=True)
+                    cells.append(Cell(choice_key(dataset, name, rate), work, planned))
                 trials = [choice_key(dataset, name, rate) for rate in RATES]
                 for seed in range(setting.seeds):
                     work = partial(_test, bench, dataset, name, seed)
-                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, seconds(dataset, epochs), trials))
+                    cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, setting.seconds(dataset, epochs), trials))
     classes, samples = bench.shape
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each,"
         f" an epoch for what starts from nothing and up to {epochs} for all. Learning rate"
         f" ({', '.join(f'{rate:g}' for rate in RATES)}) and epoch of each loss are those with the best"
-        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. In the"
-        " last column the embedding of an image has that of its mirror image added to it."
+        " Recall@1 on the half of the training classes that was held out; the test classes are looked at once. Where"
+        " the lowest or the highest rate was chosen, the row says so: none beyond it was tried, and it might be better."
+        " In the last column the embedding of an image has that of its mirror image added to it."
         f" Per cent, mean ± standard deviation over {setting.seeds} seeds."
     )
     return Experiment(
@@ -137,20 +141,37 @@ def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
             if found:
                 cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in (*METRICS, MIRRORED)]
                 mean = sum(run["recall@1"] for run in found) / len(found)
-                scored.append((mean, (name, f"{found[0]['rate']:g}", str(found[0]["epochs"]), *cells)))
+                scored.append((mean, (name, _rate_shown(found[0]["rate"]), str(found[0]["epochs"]), *cells)))
         yield Table(dataset, [*rows, *(row for _, row in sorted(scored, reverse=True))])
+
+
+def _rate_shown(rate: float) -> str:
+    """A rate that was chosen, and whether it lies at the edge of those that were tried."""
+    edge = {min(RATES): " (lowest)", max(RATES): " (highest)"}
+    return f"{rate:g}{edge.get(rate, '')}"
 
 
 def run() -> None:
     """Runs the comparison, or the search for the default."""
     parser = arguments(__doc__)
-    add_options(parser, epochs=8, seeds=3)
-    parser.add_argument("--search", action="store_true", help="try variants of the Group Loss on held-out classes")
+    add_options(parser, epochs=EPOCHS, seeds=SEEDS)
+    told = f"try variants of the Group Loss on held-out classes, with seeds of its own and {SEARCHED} epochs at most"
+    parser.add_argument("--search", action="store_true", help=told)
+    parser.set_defaults(epochs=None, seeds=None)  # so that what was told is known from what was not
     options = parser.parse_args()
-    if options.search:
-        options.epochs = min(options.epochs, SEARCHED)
+    _complete(options)
     bench = Bench(setting_of(options))
     main(search_experiment(bench) if options.search else losses_experiment(bench), options)
+
+
+def _complete(options: argparse.Namespace) -> None:
+    """Sets what was not told, and refuses what a search would not heed."""
+    if options.search and options.seeds is not None:
+        raise ValueError(f"--seeds is {options.seeds}; expected none with --search, which has seeds of its own")
+    if options.search and options.epochs is not None and options.epochs > SEARCHED:
+        raise ValueError(f"--epochs is {options.epochs}; expected {SEARCHED} at most with --search")
+    options.epochs = options.epochs or (SEARCHED if options.search else EPOCHS)
+    options.seeds = options.seeds or SEEDS
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from entourage.embed.recipe import Recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL
-from experiments.embed_trials import Bench, add_options, seconds, setting_of, with_training
+from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, measured
 
@@ -87,19 +87,19 @@ def robustness_experiment(bench: Bench) -> Experiment:
             for dataset in _datasets(sweep, setting.datasets):
                 for value in sweep.values:
                     work = partial(_sweep, bench, dataset, sweep, value, seed)
-                    cells.append(Cell(f"{dataset}/{sweep.title}/{value}/seed {seed}", work, seconds(dataset, epochs)))
+                    planned = setting.seconds(dataset, epochs)
+                    cells.append(Cell(f"{dataset}/{sweep.title}/{value}/seed {seed}", work, planned))
         if seed == 0:
             dataset = setting.datasets[-1]
             for name in COURSES:
                 course = partial(_course, bench, dataset, name)
-                cells.append(Cell(f"{dataset}/course/{name}", course, 1.5 * seconds(dataset, 2 * epochs)))
+                cells.append(Cell(f"{dataset}/course/{name}", course, 1.5 * setting.seconds(dataset, 2 * epochs)))
         for samples in SAMPLES:
             for anchors in ANCHORS:
                 dataset = setting.datasets[0]
                 work = partial(_grid, bench, dataset, anchors, samples, seed)
-                cells.append(
-                    Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, seconds(dataset, epochs))
-                )
+                planned = setting.seconds(dataset, epochs)
+                cells.append(Cell(f"{dataset}/anchors {anchors} of {samples}/seed {seed}", work, planned))
     rate = setting.recipe.stages[-1].learning_rate
     note = (
         f"The loss of the original code; {setting.backbone} at {setting.recipe.size} px, {epochs} epochs at a learning"
@@ -170,10 +170,11 @@ def _courses(dataset: str, ledger: Ledger) -> Iterable[Table]:
             test, training = curves["test"], curves["training"]
             best = max(range(len(test)), key=test.__getitem__)
             figures = (test[best], test[-1], training[-1], training[-1] - test[-1])
-            rows.append((name, str(best + 1), *(f"{100 * figure:.1f}" for figure in figures)))
+            rows.append((name, str(best), *(f"{100 * figure:.1f}" for figure in figures)))
     if rows:
         header = ("loss", "best epoch", "test at best", "test at last", "training at last", "gap at last")
-        yield Table(f"Training against test, {dataset}", [header, *rows], "The whole curves are in the JSON file.")
+        note = f"{COUNTED} The whole curves are in the JSON file."
+        yield Table(f"Training against test, {dataset}", [header, *rows], note)
 
 
 def _recall(bench: Bench, ledger: Ledger, key: str) -> str:

@@ -41,8 +41,13 @@ BASE = Recipe(group=PLAIN, head="linear")
 MIRRORED = "recall@1, mirrored"  # embeddings of an image and of its mirror image are added
 HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search among as in a test
 IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
+EACH = 80.0  # images of a class, about
 # For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
 TRAINED, LOOKED_AT, BEGIN, MEASURE = 1500.0, 20000.0, 3.0, 3.0
+COUNTED = (  # what tables of courses say of their epochs
+    "Epochs are those in which the backbone learns: 0 is the one before, in which it waits and only what starts from"
+    " nothing is trained."
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,14 @@ class Setting:
     def described(self) -> dict[str, Any]:
         """All that results depend on, for the ledger."""
         return {"backbone": self.backbone, "classes": self.classes, "recipe": asdict(self.recipe)}
+
+    def seconds(self, dataset: str, epochs: int, *, choosing: bool = False) -> float:
+        """How long a trial takes, as planned: on one H200, and for a few classes and small images on any machine."""
+        training, test = IMAGES.get(dataset, (1000, 1000)) if self.classes is None else 2 * (EACH * self.classes,)
+        if choosing:
+            held = HELD_OUT * training
+            return BEGIN + epochs * ((training - held) / TRAINED + held / LOOKED_AT)
+        return BEGIN + epochs * training / TRAINED + test / LOOKED_AT + MEASURE
 
 
 @dataclass(frozen=True)
@@ -137,7 +150,8 @@ class Bench:
             learnt: look at training images, too, about as many as there are test images.
 
         Returns:
-            Recall@1 after each epoch, of "test" and, if asked for, of "training".
+            Recall@1 after each epoch, of "test" and, if asked for, of "training"; where the backbone waits for an
+            epoch, as with `with_training`, the first is that of its untrained features.
         """
         halves, parts = self.halves(dataset), {}
         if learnt:
@@ -200,20 +214,18 @@ def with_training(recipe: Recipe, *, rate: float, epochs: int, seed: int = 0) ->
     return replace(recipe, stages=(Stage(1, rate, only_head=True), Stage(epochs, rate)), seed=seed)
 
 
-def seconds(dataset: str, epochs: int, *, choosing: bool = False) -> float:
-    """How long a trial takes, as planned."""
-    training, test = IMAGES.get(dataset, (1000, 1000))
-    if choosing:
-        held = HELD_OUT * training
-        return BEGIN + epochs * ((training - held) / TRAINED + held / LOOKED_AT)
-    return BEGIN + epochs * training / TRAINED + test / LOOKED_AT + MEASURE
+def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int | None = None) -> None:
+    """Options of all experiments on embeddings.
 
-
-def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int) -> None:
-    """Options of all experiments on embeddings."""
+    Args:
+        parser: gets them.
+        epochs: if none are told.
+        seeds: likewise; None where seeds are no matter of choice.
+    """
     parser.add_argument("--datasets", nargs="+", default=["cub200", "cars196"])
     parser.add_argument("--epochs", type=_one_or_more, default=epochs, help="the longest training")
-    parser.add_argument("--seeds", type=_one_or_more, default=seeds)
+    if seeds is not None:
+        parser.add_argument("--seeds", type=_one_or_more, default=seeds, help="trainings that a figure is the mean of")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal: few classes, the smallest network, one epoch")
 
 
@@ -227,7 +239,8 @@ def _one_or_more(text: str) -> int:
 def setting_of(options: argparse.Namespace) -> Setting:
     """What the options ask for."""
     recipe = with_training(BASE, rate=BASE.stages[-1].learning_rate, epochs=options.epochs)
-    setting = Setting(tuple(options.datasets), recipe=recipe, seeds=options.seeds, device=options.device)
+    seeds = getattr(options, "seeds", 1)
+    setting = Setting(tuple(options.datasets), recipe=recipe, seeds=seeds, device=options.device)
     if not options.tiny:
         return setting
     small = replace(
@@ -237,7 +250,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
         samples_per_class=5,
         stages=(Stage(1, 2e-4, only_head=True), Stage(1, 2e-4)),
     )
-    return replace(setting, backbone="efficientnet-lite0", recipe=small, seeds=min(2, options.seeds), classes=4)
+    return replace(setting, backbone="efficientnet-lite0", recipe=small, seeds=min(2, seeds), classes=4)
 
 
 def _first_classes(labels: Rows, split: NDArray[np.uint8], count: int) -> Rows:

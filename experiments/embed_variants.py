@@ -14,7 +14,7 @@ from typing import Any
 
 from entourage.embed.recipe import Recipe
 from experiments.cells import Cell, Experiment, Table
-from experiments.embed_trials import Bench, seconds, with_training
+from experiments.embed_trials import Bench, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
 
@@ -88,14 +88,14 @@ def search_experiment(bench: Bench) -> Experiment:
     for name in (*RIVALS, *VARIANTS):
         for dataset in setting.datasets:
             work = partial(_try, bench, dataset, name, 0)
-            cells.append(Cell(f"{dataset}/{name}/seed 0", work, seconds(dataset, epochs, choosing=True)))
+            cells.append(Cell(f"{dataset}/{name}/seed 0", work, setting.seconds(dataset, epochs, choosing=True)))
     first_round = [f"{dataset}/{name}/seed 0" for name in VARIANTS for dataset in setting.datasets]
     for seed in FINAL_SEEDS:
         for place in range(-len(BESIDE), FINALISTS):
             for dataset in setting.datasets:
                 work = partial(_try_again, bench, dataset, place, seed)
                 name = BESIDE[place] if place < 0 else f"place {place + 1}"
-                planned, needs = seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
+                planned, needs = setting.seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
                 cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
         f"Recall@1 on held-out halves of the training classes, best of {epochs} epochs at a learning rate of {RATE:g},"

@@ -96,3 +96,22 @@ def test_embeddings_of_another_length_are_one_line(head: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"embeddings are of shape \(12, 7\); the classifier expects \(n, 8\)"):
         loss(torch.randn(12, 7), LABELS)
     assert loss(torch.randn(12, 8), LABELS).isfinite()
+
+
+@pytest.mark.parametrize("head", [None, 3, torch.zeros(3, 8)])
+def test_what_is_no_classifier_is_refused_at_once(head: object) -> None:
+    with pytest.raises(ValueError, match=r"^head is a \w+; expected a module that has logits, e\.g\. CentresHead"):
+        GroupLossWithHead(head)  # type: ignore[arg-type]
+
+
+def test_what_is_no_group_loss_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"^loss is a CrossEntropyLoss; expected a GroupLoss, or None for the default"):
+        GroupLossWithHead(nn.Linear(8, 3), nn.CrossEntropyLoss())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrapper", ["CrossBatchMemory", "SelfSupervisedLoss"])
+def test_wrappers_that_know_their_losses_by_name_refuse_it(wrapper: str) -> None:
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    options = {"embedding_size": 8} if wrapper == "CrossBatchMemory" else {}
+    with pytest.raises(Exception, match=f"{wrapper} not supported for GroupLossWithHead"):  # the documentation says so
+        getattr(losses, wrapper)(GroupLossWithHead(nn.Linear(8, 3)), **options)

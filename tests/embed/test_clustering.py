@@ -99,3 +99,8 @@ def test_the_seed_decides() -> None:
 def test_no_clusters_or_too_many_are_refused(k: int) -> None:
     with pytest.raises(ValueError, match=f"{k} clusters were asked of 8 points; expected 1 to 8"):
         k_means(torch.zeros(8, 2), k)
+
+
+def test_a_seed_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^seed is 'a'; expected a whole number$"):
+        k_means(torch.randn(8, 2), 2, seed="a")  # type: ignore[arg-type]

@@ -67,3 +67,15 @@ def test_the_picture_is_written_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr("sys.argv", ["demo", str(tmp_path / "embed.svg")])
     demo.main()
     assert (tmp_path / "embed.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+
+
+@pytest.mark.parametrize("told", [[], ["a.svg", "b.svg"]])
+def test_without_a_file_nothing_is_trained(
+    told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "train_digits", lambda digits: pytest.fail("nowhere to write to"))
+    monkeypatch.setattr("sys.argv", ["demo", *told])
+    with pytest.raises(SystemExit) as ended:
+        demo.main()
+    assert ended.value.code == 2
+    assert "FILE.svg" in capsys.readouterr().err

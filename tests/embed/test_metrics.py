@@ -199,6 +199,8 @@ def test_the_seed_decides_the_clusters() -> None:
         (torch.ones(4, 2) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex64; expected real numbers"),
         (np.ones((4, 2)) * 1j, [0, 0, 1, 1], (1,), "embeddings have type torch.complex128; expected real numbers"),
         (np.full((4, 2), "a"), [0, 0, 1, 1], (1,), "embeddings have type <U1; expected real numbers"),
+        ([[1, 2], [3]], [0, 0], (1,), r"embeddings hold lists of unequal length; expected \(samples, dimensions\)"),
+        (torch.ones(2, 2), [[0, 1], [1]], (1,), r"labels hold lists of unequal length; expected \(2,\), one an embedd"),
         (
             torch.ones(4, 2),
             ["a", "a", None, None],
@@ -208,11 +210,18 @@ def test_the_seed_decides_the_clusters() -> None:
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    embeddings: Tensor | NDArray[Any], labels: list[Any], k: tuple[int, ...], message: str
+    embeddings: Tensor | NDArray[Any] | list[Any], labels: list[Any], k: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         retrieval_metrics(embeddings, labels, k)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("nmi", [True, False])
+def test_a_seed_that_is_no_number_is_refused(nmi: bool) -> None:
+    embeddings, labels = clusters()
+    with pytest.raises(ValueError, match=r"^seed is 'a'; expected a whole number$"):
+        retrieval_metrics(embeddings, labels, nmi=nmi, seed="a")  # type: ignore[arg-type]
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
@@ -218,3 +219,44 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path, image_folder: Path) -> Non
     (tmp_path / "out").touch()
     with pytest.raises(ValueError, match="out: is a file; expected a folder"):
         train_run(TrainJob(str(image_folder), tmp_path / "out"))
+
+
+def part_of(source: Path, folder: Path, classes: Iterable[int]) -> None:
+    """Some classes of the toys, as a part of another set."""
+    for number in classes:
+        shutil.copytree(source / f"class {number}", folder / f"class {number}", ignore=lambda *_: ["broken.png"])
+
+
+@pytest.mark.parametrize(
+    ("training", "test", "told"),
+    [
+        (3, (), "3 training classes are too few to hold any out: all are trained on, and the last weights are"),
+        (4, (7,), "the test part, 8 images of 1 class, cannot be measured; expected two classes or more"),
+        (4, (3, 7), "the test part shares 1 of its 2 classes with the training part: its figures are not those"),
+    ],
+)
+def test_what_cannot_be_held_out_or_measured_as_promised_is_told(
+    training: int, test: tuple[int, ...], told: str, image_folder: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    part_of(image_folder, data / "train" if test else data, range(training))
+    part_of(image_folder, data / "test", test)
+    with pytest.warns(UserWarning, match=re.escape(f"{data}: {told}")) as noted:
+        train_run(TrainJob(str(data), tmp_path / "run", quick(recipe), hold_out=0.5, device="cpu", progress=False))
+    assert len(noted) == 1
+
+
+def test_what_is_as_promised_and_what_is_not_asked_for_is_not_told(
+    image_folder: Path, recipe: Recipe, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    part_of(image_folder, tmp_path / "two" / "train", range(4))
+    part_of(image_folder, tmp_path / "two" / "test", (5, 6))
+    part_of(image_folder, tmp_path / "few", range(3))
+    for name, hold_out in (("two", 0.5), ("few", 0.0)):
+        job = TrainJob(str(tmp_path / name), tmp_path / f"run {name}", quick(recipe), hold_out=hold_out, device="cpu")
+        train_run(replace(job, progress=False))
+    assert not recwarn.list
+
+
+def quick(recipe: Recipe) -> Recipe:
+    return replace(recipe, stages=recipe.stages[:1], classes_per_batch=2)

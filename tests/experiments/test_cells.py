@@ -197,3 +197,19 @@ def test_options_run_or_plan(
     shown = capsys.readouterr().out
     assert shown.startswith("a: value 1 (")
     assert "## A toy" in shown
+
+
+def test_a_rehearsal_has_a_folder_of_its_own_unless_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["toy.py"])
+    monkeypatch.setattr(cells, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(cells, "REHEARSED", tmp_path / "rehearsed")
+    parser = cells.arguments("")
+    parser.add_argument("--tiny", action="store_true")
+    cells.main(Work().experiment(), parser.parse_args(["--tiny"]))
+    assert {path.parent.name for path in tmp_path.rglob("toy.*")} == {"rehearsed"}
+    cells.main(Work().experiment(), parser.parse_args([]))
+    assert (tmp_path / "results" / "toy.md").exists()
+    named = tmp_path / "named"
+    assert cells.results_folder(parser.parse_args(["--tiny", "--out", str(named)])) == named

@@ -80,6 +80,42 @@ def test_the_whole_way_from_choice_to_table(
     assert sorted(tested) == sorted(2 * expected)  # on two data sets
     assert ledger.rows["cub200/triplet/seed 0"]["failed"].startswith("triplet diverges on cub200")
     page = (tmp_path / "embed_losses.md").read_text()
-    assert "| proxy-anchor | 0.00025 | 1 | 0.1 ± 0.1 |" in page
+    assert "| proxy-anchor | 0.00025 (highest) | 1 | 0.1 ± 0.1 |" in page
     assert "| none: the features as they are |  |  | 10.0 |" in page
     assert "| triplet" not in page
+
+
+def test_rates_at_the_edge_of_the_grid_are_marked(scripted: Scripted, tmp_path: Path) -> None:
+    ledger = Ledger("x", tmp_path, {})
+    figures = dict.fromkeys(("recall@1", "recall@2", "recall@4", "recall@8", "nmi", MIRRORED), 0.5)
+    for name, rate in zip(("triplet", "proxy-anchor", "proxy-nca"), RATES, strict=True):
+        ledger.add(f"cub200/{name}/seed 0", {"rate": rate, "epochs": 1, **figures}, 1.0)
+    experiment = losses_experiment(scripted)
+    shown = {row[0]: row[1] for row in next(iter(experiment.tables(ledger))).rows}
+    assert (shown["triplet"], shown["proxy-anchor"]) == ("2e-05 (lowest)", "0.0001")
+    assert shown["proxy-nca"] == "0.00025 (highest)"
+    assert "none beyond it was tried" in experiment.note
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        (["--epochs", "20"], "--epochs is 20; expected 6 at most with --search"),
+        (["--seeds", "2"], "--seeds is 2; expected none with --search, which has seeds of its own"),
+    ],
+)
+def test_a_search_refuses_what_it_would_not_heed(
+    told: list[str], refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["embed_losses.py", "--search", "--plan", *told])
+    with pytest.raises(ValueError, match=refused):
+        embed_losses.run()
+
+
+def test_plans_of_the_search_and_of_all_losses_take_their_own_epochs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for told in (["--search"], []):  # the results in the repository were made with these
+        monkeypatch.setattr("sys.argv", ["embed_losses.py", "--plan", *told])
+        embed_losses.run()
+    assert capsys.readouterr().out.count(": 0 of ") == 2

@@ -42,6 +42,14 @@ def test_what_is_still_to_come_leaves_no_empty_lines(one_set: Bench, tmp_path: P
     assert grid.rows[1:] == [("7", "", "", "25.0", "", "")]
 
 
+def test_epochs_of_a_course_are_those_of_the_backbone(one_set: Bench, tmp_path: Path) -> None:
+    ledger = Ledger("toy", tmp_path, {})
+    ledger.add("cub200/course/proxy-nca", {"test": [0.3, 0.5, 0.4], "training": [0.2, 0.6, 0.8]}, 1.0)
+    (shown,) = robustness_experiment(one_set).tables(ledger)
+    assert shown.rows[1] == ("proxy-nca", "1", "50.0", "40.0", "80.0", "40.0")
+    assert "0 is the one before, in which it waits" in shown.note
+
+
 def test_every_sweep_changes_the_recipe() -> None:
     base = Setting().recipe
     for sweep in embed_robustness.SWEEPS:

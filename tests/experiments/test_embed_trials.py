@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-from experiments.embed_trials import MIRRORED, Bench, seconds, setting_of, with_training
+from experiments.embed_trials import MIRRORED, Bench, Setting, setting_of, with_training
 
 from entourage.embed import retrieval_metrics
 from entourage.embed.training import EmbeddingData
-from experiments import embed_trials
+from experiments import cells, embed_cost, embed_ensembles, embed_losses, embed_robustness, embed_trials
 
 
 def test_halves_are_read_once_and_hold_other_classes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +91,10 @@ def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, seen:
 
 
 def test_plans_follow_the_number_of_images_and_epochs() -> None:
+    seconds = Setting().seconds
     assert seconds("cars196", 8) > seconds("cub200", 8) > seconds("cub200", 4)
     assert seconds("cub200", 8, choosing=True) < seconds("cub200", 8)  # half of the classes
+    assert Setting(classes=4).seconds("cub200", 8) < seconds("cub200", 8) / 4
 
 
 def test_options_make_a_setting() -> None:
@@ -102,3 +106,27 @@ def test_options_make_a_setting() -> None:
     tiny = setting_of(parser.parse_args(["--tiny"]))
     assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[-1].epochs) == ("efficientnet-lite0", 64, 1)
     assert with_training(setting.recipe, rate=0.1, epochs=2, seed=5).seed == 5
+
+
+@pytest.mark.parametrize("experiment", [embed_losses, embed_robustness, embed_ensembles, embed_cost])
+def test_rehearsals_are_not_in_the_way_of_real_results(
+    experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = experiment.__name__.rpartition(".")[2]
+    assert (cells.RESULTS / f"{name}.json").exists()
+    monkeypatch.setattr(cells, "REHEARSED", tmp_path)
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--tiny", "--plan", "--device", "cpu"])
+    experiment.run()
+    told = capsys.readouterr().out
+    assert told.startswith(f"{name}: ")
+    assert float(told.split("about ")[1].split()[0]) < 15  # minutes
+
+
+@pytest.mark.parametrize("experiment", [embed_ensembles, embed_cost])
+def test_seeds_that_nothing_would_heed_are_no_option(
+    experiment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["experiment.py", "--plan", "--seeds", "2"])
+    with pytest.raises(SystemExit):
+        experiment.run()
+    assert "unrecognized arguments: --seeds 2" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from entourage.cli.skipped import skipped_in, tell_skipped
+from entourage.cli.stopped import resumable
 
 cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
 
@@ -39,6 +40,7 @@ def run(
 
 
 @cluster.command()
+@resumable()
 def train(
     source: Annotated[
         str, typer.Argument(help="A folder of images or sounds, a folder a class; a table; or points: 2D shapes.")

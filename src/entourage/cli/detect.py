@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from entourage.cli.skipped import skipped_in, tell_skipped
+from entourage.cli.stopped import resumable
 
 detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
 
@@ -81,6 +82,7 @@ def evaluate(
 
 
 @detect.command()
+@resumable()
 def train(
     data: Annotated[
         list[str], typer.Argument(help="Folders that `entourage engrave` made; muscima, or its folder or archive.")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from entourage.cli.skipped import skipped_in, tell_skipped
+from entourage.cli.stopped import resumable
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
 Data = Annotated[
@@ -25,6 +26,7 @@ embed = typer.Typer(help="Embeddings: train, measure and search them.", no_args_
 
 
 @embed.command()
+@resumable()
 def train(
     data: Data,
     out: Annotated[Path, typer.Option(help="The run's folder: networks, index, report.html, summary.json.")],

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from entourage.cli.skipped import tell_skipped
+from entourage.cli.stopped import resumable
 
 _FORMATS_HELP = (
     "all, or some of deepscores, deepscoresv2, coco, segmentation, instances, patches, separated by commas; "
@@ -34,6 +35,7 @@ app = typer.Typer(
 
 
 @app.command()
+@resumable()
 def run(
     scores: Annotated[list[Path] | None, typer.Argument(help="Scores, folders or archives of scores.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the data set.")] = Path("engraved"),

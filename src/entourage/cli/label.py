@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from entourage.cli.skipped import skipped_in, tell_skipped
+from entourage.cli.stopped import resumable
 
 if TYPE_CHECKING:
     from entourage.label.classify import AugmentOptions
@@ -94,22 +95,23 @@ def label(
     from entourage.label.pipeline import LabelJob, label_source
 
     options = named(preset)
-    summary = label_source(
-        LabelJob(
-            source=source,
-            labels=labels,
-            out=out,
-            prior=prior,
-            options=options if neighbours is None else replace(options, n_neighbors=neighbours),
-            balance=balance,
-            train=_training(preset, neighbours, size, rounds, epochs, learn, layers, mirror) if train else None,
-            backbone=backbone,
-            metric=metric,
-            suggestions=suggestions,
-            device=device,
-            cache=cache,
+    with resumable(train):  # labels alone are found anew each time
+        summary = label_source(
+            LabelJob(
+                source=source,
+                labels=labels,
+                out=out,
+                prior=prior,
+                options=options if neighbours is None else replace(options, n_neighbors=neighbours),
+                balance=balance,
+                train=_training(preset, neighbours, size, rounds, epochs, learn, layers, mirror) if train else None,
+                backbone=backbone,
+                metric=metric,
+                suggestions=suggestions,
+                device=device,
+                cache=cache,
+            )
         )
-    )
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
     typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:

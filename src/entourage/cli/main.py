@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,6 +18,7 @@ from entourage.cli.detect import detect
 from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
+from entourage.cli.stopped import STOPPED, StoppedError
 
 app = typer.Typer(
     help="Neural networks that use context.",
@@ -48,8 +49,16 @@ def entourage(
     """Neural networks that use context."""
 
 
+def _end_stopped(told: str) -> NoReturn:
+    typer.echo(f"entourage: {told}", err=True)
+    sys.exit(STOPPED)
+
+
 def main() -> None:
-    """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from."""
+    """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from.
+
+    What is stopped is one line, too, and exit code 130.
+    """
     # Of several processes the main one speaks. (Not by `is_main_process`, whose room takes a second to import.)
     if os.environ.get("RANK", "0") != "0":
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end of the process
@@ -58,6 +67,14 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: typer.echo(f"entourage: note: {message}", err=True)
     try:
         app()
+    except StoppedError:
+        _end_stopped("stopped; the same command goes on from here")
+    except KeyboardInterrupt:
+        _end_stopped("stopped")
+    except SystemExit as ended:  # typer makes this of being stopped
+        if ended.code == STOPPED:
+            _end_stopped("stopped")
+        raise
     except (ValueError, OSError) as error:
         if os.environ.get("ENTOURAGE_DEBUG"):
             raise

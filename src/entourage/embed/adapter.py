@@ -19,7 +19,8 @@ class GroupLossWithHead(nn.Module):
         loss: the loss; `GroupLoss()` when None.
 
     Raises:
-        ValueError: class vectors play, and the classifier has no weight that could.
+        ValueError: the head is no module, the loss is no `GroupLoss`, or class vectors play and the classifier has no
+            weight that could.
 
     Example:
         >>> import torch
@@ -31,6 +32,12 @@ class GroupLossWithHead(nn.Module):
 
     def __init__(self, head: nn.Module, loss: GroupLoss | None = None) -> None:
         super().__init__()
+        if not isinstance(head, nn.Module):
+            raise ValueError(
+                f"head is a {type(head).__name__}; expected a module that has logits, e.g. CentresHead(d, m)"
+            )
+        if loss is not None and not isinstance(loss, GroupLoss):
+            raise ValueError(f"loss is a {type(loss).__name__}; expected a GroupLoss, or None for the default")
         self.head = head
         self.loss = GroupLoss() if loss is None else loss
         if self.loss.options.class_players > 0 and not isinstance(getattr(head, "weight", None), Tensor):

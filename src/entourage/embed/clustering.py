@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from entourage.embed.checked import check_whole
 from entourage.game import nearest_centre, squared_to
 
 DRAWS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
@@ -43,6 +44,7 @@ def k_means(
         The cluster of each point, shape (n,). The same seed gives the same clusters on the same machine. Costs O(n k d)
         time a round of a start, in blocks, and memory for a second copy of the points.
     """
+    check_whole(seed=seed)
     if not 1 <= k <= len(points):
         raise ValueError(f"{k} clusters were asked of {len(points)} points; expected 1 to {len(points)}")
     points = points - points.mean(dim=0)  # distances near 0 lose fewer digits

@@ -16,7 +16,7 @@ def read_course(folder: str | Path) -> dict[str, list[float]]:
         folder: as given to `train_embedding` as its run: it holds stage-1, stage-2, ...
 
     Returns:
-        Curves of one length, over all stages; empty where nothing was measured.
+        Curves of one length, over all stages, also those in which the backbone waits; empty where nothing was measured.
     """
     curves: dict[str, list[float]] = {}
     stages = sorted(Path(folder).glob("stage-*"), key=lambda path: int(path.name.partition("-")[2]))

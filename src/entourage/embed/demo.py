@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,10 +163,13 @@ def _image(digits: Digits, place: int) -> Image.Image:
 
 
 def main() -> None:
-    """Writes the retrieval picture of a trained network into a file."""
+    """Writes the retrieval picture of a trained network into the file that is told as the only argument."""
+    parser = argparse.ArgumentParser(prog="python -m entourage.embed.demo", description=main.__doc__)
+    parser.add_argument("file", metavar="FILE.svg", type=Path)
+    file = parser.parse_args().file  # before half a minute of training
     digits = read_digits()
     figure = _picture(digits, _embedded(digits, train_digits(digits)))
-    write_text(Path(sys.argv[1]), figure + "\n")
+    write_text(file, figure + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from entourage.data import resolve_device
-from entourage.embed.checked import class_codes, is_whole
+from entourage.embed.checked import check_whole, class_codes, is_whole
 from entourage.embed.clustering import k_means
 from entourage.game import directions, smallest, squared_to
 
@@ -55,9 +55,10 @@ def retrieval_metrics(
 
     Raises:
         ValueError: on shapes that do not fit, values that are no real numbers or not finite, labels that cannot be
-            compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, or a device
-            that is not there.
+            compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, a seed that is
+            no whole number, or a device that is not there.
     """
+    check_whole(seed=seed)
     points = _points(embeddings, device)  # (n, d)
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
@@ -140,13 +141,24 @@ class _Tally:
 
 
 def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -> Tensor:
-    points = embeddings if isinstance(embeddings, Tensor) else _from_array(np.ascontiguousarray(embeddings))
+    points = (
+        embeddings
+        if isinstance(embeddings, Tensor)
+        else _from_array(np.ascontiguousarray(_array(embeddings, "embeddings", "(samples, dimensions)")))
+    )
     if points.is_complex():
         raise ValueError(f"embeddings have type {points.dtype}; expected real numbers")
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"embeddings have shape {tuple(points.shape)}; expected (samples, dimensions)")
     place = points.device if device is None else resolve_device(device)
     return points.detach().to(place, torch.promote_types(points.dtype, torch.float32))
+
+
+def _array(values: ArrayLike, name: str, expected: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # NumPy's own is of inhomogeneous shapes and detected dimensions
+        raise ValueError(f"{name} hold lists of unequal length; expected {expected}") from error
 
 
 def _from_array(array: NDArray[Any]) -> Tensor:
@@ -157,7 +169,9 @@ def _from_array(array: NDArray[Any]) -> Tensor:
 
 
 def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
-    names = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    names = (
+        labels.cpu().numpy() if isinstance(labels, Tensor) else _array(labels, "labels", f"({n},), one an embedding")
+    )
     if names.shape != (n,):
         raise ValueError(f"labels have shape {names.shape}; expected ({n},), one an embedding")
     return torch.from_numpy(class_codes(names))

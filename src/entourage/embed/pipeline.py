@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from entourage.embed.run_folder import save_run
 from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
 from entourage.embed.training import EmbeddingData
 from entourage.embed.trials import RECORD, search_recipes, told
-from entourage.report import write_page
+from entourage.report import counted, write_page
 from entourage.training.bank import PixelBank
 
 IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
@@ -84,6 +85,8 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     images = every.subset(pixels.kept)
     with naming(pixels.failures):
         parts = _check_parts(job, images)
+    for doubt in _doubts(job, images, parts):
+        warnings.warn(doubt, stacklevel=2)
     bank = PixelBank(pixels.values)
     tried = _search(job, EmbeddingData(bank, images.labels, parts.training), parts.validation) if job.trials else []
     if tried:
@@ -127,6 +130,31 @@ def _check_parts(job: TrainJob, images: ImageSet) -> Parts:
         expected = "expected four classes or more, some of several images, and a share above 0 to hold out"
         raise ValueError(f"{images.name}: none of {classes} training classes can judge the trials; {expected}")
     return parts
+
+
+def _doubts(job: TrainJob, images: ImageSet, parts: Parts) -> Iterator[str]:
+    """What cannot be chosen by or measured as the parts of a set promise, a line each."""
+    trained = np.unique(images.labels[np.concatenate([parts.training, parts.validation])])
+    if job.hold_out and not len(parts.validation):
+        why = "too few" if len(trained) < 4 else "of too few images"
+        yield (
+            f"{images.name}: {len(trained)} training classes are {why} to hold any out: all are trained on,"
+            " and the last weights are kept"
+        )
+    tested = np.unique(images.labels[parts.test])
+    if len(tested) and not measurable(images.labels[parts.test]):
+        what = f"{counted(len(parts.test), 'images')} of {_classes(len(tested))}"
+        expected = "expected two classes or more, and two images of one of them"
+        yield f"{images.name}: the test part, {what}, cannot be measured; {expected}"
+    elif known := len(np.intersect1d(trained, tested)):
+        yield (
+            f"{images.name}: the test part shares {known} of its {_classes(len(tested))} with the training part: its"
+            " figures are not those of classes never seen"
+        )
+
+
+def _classes(number: int) -> str:
+    return "1 class" if number == 1 else f"{number} classes"
 
 
 def _search(job: TrainJob, data: EmbeddingData, held_out: Rows) -> list[Trial]:
