@@ -30,10 +30,9 @@ from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
-from experiments.label_settings import BALANCED, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
+from experiments.label_settings import BALANCED, NEIGHBOURS, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
 from experiments.ledger import REHEARSED, RESULTS, Ledger, command_line
 
-GRAPH_NEIGHBOURS = 20
 SMALL_IMAGES = 600  # of a rehearsal
 
 
@@ -143,7 +142,7 @@ def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> 
 
 def shared_graph(setting: Setting) -> Any:
     """The graph of the untrained backbone's features, as `play_rounds` makes its own."""
-    return NeighbourGraph(directions(setting.features), GRAPH_NEIGHBOURS).w
+    return NeighbourGraph(directions(setting.features), NEIGHBOURS).w
 
 
 def trained_row(
@@ -182,7 +181,7 @@ def trained_row(
         network = outcome.network
         unknown = examples.codes < 0
         row["found"] = _percent(outcome.found.codes[unknown] == setting.labels[unknown])
-        row["rounds"] = len(outcome.rounds)
+        row["rounds"] = sum(one.kept for one in outcome.rounds)
     predicted = outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
     return {**_measures(setting, predicted), **row, **told, "seconds": round(time.perf_counter() - began, 1)}
 

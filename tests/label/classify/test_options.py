@@ -68,3 +68,7 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
 def test_bad_options_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AugmentOptions(**changes)  # type: ignore[arg-type]
+
+
+def test_no_way_has_more_neighbours_than_the_game_would_have() -> None:
+    assert {options.neighbours for options in PRESETS.values()} == {"auto"}  # few images have few of their kind

@@ -97,6 +97,11 @@ def test_a_worse_round_is_dropped_and_is_the_last(
     )
 
 
+def test_rounds_that_get_worse_little_by_little_end_too(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, 0.5, 0.9, 0.6, 0.3)  # each may be chance after the one before it, but not after the best
+    assert [round_.kept for round_ in play(toys).rounds] == [True, True, False]
+
+
 def test_the_first_round_is_kept_in_any_case(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     script(monkeypatch, 1.0, 0.6, 0.0)
     assert [(round_.kept, round_.held_out) for round_ in play(toys).rounds] == [(True, 0.6), (False, 0.0)]

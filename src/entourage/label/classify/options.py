@@ -19,7 +19,7 @@ class AugmentOptions:
 
     size: int = 160  # side of the images that the network is trained on and asked about
     trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
-    neighbours: int | Literal["auto"] = 20  # of each image, where the labeller says "auto" itself
+    neighbours: int | Literal["auto"] = "auto"  # of each image, where the labeller says "auto" too: log2 n + 1
     metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
     balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
@@ -64,7 +64,6 @@ class AugmentOptions:
 _THESIS = AugmentOptions(
     size=224,
     trained="all",
-    neighbours="auto",  # where the game's own preset says so
     rounds=1,
     method="labels",
     trust="hard",

@@ -82,8 +82,9 @@ def play_rounds(
 
     Each round trains the network on the labels found over the graph of its features. Then new features make a new
     graph, and a new game finds the labels of the next round. If given labels that are hidden from the game are found
-    clearly less well there than before, the round was one too many: it is dropped, and the rounds end. (The first is
-    kept in any case. Given labels have been trained on, so that the score flatters; but it flatters every round.)
+    clearly less well there than over the best graph so far, the round was one too many: it is dropped, and the rounds
+    end. (The first is kept in any case. Given labels have been trained on, so that the score flatters; but it flatters
+    every round.)
 
     Args:
         network: where to start; its weights are left as they are.
@@ -99,17 +100,19 @@ def play_rounds(
     features = outputs(network.body, examples.looks, device, progress=progress)
     found, score, fitted = find_labels(features, examples, labeller, options, prior)
     game, rounds = game_digest(network, examples, labeller, options, prior), list[Round]()
+    best: float | None = None  # score of the graphs that labels were taken from
     for number in range(1, options.rounds + 1):
         began = time.perf_counter()
         trained = copy.deepcopy(network)
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
         found, score = remembered(folder, found, score, game)
+        best = max((known for known in (best, score) if known is not None), default=None)
         task, schedule = _method(trained, examples, found, options, number)
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
         new = find_labels(new_features, examples, labeller, options, prior)
-        kept = number == 1 or not _worse(new.score, score, hidden_labels(examples.codes))
+        kept = number == 1 or not _worse(new.score, best, hidden_labels(examples.codes))
         rounds.append(Round(kept, new.score, float(new.found.confidence.mean()), time.perf_counter() - began))
         if not kept:
             break
