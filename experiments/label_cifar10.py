@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -42,6 +43,7 @@ from experiments.label_settings import (
     BALANCED,
     GAME,
     LABELLED,
+    LARGER,
     LONGER,
     PROPAGATORS,
     TRAINED,
@@ -58,6 +60,7 @@ NAME = "label_cifar10"
 COUNTS = (10, 50, 100, 250)
 VARIED = 50  # labels with which the game is also played in other ways
 BACKBONE = "efficientnet-lite1"
+LARGER_BACKBONE, LARGER_SIZE = "efficientnet-lite2", 224
 DRAWN = (*LABELLED, *METHODS, "linear")
 THESIS = {10: 57.5, 50: 73.3, 100: 76.4, 250: 79.1}
 
@@ -71,9 +74,15 @@ def main() -> None:
     check_choices(ledger, read_choices(ledger.path.parent))
     images = rehearsal(find_dataset("cifar10"), told)
     methods = [] if told.graph_only else told.methods
-    setting = prepare(images, images.split, BACKBONE, with_views(options, methods), told.device, stored=32)
-    graph_rows(ledger, setting, told.seeds)
-    side_by_side(told.workers, trained_rows, setting, told, methods, clock)
+    usual = [method for method in methods if method != LARGER]
+    if usual or told.graph_only:
+        setting = prepare(images, images.split, BACKBONE, with_views(options, usual), told.device, stored=32)
+        graph_rows(ledger, setting, told.seeds)
+        side_by_side(told.workers, trained_rows, setting, told, usual, clock)
+    if LARGER in methods:
+        larger = options if told.small else replace(options, size=LARGER_SIZE)
+        setting = prepare(images, images.split, LARGER_BACKBONE, larger, told.device, stored=32)
+        side_by_side(told.workers, trained_rows, setting, told, [LARGER], clock)
     ledger.write_table("Few labels on CIFAR-10", text)
     ledger.write(".svg", figure)
 
@@ -121,7 +130,10 @@ def text(ledger: Ledger) -> str:
     parts = []
     for title, rows in (
         ("Unlabelled images labelled right, in percent, on one graph (k = 20), mean and spread over seeds:", graph),
-        ("Test accuracy of the classifier, in percent:", [*tested, *published]),
+        (
+            "Test accuracy of the classifier, in percent (in brackets: over how many seeds, where the game has more):",
+            [*tested, *published],
+        ),
         ("How far the game is ahead of each, in points, with the same draws of labels:", leads),
         ("Unlabelled training images labelled right after the last round, in percent:", found),
     ):
@@ -167,8 +179,14 @@ def _lead(ledger: Ledger, name: str, count: int) -> str:
 
 
 def _row(ledger: Ledger, name: str, what: str) -> list[str]:
-    cells = [values(ledger, f"{name}/{count}/", what) for count in COUNTS]
-    return [mean_and_spread(cell) for cell in cells]
+    return [_cell(ledger, name, count, what) for count in COUNTS]
+
+
+def _cell(ledger: Ledger, name: str, count: int, what: str) -> str:
+    """The mean over seeds; means over others than the game's are not to be compared with it, so it is said."""
+    found, game = (values(ledger, f"{one}/{count}/", what) for one in (name, GAME))
+    fewer = f" ({len(found)})" if 0 < len(found) < len(game) else ""
+    return mean_and_spread(found) + fewer
 
 
 if __name__ == "__main__":

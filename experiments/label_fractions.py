@@ -89,6 +89,8 @@ def text(ledger: Ledger) -> str:
         cells = list(product(BACKBONES, SHARES))
         places = {name: [_key(backbone, name, share, "") for backbone, share in cells] for name in methods}
         parts.append(seeds_told({name: fewest_seeds(ledger, places[name]) for name in methods}))
+        missing = [name for name in (*LABELLED, "supervised") if name not in methods]
+        parts += [f"Not measured yet: {', '.join(missing)}."] if missing else []
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), methods)])
 
 
@@ -99,6 +101,8 @@ def figure(ledger: Ledger) -> str:
         for axes, backbone in zip(drawing.subplots(1, len(BACKBONES), sharey=True), BACKBONES, strict=True):
             for name in LABELLED:
                 gains = [_gain(ledger, backbone, name, share) for share in SHARES]
+                if np.isnan(gains).all():
+                    continue  # still to come
                 axes.plot([f"{share:.0%}" for share in SHARES], gains, marker="o", label=name)
             axes.set_title(backbone)
             axes.set_xlabel("labelled")

@@ -67,7 +67,8 @@ def test_variants_of_the_game_differ_in_one_thing(
 
     def play(network: Any, examples: Any, labeller: Any, options: Any, *more: Any, **named: Any) -> SimpleNamespace:
         played.append((labeller, options))
-        return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=[None] * 4)
+        rounds = [SimpleNamespace(kept=True), SimpleNamespace(kept=True), SimpleNamespace(kept=False)]
+        return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=rounds)
 
     monkeypatch.setattr(label_rows, "play_rounds", play)
     monkeypatch.setattr(label_rows, "outputs", lambda *given: torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
@@ -80,7 +81,7 @@ def test_variants_of_the_game_differ_in_one_thing(
         test_labels=np.array([1, 1]),
     )
     row = trained_row(setting, name, np.array([0, 1]), 7, OPTIONS, choose({})[name].settings)
-    assert (row["accuracy"], row["found"], row["method"]) == (50, 100, name)
+    assert (row["accuracy"], row["found"], row["rounds"], row["method"]) == (50, 100, 2, name)
     labeller, options = played[0]
     assert type(labeller).__name__ == "GraphTransduction"
     assert (options.rounds, options.training.epochs, options.balance) == (rounds, epochs, told)

@@ -12,7 +12,9 @@ from experiments.label_settings import (
     CANDIDATES,
     GAME,
     LABELLED,
+    LARGER,
     LONGER,
+    NEIGHBOURS,
     OPTIONS,
     TRAINED,
     UNTOLD,
@@ -59,7 +61,7 @@ def test_all_that_is_trained_may_choose_among_the_same_learning_rates() -> None:
 
 def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -> None:
     options = AugmentOptions()
-    assert replace(options, balance=True) == OPTIONS
+    assert replace(options, balance=True, neighbours=NEIGHBOURS) == OPTIONS
     game = CANDIDATES[GAME][0]
     assert (game["rounds"], game["epochs"]) == (options.rounds, options.training.epochs)
     assert game["learning_rate"] == options.training.learning_rate
@@ -120,6 +122,7 @@ def test_without_a_search_everybody_has_its_default(tmp_path: Path) -> None:
     assert {method: choice.settings for method, choice in choices.items()} == {
         **{method: candidates[0] for method, candidates in CANDIDATES.items()},
         LONGER: longer,
+        LARGER: CANDIDATES[GAME][0],
         UNTOLD: CANDIDATES[GAME][0],
     }
     said = choices_text(choices, ["vat"])
