@@ -45,7 +45,8 @@ FAIRLY = (
 _EARLIER = (
     "Not searched for: what all methods share (the side of 160 pixels, the three stages that are trained) and what the "
     f"game's rounds have of their own ({NEIGHBOURS} neighbours, labels of graph and network multiplied, the pace at "
-    "which classes are believed). These were set while the game's test accuracy with 50 labels and seed 0 was looked at."
+    "which classes are believed). These were set while the game's test accuracy with 50 labels and seed 0 was looked "
+    "at."
 )
 
 Settings = Mapping[str, float]
