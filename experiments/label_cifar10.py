@@ -148,7 +148,10 @@ def text(ledger: Ledger) -> str:
 
 
 def figure(ledger: Ledger) -> str:
-    """Test accuracy against the number of labels, with the spread over draws; the SVMs lie on the linear classifier."""
+    """Test accuracy against the number of labels, with the spread over draws; dotted is what has no graph.
+
+    The SVMs, which lie on the linear classifier, are left out.
+    """
     with house_style():
         drawing = Figure(figsize=(6.4, 4.2))
         axes = drawing.subplots()
@@ -157,8 +160,8 @@ def figure(ledger: Ledger) -> str:
             if cells:
                 means = [float(np.mean(found)) for found in cells.values()]
                 spreads = [float(np.std(found, ddof=1)) if len(found) > 1 else 0.0 for found in cells.values()]
-                width = 2.4 if name == GAME else 1.0
-                axes.errorbar(list(cells), means, spreads, marker="o", markersize=3, linewidth=width, label=name)
+                how = {"linewidth": 2.4 if name == GAME else 1.0, "linestyle": "-" if name in LABELLED else ":"}
+                axes.errorbar(list(cells), means, spreads, marker="o", markersize=3, label=name, **how)
         axes.plot(list(THESIS), list(THESIS.values()), "k--", label="the thesis'")
         axes.set_xscale("log")
         axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
