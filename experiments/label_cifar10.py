@@ -160,8 +160,8 @@ def figure(ledger: Ledger) -> str:
             if cells:
                 means = [float(np.mean(found)) for found in cells.values()]
                 spreads = [float(np.std(found, ddof=1)) if len(found) > 1 else 0.0 for found in cells.values()]
-                how = {"linewidth": 2.4 if name == GAME else 1.0, "linestyle": "-" if name in LABELLED else ":"}
-                axes.errorbar(list(cells), means, spreads, marker="o", markersize=3, label=name, **how)
+                width, style = 2.4 if name == GAME else 1.0, "o-" if name in LABELLED else "o:"
+                axes.errorbar(list(cells), means, spreads, fmt=style, markersize=3, linewidth=width, label=name)
         axes.plot(list(THESIS), list(THESIS.values()), "k--", label="the thesis'")
         axes.set_xscale("log")
         axes.set_xticks(COUNTS, [str(count) for count in COUNTS])
