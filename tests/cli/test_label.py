@@ -121,6 +121,14 @@ def test_what_is_no_classifier_is_told_in_plain_words(images: Path, classifier: 
     assert str(error) == f"cannot read {path}: {reason}; {expected}"
 
 
+def test_a_mistyped_folder_is_no_table_without_rows(images: Path) -> None:
+    missing = images / "nothere"
+    result = CliRunner().invoke(app, ["label", "predict", str(images.parent / "classifier.safetensors"), str(missing)])
+    assert result.output == ""
+    assert isinstance(result.exception, ValueError)
+    assert str(result.exception) == f"{missing}: no such file or folder; expected image files, or folders of them"
+
+
 @pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])
 def test_options_reach_the_training(
     images: Path, told: list[str], mirror: bool, monkeypatch: pytest.MonkeyPatch
