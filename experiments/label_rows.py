@@ -219,7 +219,7 @@ class Clock:
 def arguments(description: str) -> argparse.ArgumentParser:
     """What all experiments of the chapter can be told."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seeds", type=int, default=5, help="how many, from 0")
+    parser.add_argument("--seeds", type=_one_or_more, default=5, help="how many, from 0")
     parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, *VARIANTS))
     parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
@@ -228,6 +228,12 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=None, help="folder for the results")
     parser.add_argument("--small", action="store_true", help="few small images, two steps each: a rehearsal")
     return parser
+
+
+def _one_or_more(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
+    return int(text)
 
 
 def rehearsal(images: ImageSet, told: argparse.Namespace) -> ImageSet:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.label.photos import red_and_blue
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
+from entourage.label.classify import preset
 from entourage.label.pipeline import LabelJob
 
 
@@ -80,6 +82,7 @@ def test_usage_lines_have_no_word_that_nobody_writes() -> None:
         (["--epochs", "3"], "--epochs: only"),
         (["--size", "64", "--no-mirror"], "--size, --no-mirror: only"),
         (["--mirror"], "--mirror: only"),
+        (["--seed", "0", "--learning-rate", "1e-5"], "--learning-rate, --seed: only"),
         (["--learn", "hard", "--layers", "all", "--rounds", "1"], "--rounds, --learn, --layers: only"),
     ],
 )
@@ -118,6 +121,14 @@ def test_what_is_no_classifier_is_told_in_plain_words(images: Path, classifier: 
     assert str(error) == f"cannot read {path}: {reason}; {expected}"
 
 
+def test_a_mistyped_folder_is_no_table_without_rows(images: Path) -> None:
+    missing = images / "nothere"
+    result = CliRunner().invoke(app, ["label", "predict", str(images.parent / "classifier.safetensors"), str(missing)])
+    assert result.output == ""
+    assert isinstance(result.exception, ValueError)
+    assert str(result.exception) == f"{missing}: no such file or folder; expected image files, or folders of them"
+
+
 @pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])
 def test_options_reach_the_training(
     images: Path, told: list[str], mirror: bool, monkeypatch: pytest.MonkeyPatch
@@ -136,3 +147,35 @@ def test_options_reach_the_training(
     assert job.train is not None
     assert (job.train.size, job.train.rounds, job.train.trained, job.train.mirror) == (64, 2, "all", mirror)
     assert (job.train.method, job.train.trust, job.train.training.epochs) == ("labels", "soft", 5)
+    assert job.train.training.learning_rate == preset("default").training.learning_rate
+    assert job.train.training.seed == job.train.batches.seed == 0
+
+
+def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[LabelJob] = []
+
+    def noted(job: LabelJob) -> None:
+        jobs.append(job)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
+    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", "2e-5", "--seed", "7"]
+    CliRunner().invoke(app, ["label", str(images), *more])
+    default = preset("default")
+    (job,) = jobs
+    assert job.train == replace(
+        default,
+        training=replace(default.training, learning_rate=2e-5, seed=7),
+        batches=replace(default.batches, seed=7),
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [("0", "learning_rate is 0.0; expected a number above 0"), ("nan", "learning_rate is nan; expected a number")],
+)
+def test_a_rate_that_is_none_is_refused(images: Path, told: str, said: str) -> None:
+    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", told]
+    error = CliRunner().invoke(app, ["label", str(images), *more]).exception
+    assert isinstance(error, ValueError)
+    assert said in str(error)

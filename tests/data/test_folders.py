@@ -40,6 +40,16 @@ def test_train_and_test_are_parts(tmp_path: Path, save_grey: SaveGrey, other: st
     assert by_item == expected
 
 
+def test_val_beside_test_is_not_used(tmp_path: Path, save_grey: SaveGrey) -> None:
+    images = read_image_folder(
+        fill(tmp_path, save_grey, "train/a/1.png", "val/a/1.png", "val/b/1.png", "val/2.png", "test/a/1.png")
+    )
+    assert dict(zip(images.items, images.split.tolist(), strict=True)) == {"train/a/1.png": 0, "test/a/1.png": 1}
+    assert images.class_names == ["a"]
+    assert len(images.source) == 2
+    assert read_image_folder(fill(tmp_path / "train", save_grey, "x/1.png")).class_names == ["a", "x"]
+
+
 def test_train_may_be_a_class_and_may_be_alone(tmp_path: Path, save_grey: SaveGrey) -> None:
     vehicles = read_image_folder(fill(tmp_path / "v", save_grey, "train/1.png", "bus/1.png"))
     assert vehicles.class_names == ["bus", "train"]
@@ -53,7 +63,6 @@ def test_train_may_be_a_class_and_may_be_alone(tmp_path: Path, save_grey: SaveGr
     [
         (["a/1.png", "1.png"], r"1\.png is in no class; expected images as .*/CLASS/IMAGE"),
         (["train/a/1.png", "test/1.png"], r"test/1\.png is in no class; expected images as .*/train/CLASS/IMAGE"),
-        (["train/a/1.png", "test/a/1.png", "val/a/1.png"], "has the parts test, train, val; expected train, and test"),
     ],
 )
 def test_images_outside_classes_are_refused(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments.label_rows import plain_features, trained_row, with_views
+from experiments.label_rows import arguments, plain_features, trained_row, with_views
 from experiments.label_settings import GAME, LONGER, OPTIONS, UNTOLD, choose
 from torch import Tensor, nn
 
@@ -48,6 +48,14 @@ def test_features_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     plain_features(backbone, LiveLooks(pixels, small, plain), cpu)
     plain_features(replace(backbone, weights="others"), LiveLooks(pixels, small, plain), cpu)
     assert module.asked == 3 * asked
+
+
+@pytest.mark.parametrize("told", ["0", "-1", "two", "1.5"])
+def test_a_table_is_made_with_one_seed_or_more(told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert arguments("A table").parse_args(["--seeds", "1"]).seeds == 1
+    with pytest.raises(SystemExit, match="2"):
+        arguments("A table").parse_args([f"--seeds={told}"])
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"argument --seeds: {told!r}: expected 1 or more")
 
 
 def test_what_trains_nothing_keeps_no_views() -> None:

@@ -1,6 +1,9 @@
 import dataclasses
 import math
+import re
+from typing import Any
 
+import numpy as np
 import pytest
 
 from entourage.training import TrainingOptions
@@ -35,6 +38,20 @@ def test_rates_are_positive(name: str, value: float) -> None:
         TrainingOptions(**{name: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "gamma", "clip_norm", "weight_decay", "momentum"])
+@pytest.mark.parametrize("value", ["a", True, [1e-3]])
+def test_what_is_no_number_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} is {re.escape(repr(value))}; expected a number"):
+        TrainingOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_of_the_numbers_only_the_longest_gradient_may_be_left_open() -> None:
+    assert TrainingOptions(clip_norm=None).clip_norm is None
+    assert TrainingOptions(learning_rate=np.float32(0.5)).learning_rate == 0.5  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="learning_rate is None; expected a number above 0"):
+        TrainingOptions(learning_rate=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("name", "value"), [("weight_decay", -0.1), ("momentum", 1.0), ("momentum", math.nan)])
 def test_shares_are_within_bounds(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}"):
@@ -47,8 +64,8 @@ def test_unknown_names_are_refused_with_those_there_are(name: str) -> None:
         TrainingOptions(**{name: "other"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1)])
-def test_milestones_rise(milestones: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1), ("a",), (1.5,), 3])
+def test_milestones_rise(milestones: Any) -> None:
     with pytest.raises(ValueError, match="expected rising epochs from 1"):
         TrainingOptions(schedule="step", milestones=milestones)
 

@@ -66,6 +66,7 @@ def label(
     size: Annotated[int | None, typer.Option(min=32, help="With --train: side of the images in pixels.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="With --train: most rounds of game and training.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="With --train: epochs of each round.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="With --train: instead of the preset's.")] = None,
     learn: Annotated[
         Literal["consistency", "hard", "soft", "weighted"] | None,
         typer.Option(help="With --train: views that must agree, or found labels as given, as chances, as far as sure."),
@@ -81,6 +82,9 @@ def label(
             show_default=False,
         ),
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**31, help="With --train: of everything that is drawn. Default: 0.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     cache: Annotated[bool, typer.Option(help="Keep the features of images for the next time.")] = True,
 ) -> None:
@@ -88,8 +92,10 @@ def label(
 
     `entourage label predict CLASSIFIER IMAGES...` asks the classifier; a folder named predict is written ./predict.
     """
-    asked = {"size": size, "rounds": rounds, "epochs": epochs, "learn": learn, "layers": layers, "mirror": mirror}
-    if not train and (said := [_option(name, value) for name, value in asked.items() if value is not None]):
+    asked: dict[str, Any] = {"size": size, "rounds": rounds, "epochs": epochs, "learning_rate": learning_rate}
+    asked |= {"learn": learn, "layers": layers, "mirror": mirror, "seed": seed}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if not train and (said := [_option(name, value) for name, value in asked.items()]):
         raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
@@ -104,7 +110,7 @@ def label(
                 prior=prior,
                 options=options if neighbours is None else replace(options, n_neighbors=neighbours),
                 balance=balance,
-                train=_training(preset, neighbours, size, rounds, epochs, learn, layers, mirror) if train else None,
+                train=_training(preset, neighbours, asked) if train else None,
                 backbone=backbone,
                 metric=metric,
                 suggestions=suggestions,
@@ -143,29 +149,28 @@ def predict(
 
 
 def _option(name: str, value: Any) -> str:
-    return f"--no-{name}" if value is False else f"--{name}"
+    written = name.replace("_", "-")
+    return f"--no-{written}" if value is False else f"--{written}"
 
 
-def _training(
-    preset: str,
-    neighbours: int | None,
-    size: int | None,
-    rounds: int | None,
-    epochs: int | None,
-    learn: Literal["consistency", "hard", "soft", "weighted"] | None,
-    layers: Literal["late", "all"] | None,
-    mirror: bool | None,
-) -> AugmentOptions:
+def _training(preset: str, neighbours: int | None, asked: dict[str, Any]) -> AugmentOptions:
     """The preset's options, changed where the user said so."""
     from entourage.label.classify import preset as named
 
     options = named(preset)
+    learn = asked.get("learn")
     if learn == "consistency":
         options = replace(options, method="consistency")
     elif learn is not None:
         options = replace(options, method="labels", trust=learn)
-    if epochs is not None:
-        options = replace(options, training=replace(options.training, epochs=epochs))
-    changes: dict[str, Any] = {"neighbours": neighbours, "size": size, "rounds": rounds, "trained": layers}
-    changes["mirror"] = mirror
-    return replace(options, **{name: value for name, value in changes.items() if value is not None})
+    seeded = {"seed": asked["seed"]} if "seed" in asked else {}  # batches and views have a seed of their own
+    told = {name: asked[name] for name in ("epochs", "learning_rate") if name in asked}
+    changes = {name: asked[name] for name in ("size", "rounds", "mirror") if name in asked}
+    return replace(
+        options,
+        **changes,
+        neighbours=options.neighbours if neighbours is None else neighbours,
+        trained=asked.get("layers", options.trained),
+        batches=replace(options.batches, **seeded),
+        training=replace(options.training, **told, **seeded),
+    )

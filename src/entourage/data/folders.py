@@ -15,7 +15,8 @@ _SPLITS = {"train": TRAIN, "test": TEST, "val": TEST}
 def read_image_folder(folder: str | Path, *, without: Collection[str] = ()) -> ImageSet:
     """Read CLASS/IMAGE, or train/CLASS/IMAGE and test/CLASS/IMAGE; images may lie deeper in their class.
 
-    A folder `val` beside `train` does as well as `test`.
+    A folder `val` beside `train` does as well as `test`. Beside both it is left out, as if it were not there: what was
+    meant for choosing is neither trained on nor tested with. Who wants it reads that folder by itself.
 
     Args:
         folder: where the classes or the parts are.
@@ -34,8 +35,9 @@ def read_image_folder(folder: str | Path, *, without: Collection[str] = ()) -> I
     parts = [path.relative_to(root).parts for path in paths]
     tops = {names[0] for names in parts if len(names) > 1}
     has_split = "train" in tops and tops <= _SPLITS.keys()
-    if has_split and len(tops) > 2:
-        raise ValueError(f"folder {root} has the parts {', '.join(sorted(tops))}; expected train, and test or val")
+    if has_split and {"test", "val"} <= tops:
+        kept = [place for place, names in enumerate(parts) if names[0] != "val"]
+        paths, parts = [paths[place] for place in kept], [parts[place] for place in kept]
     depth = 1 if has_split else 0
     for path, names in zip(paths, parts, strict=True):
         if len(names) < depth + 2:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from numbers import Real
+from typing import Literal, TypeGuard, get_args
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -57,13 +58,19 @@ class TrainingOptions:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(get_args(choices))}")
         self._check_counts()
         self._check_numbers()
+        self._check_milestones()
+        for name, wanted in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
+            if wanted and self.monitor is None:
+                raise ValueError(f"{name} needs a metric to go by; set monitor")
+
+    def _check_milestones(self) -> None:
+        given: object = self.milestones
+        if not isinstance(given, tuple | list) or not all(isinstance(epoch, int) for epoch in given):
+            raise ValueError(f"milestones is {given!r}; expected rising epochs from 1")
         if self.milestones and self.schedule != "step":
             raise ValueError(f"milestones are for the schedule 'step'; the schedule is {self.schedule!r}")
         if sorted(set(self.milestones)) != list(self.milestones) or any(epoch < 1 for epoch in self.milestones):
             raise ValueError(f"milestones is {self.milestones}; expected rising epochs from 1")
-        for name, wanted in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
-            if wanted and self.monitor is None:
-                raise ValueError(f"{name} needs a metric to go by; set monitor")
 
     def _check_counts(self) -> None:
         for name, least in (("epochs", 1), ("accumulate", 1), ("validate_every", 1), ("log_every", 1), ("workers", 0)):
@@ -77,11 +84,19 @@ class TrainingOptions:
     def _check_numbers(self) -> None:
         for name in ("learning_rate", "gamma", "clip_norm"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}; expected a number above 0")
+            if name == "clip_norm" and value is None:
+                continue
+            if not is_number(value) or not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value!r}; expected a number above 0")
         for name, bound in (("weight_decay", math.inf), ("momentum", 1.0)):
-            if not 0 <= getattr(self, name) < bound:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected a number in [0, {bound:g})")
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < bound:
+                raise ValueError(f"{name} is {value!r}; expected a number in [0, {bound:g})")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value can be compared with numbers: a text cannot, and a truth value is a slip."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_count(name: str, value: object, least: int, more: str = "") -> None:

@@ -52,6 +52,18 @@ def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
         predict_images(tmp_path / "nothing", [], device="cpu")
 
 
+def test_a_missing_file_is_set_aside_only_beside_others(
+    saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, night = folder / "gone.png", folder / "night.png"
+    predictions = predict_images(saved, [gone, night], device="cpu", progress=False)[1]
+    assert (predictions.failures, predictions.labels) == ([(gone, "no such file")], ["dark"])
+    monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
+    for missing in ([gone], [folder / "nothere", gone]):
+        with pytest.raises(ValueError, match=f"^{missing[0]}: no such file or folder; expected image files"):
+            predict_images(saved, missing, device="cpu")
+
+
 def test_answers_that_would_replace_what_they_are_made_from_are_refused_before_any_work(
     saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

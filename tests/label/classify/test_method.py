@@ -201,6 +201,9 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
         ({"decay": 1.0}, r"decay is 1.0; expected a number in \[0, 1\)"),
         ({"decay": 2.0}, r"decay is 2.0; expected a number in \[0, 1\)"),
         ({"decay": float("nan")}, "decay is nan"),
+        ({"decay": "slow"}, r"decay is 'slow'; expected a number in \[0, 1\)"),
+        ({"head_rate": "a"}, "head_rate is 'a'; expected a number above 0"),
+        ({"head_rate": float("inf")}, "head_rate is inf; expected a number above 0"),
     ],
 )
 def test_bad_options_are_refused(change: dict[str, float], message: str) -> None:

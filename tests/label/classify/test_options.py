@@ -4,6 +4,7 @@ import pytest
 
 from entourage.label.classify import PRESETS, AugmentOptions, preset
 from entourage.label.classify.looks import LookOptions
+from entourage.training import TrainingOptions
 from entourage.training.views import PLAIN
 
 
@@ -63,6 +64,7 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
         ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
         ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),
         ({"trust": "blind"}, "trust is 'blind'; expected 'hard' or 'soft' or 'weighted'"),
+        ({"training": TrainingOptions(monitor="accuracy")}, "monitor is 'accuracy'; expected None: in a round"),
     ],
 )
 def test_bad_options_are_refused(changes: dict[str, object], message: str) -> None:

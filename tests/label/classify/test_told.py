@@ -37,3 +37,10 @@ def test_the_weight_can_be_chosen(toys: ModuleType, method: type[WeightedMethod]
     assert heavy.describe()["weight"] == 25
     with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
         method(toys.linear(), examples, weight=-1)
+
+
+def test_what_is_no_number_is_refused(toys: ModuleType) -> None:
+    with pytest.raises(ValueError, match="weight is 'much'; expected 0 or more"):
+        MeanTeacher(toys.linear(), toys.numbers(), weight="much")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threshold is 'sure'; expected a share of 0 to 1"):
+        FixMatch(toys.linear(), toys.numbers(), threshold="sure")  # type: ignore[arg-type]

@@ -32,9 +32,12 @@ def predict_images(
         The paths that were found, and what the classifier says of them.
 
     Raises:
-        ValueError: the classifier cannot be read, a folder holds no image, or `out` cannot be written or would replace
-            the classifier or an image.
+        ValueError: none of the images and folders is there, the classifier cannot be read, a folder holds no image, or
+            `out` cannot be written or would replace the classifier or an image. (A file that is missing beside others
+            is set aside, as broken ones are.)
     """
+    if images and not any(place.exists() for place in images):  # a slip of the hand, not a broken file
+        raise ValueError(f"{images[0]}: no such file or folder; expected image files, or folders of them")
     paths = [path for place in images for path in (list_images(place) if place.is_dir() else [place])]
     if out is not None:
         if out.is_dir():

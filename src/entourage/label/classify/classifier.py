@@ -75,8 +75,10 @@ class ImageClassifier:
             progress: show a bar; None: only on a terminal.
 
         Raises:
-            ValueError: an array is of another type or shape.
+            ValueError: an array is of another type or shape, or what is given are no files.
         """
+        if not isinstance(images, np.ndarray):
+            _check_files(images)
         network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
         freeze(network.body)
         if isinstance(images, np.ndarray):
@@ -162,6 +164,18 @@ def _reason(path: Path) -> str:
     if not path.exists():
         return "no such file"
     return "damaged, or no file of weights"
+
+
+def _check_files(images: object) -> None:
+    """Refuse what is no list of image files: a folder by its name above all, which is no file and has many."""
+    expected = "expected an array of pixels or a list of image files (of a folder: `entourage.data.list_images`)"
+    if isinstance(images, str | Path):
+        raise ValueError(f"images is the path {str(images)!r}; {expected}")
+    if not isinstance(images, Sequence):
+        raise ValueError(f"images is a {type(images).__name__}; {expected}")
+    for place, image in enumerate(images):
+        if not isinstance(image, str | Path):
+            raise ValueError(f"images holds a {type(image).__name__} at {place}; {expected}")
 
 
 def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:

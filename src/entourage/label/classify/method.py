@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.network import ImageNetwork
 from entourage.training import AveragedTask, Losses, WeightAverage
-from entourage.training.options import check_count
+from entourage.training.options import check_count, is_number
 
 Rows = NDArray[np.int64]
 
@@ -51,10 +52,10 @@ class MethodOptions:
             check_count(name, getattr(self, name), 1)
         for name in ("ramp_steps", "seed"):
             check_count(name, getattr(self, name), 0)
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay is {self.decay}; expected a number in [0, 1)")
-        if not self.head_rate > 0:
-            raise ValueError(f"head_rate is {self.head_rate}; expected a number above 0")
+        if not is_number(self.decay) or not 0 <= self.decay < 1:
+            raise ValueError(f"decay is {self.decay!r}; expected a number in [0, 1)")
+        if not is_number(self.head_rate) or not 0 < self.head_rate < math.inf:
+            raise ValueError(f"head_rate is {self.head_rate!r}; expected a number above 0")
 
 
 class Batch(NamedTuple):

@@ -54,6 +54,8 @@ class AugmentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
+        if self.training.monitor is not None:  # else the first round would find out when its epoch is over
+            raise ValueError(f"monitor is {self.training.monitor!r}; expected None: in a round nothing is measured")
 
     @property
     def views(self) -> LookOptions:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.method import Method, MethodOptions
 from entourage.label.classify.network import ImageNetwork
+from entourage.training.options import is_number
 
 THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
 
@@ -34,8 +35,8 @@ class WeightedMethod(Method):
     ) -> None:
         super().__init__(network, examples, options)
         self.weight = self.usual if weight is None else weight
-        if not self.weight >= 0:
-            raise ValueError(f"weight is {weight}; expected 0 or more")
+        if not is_number(self.weight) or not self.weight >= 0:
+            raise ValueError(f"weight is {weight!r}; expected 0 or more")
 
     def describe(self) -> dict[str, Any]:
         """With the weight."""
@@ -59,8 +60,8 @@ class SureMethod(Method):
         threshold: float = THRESHOLD,
     ) -> None:
         super().__init__(network, examples, options)
-        if not 0 <= threshold <= 1:
-            raise ValueError(f"threshold is {threshold}; expected a share of 0 to 1")
+        if not is_number(threshold) or not 0 <= threshold <= 1:
+            raise ValueError(f"threshold is {threshold!r}; expected a share of 0 to 1")
         self.threshold = threshold
 
     def describe(self) -> dict[str, Any]:
