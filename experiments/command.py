@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -20,3 +21,10 @@ def run_command(main: Callable[[], None]) -> None:
             raise
         print(f"{Path(sys.argv[0]).stem}: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+
+
+def one_or_more(text: str) -> int:
+    """A number of seeds, epochs or processes, for `argparse`."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
+    return int(text)

@@ -34,6 +34,7 @@ from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.training import EmbeddingData, EmbeddingTask
 from entourage.training.bank import PixelBank
+from experiments.command import one_or_more
 
 # The Group Loss and the classifier that presets and variants change.
 PLAIN = GroupLossOptions(temperature=24.0, anchors_per_class=2, cross_entropy_weight=1.0, memory=0)
@@ -223,17 +224,10 @@ def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int | No
         seeds: likewise; None where seeds are no matter of choice.
     """
     parser.add_argument("--datasets", nargs="+", default=["cub200", "cars196"])
-    parser.add_argument("--epochs", type=_one_or_more, default=epochs, help="the longest training")
+    parser.add_argument("--epochs", type=one_or_more, default=epochs, help="the longest training")
     if seeds is not None:
-        parser.add_argument("--seeds", type=_one_or_more, default=seeds, help="trainings that a figure is the mean of")
+        parser.add_argument("--seeds", type=one_or_more, default=seeds, help="trainings that a figure is the mean of")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal: few classes, the smallest network, one epoch")
-
-
-def _one_or_more(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number}: expected 1 or more")
-    return number
 
 
 def setting_of(options: argparse.Namespace) -> Setting:

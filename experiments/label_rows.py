@@ -30,6 +30,7 @@ from entourage.label.classify.rivals import LABELLERS, METHODS
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
+from experiments.command import one_or_more
 from experiments.label_settings import BALANCED, NEIGHBOURS, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
 from experiments.ledger import REHEARSED, RESULTS, Ledger, command_line
 
@@ -219,21 +220,15 @@ class Clock:
 def arguments(description: str) -> argparse.ArgumentParser:
     """What all experiments of the chapter can be told."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seeds", type=_one_or_more, default=5, help="how many, from 0")
+    parser.add_argument("--seeds", type=one_or_more, default=5, help="how many, from 0")
     parser.add_argument("--methods", nargs="+", default=list(TRAINED), choices=(*TRAINED, *VARIANTS))
     parser.add_argument("--size", type=int, default=OPTIONS.size, help="side of the network's input")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no row after so many")
-    parser.add_argument("--workers", type=int, default=1, help="processes that share the rows and the data")
+    parser.add_argument("--workers", type=one_or_more, default=1, help="processes that share the rows and the data")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--results", type=Path, default=None, help="folder for the results")
     parser.add_argument("--small", action="store_true", help="few small images, two steps each: a rehearsal")
     return parser
-
-
-def _one_or_more(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected 1 or more")
-    return int(text)
 
 
 def rehearsal(images: ImageSet, told: argparse.Namespace) -> ImageSet:

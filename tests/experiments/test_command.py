@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
-from experiments.command import run_command
+from experiments.command import one_or_more, run_command
 from experiments.ledger import RESULTS
 
 
@@ -68,3 +69,10 @@ def test_every_experiment_is_called_so() -> None:
         blocks = [node for node in ast.parse(file.read_text()).body if isinstance(node, ast.If)]
         for block in blocks:
             assert "run_command(" in ast.unparse(block), file
+
+
+def test_numbers_are_one_or_more() -> None:
+    assert one_or_more("12") == 12
+    for text in ("0", "-1", "1.5", "two"):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}': expected 1 or more"):
+            one_or_more(text)
