@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.label.photos import red_and_blue
 
+from entourage.data.claims import claimed
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.classify.looks import LookOptions
 from entourage.label.classify.method import MethodOptions
@@ -121,3 +122,20 @@ def test_a_prior_reaches_every_game(job: LabelJob, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,blue,red\nred5.png,1,0\n")
     label_source(replace(job, prior=tmp_path / "prior.csv"))
     assert rows(job)["red5.png"]["label"] == "blue"
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(job: LabelJob) -> None:
+    label_source(job)
+    before = contents(job.out)
+    with (
+        claimed(job.out / "training" / "run"),
+        pytest.raises(ValueError, match=r"training: another process is training there; wait for it"),
+    ):
+        label_source(replace(job, train=replace(TRAIN, size=64)))
+    assert contents(job.out) == before
+    assert not list(job.out.rglob("*.claim"))
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """What all files of a folder hold."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

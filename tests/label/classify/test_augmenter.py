@@ -12,6 +12,7 @@ from PIL import Image
 from sklearn.base import clone
 
 from entourage.backbones import load_backbone
+from entourage.data.claims import claimed
 from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
 from entourage.label.classify import AugmentOptions, ImageClassifier, LabelAugmenter
 from entourage.label.classify import looks as looks_module
@@ -153,6 +154,22 @@ def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: 
     state = fitted.classifier_.network.state_dict()
     assert all(torch.equal(value, state[name]) for name, value in again.classifier_.network.state_dict().items())
     assert np.array_equal(again.confidence_, fitted.confidence_)
+
+
+def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images()
+    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    model = LabelAugmenter(None, toy, short, device="cpu", run=tmp_path, progress=False)
+
+    def decode() -> np.ndarray:
+        with claimed(tmp_path / "run") as free:
+            assert not free
+        return pixels
+
+    model.fit(decode, few(truth))
+    with claimed(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
+        model.fit(lambda: pytest.fail("decoded"), few(truth))
+    assert not list(tmp_path.rglob("*.claim"))
 
 
 def test_it_is_a_scikit_learn_estimator() -> None:

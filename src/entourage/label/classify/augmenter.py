@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -13,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
-from entourage.data import process_count, resolve_device
+from entourage.data import is_main_process, process_count, resolve_device
 from entourage.label.base import GraphLabeller
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
@@ -25,7 +27,9 @@ from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
+from entourage.training.loop import alone_in
 
+Decoded = NDArray[np.uint8]
 VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
@@ -70,17 +74,19 @@ class LabelAugmenter(BaseEstimator):
         self.run = run
         self.progress = progress
 
-    def fit(self, pixels: NDArray[np.uint8], y: ArrayLike, prior: ArrayLike | None = None) -> Self:
+    def fit(self, pixels: Decoded | Callable[[], Decoded], y: ArrayLike, prior: ArrayLike | None = None) -> Self:
         """Train.
 
         Args:
-            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`.
+            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`. Or a function that
+                decodes them: it is called when the folder of the run is this process's own, and may write there.
             y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
             prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
                 label the image cannot have; every game starts from it.
 
         Raises:
-            ValueError: something in the options, images or labels is not as it should be.
+            ValueError: something in the options, images or labels is not as it should be, or another process is
+                training in the folder.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
@@ -92,18 +98,19 @@ class LabelAugmenter(BaseEstimator):
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
-        live = LiveLooks(pixels, backbone.preprocessing, options.views)
-        examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
         body, run = backbone.module, None if self.run is None else Path(self.run)
-        if options.trained == "late":
-            stem, body = split_backbone(backbone)
-            file = None if run is None or process_count() > 1 else run / VIEWS
-            kept = keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
-            examples = replace(examples, looks=kept)
-        network = ImageNetwork(body, backbone.dim, examples.classes)
-        outcome = play_rounds(
-            network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
-        )
+        with nullcontext() if run is None or not is_main_process() else alone_in(run):
+            live = LiveLooks(pixels() if callable(pixels) else pixels, backbone.preprocessing, options.views)
+            examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+            if options.trained == "late":
+                stem, body = split_backbone(backbone)
+                file = None if run is None or process_count() > 1 else run / VIEWS
+                kept = keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+                examples = replace(examples, looks=kept)
+            network = ImageNetwork(body, backbone.dim, examples.classes)
+            outcome = play_rounds(
+                network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
+            )
         self.classes_ = targets.classes
         self.transduction_ = targets.names(outcome.found.codes)
         self.confidence_ = outcome.found.confidence
