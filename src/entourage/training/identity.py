@@ -29,11 +29,15 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
     Returns:
         Values by name, as they come back from JSON.
     """
-    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
-    fixed = {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
-    values = {**fixed, "precision": precision, "processes": processes, "task": type(task).__name__}
+    values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
     described = {f"task.{name}": value for name, value in task.describe().items()}
     return dict(json.loads(json.dumps({**values, **described})))
+
+
+def fixed_options(options: TrainingOptions) -> dict[str, Any]:
+    """The options that a run keeps to from its first step to its last."""
+    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
+    return {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
 
 
 def check_same_run(

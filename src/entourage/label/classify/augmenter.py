@@ -17,6 +17,7 @@ from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
 from entourage.data import is_main_process, process_count, resolve_device
 from entourage.label.base import GraphLabeller
+from entourage.label.classify.begun import IMAGES, check_begun, circumstances, note_begun
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
@@ -79,14 +80,15 @@ class LabelAugmenter(BaseEstimator):
 
         Args:
             pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`. Or a function that
-                decodes them: it is called when the folder of the run is this process's own, and may write there.
+                decodes them: it is called when the folder of the run is this process's own, and the run there, if
+                there is one, is this one; it may write there.
             y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
             prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
                 label the image cannot have; every game starts from it.
 
         Raises:
-            ValueError: something in the options, images or labels is not as it should be, or another process is
-                training in the folder.
+            ValueError: something in the options, images or labels is not as it should be, another process is
+                training in the folder, or the folder holds another run.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
@@ -100,8 +102,15 @@ class LabelAugmenter(BaseEstimator):
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
         body, run = backbone.module, None if self.run is None else Path(self.run)
         with nullcontext() if run is None or not is_main_process() else alone_in(run):
+            now = circumstances(backbone.origin, options, labeller, targets, beliefs, device)
+            if run is not None:
+                check_begun(run, now)
             live = LiveLooks(pixels() if callable(pixels) else pixels, backbone.preprocessing, options.views)
             examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+            if run is not None:
+                now[IMAGES] = live.bank.digest
+                check_begun(run, now)
+                note_begun(run, now)
             if options.trained == "late":
                 stem, body = split_backbone(backbone)
                 file = None if run is None or process_count() > 1 else run / VIEWS
