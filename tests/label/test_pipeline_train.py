@@ -152,7 +152,9 @@ def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
     before = contents(job.out)
     with monkeypatch.context() as patch:
         patch.setattr("entourage.label.pipeline.decode_pixels", lambda *_, **__: pytest.fail("images were decoded"))
-        with pytest.raises(ValueError, match=f"training holds a run with {re.escape(said)}; "):
+        with pytest.raises(
+            ValueError, match=f"training holds a run with {re.escape(said)}; .*delete the folder .*training to"
+        ):
             label_source(replace(job, **changes))
     assert contents(job.out) == before
     label_source(replace(job, train=replace(TRAIN, rounds=2)))  # more of the same is no other run

@@ -41,7 +41,11 @@ def fixed_options(options: TrainingOptions) -> dict[str, Any]:
 
 
 def check_same_run(
-    folder: Path, then: Mapping[str, Any], now: Mapping[str, Any], told: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    told: Mapping[str, str] = MappingProxyType({}),
+    whole: Path | None = None,
 ) -> None:
     """Refuse to continue a run under other circumstances.
 
@@ -50,6 +54,7 @@ def check_same_run(
         then: what it was started with.
         now: what it is to be continued with.
         told: by name, what to say in place of values that say nothing to people.
+        whole: the folder to delete to begin anew; None names none.
 
     Raises:
         ValueError: names the first value that differs.
@@ -58,9 +63,13 @@ def check_same_run(
         before, after = then.get(name, _ABSENT), now.get(name, _ABSENT)
         if before != after:
             said = told.get(name) or difference(name, before, after)
-            raise ValueError(
-                f"{folder} holds a run with {said}; continue it as it was started, or choose another folder"
-            )
+            ways = "or choose another folder" + ("" if whole is None else f", or {to_begin_anew(whole)}")
+            raise ValueError(f"{folder} holds a run with {said}; continue it as it was started, {ways}")
+
+
+def to_begin_anew(folder: Path) -> str:
+    """What to do where a run cannot go on: the end of a line that says why."""
+    return f"delete the folder {folder} to begin anew"
 
 
 def difference(name: str, then: Any, now: Any) -> str:

@@ -102,7 +102,8 @@ class _Training:
         self.state = RunState()
         if folder is not None:
             precision = resolve_precision(options.precision, device)
-            self.checkpoints = Checkpoints(folder, identity(task, options, precision, accelerator.num_processes))
+            known = identity(task, options, precision, accelerator.num_processes)
+            self.checkpoints = Checkpoints(folder, known, task.whole)
         self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
 
     def complete(self, progress: bool | None, title: str) -> TrainingResult:

@@ -87,7 +87,7 @@ def check_begun(run: Path, now: Mapping[str, Any]) -> None:
     """
     then = read_object(run / BEGUN)
     if then and _is_begun(run):
-        check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD)
+        check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
 
 
 def note_begun(run: Path, now: Mapping[str, Any]) -> None:

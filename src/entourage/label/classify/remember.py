@@ -20,6 +20,7 @@ from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.targets import Floats
 from entourage.training.checkpoint import CHECKPOINT
+from entourage.training.identity import to_begin_anew
 
 FOUND = "found.npz"
 _ELSEWHERE = ("device", "classes")  # what a round sets itself
@@ -94,7 +95,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_npz(file)
     except ValueError as error:
-        raise ValueError(f"{error}; delete the folder {file.parent.parent} to begin anew") from error
+        raise ValueError(f"{error}; {to_begin_anew(file.parent.parent)}") from error
 
 
 def _write(file: Path, found: FoundLabels, score: float | None) -> None:

@@ -105,6 +105,7 @@ def play_rounds(
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
         found, score = remembered(folder, found, score, game)
         task, schedule = _method(trained, examples, found, options, number)
+        task.whole = run  # each round goes on from the one before
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
