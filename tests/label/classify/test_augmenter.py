@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from entourage.backbones import load_backbone
 from entourage.data.claims import claimed
@@ -170,6 +171,38 @@ def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType
     with claimed(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
         model.fit(lambda: pytest.fail("decoded"), few(truth))
     assert not list(tmp_path.rglob("*.claim"))
+
+
+def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images(each=10, classes=2)
+    y = np.where(np.arange(20) < 6, truth + 5, -1)
+    model = LabelAugmenter(None, toy, replace(WHOLE, rounds=1), device="cpu", progress=False)
+    with pytest.raises(NotFittedError):
+        model.predict(pixels)
+    model.fit(pixels, y)
+    answers = model.predict(pixels)
+    assert answers.dtype == model.classes_.dtype
+    assert (answers == truth + 5).mean() >= 0.9
+    chances = model.predict_proba(pixels)
+    assert chances.shape == (20, 2)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
+    assert np.array_equal(model.classes_[chances.argmax(axis=1)], answers)
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for image, path in zip(pixels[:3], paths, strict=True):
+        Image.fromarray(image).save(path)
+    for images in (list(pixels[:3]), paths, [str(path) for path in paths]):
+        assert np.array_equal(model.predict(images), answers[:3])
+    assert model.predict(pixels[:0]).shape == (0,)
+    paths[1].write_bytes(b"no image")
+    for images, error, message in (
+        (paths, ValueError, r"1\.png: cannot be read \(.*\); expected images that can"),
+        ([], ValueError, "there are no images; expected at least one"),
+        (str(paths[0]), TypeError, "expected a list of image files, or decoded images"),
+        (3, TypeError, "images is 3; expected decoded images"),
+        ([pixels[0], pixels[1, :5]], ValueError, r"image 1 has shape \(5, 12, 3\); expected \(12, 12, 3\)"),
+    ):
+        with pytest.raises(error, match=message):
+            model.predict(images)
 
 
 def test_it_is_a_scikit_learn_estimator() -> None:

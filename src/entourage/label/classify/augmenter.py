@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
@@ -31,6 +32,7 @@ from entourage.label.transduction import GraphTransduction
 from entourage.training.loop import alone_in
 
 Decoded = NDArray[np.uint8]
+Images = Decoded | Sequence[Decoded] | Sequence[str | Path]
 VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
@@ -129,6 +131,56 @@ class LabelAugmenter(BaseEstimator):
         classes = [str(name) for name in targets.classes]
         self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
         return self
+
+    def predict(self, images: Images) -> NDArray[np.generic]:
+        """The most probable class of each image, one of `classes_`, shape (n,).
+
+        Args:
+            images: decoded images as for `fit`, of any size, or image files.
+
+        Raises:
+            ValueError: an image cannot be read (`classifier_.predict` sets such files aside), or has another shape.
+        """
+        codes = self.predict_proba(images).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, images: Images) -> NDArray[np.float32]:
+        """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
+        check_is_fitted(self, "classifier_")
+        files = _files(images)
+        asked = _stacked(images) if files is None else files
+        answer = self.classifier_.predict(asked, device=self.device, progress=self.progress)
+        if answer.failures:
+            path, reason = answer.failures[0]
+            raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
+        return answer.probabilities
+
+
+def _files(images: Images) -> list[Path] | None:
+    """Images that are named rather than decoded, or None."""
+    if isinstance(images, str | Path):
+        raise TypeError(f"images is {str(images)!r}; expected a list of image files, or decoded images")
+    if isinstance(images, np.ndarray) or not hasattr(images, "__len__"):
+        return None
+    if not len(images) or not isinstance(images[0], str | Path):
+        return None
+    return [Path(str(image)) for image in images]
+
+
+def _stacked(images: Images) -> Decoded:
+    """Decoded images as one array, which is checked where it is used; a list of them must be of equal ones."""
+    if isinstance(images, np.ndarray):
+        return images
+    if not hasattr(images, "__len__"):
+        raise TypeError(f"images is {images!r}; expected decoded images, uint8 (n, h, w, 3), or a list of them")
+    arrays = [np.asarray(image) for image in images]
+    if not arrays:
+        raise ValueError("there are no images; expected at least one")
+    for place, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            shapes = f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
+            raise ValueError(f"image {place} has shape {shapes}")
+    return np.stack(arrays)
 
 
 def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
