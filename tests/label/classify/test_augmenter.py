@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -205,6 +206,33 @@ def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy:
             model.predict(images)
 
 
+def test_a_list_of_equal_images_is_as_good_as_an_array(toys: ModuleType, toy: str) -> None:
+    pixels, truth = toys.images()
+    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    one, other = (
+        LabelAugmenter(None, toy, short, device="cpu", progress=False).fit(given, few(truth))
+        for given in (pixels, list(pixels))
+    )
+    assert np.array_equal(one.features_, other.features_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"options": {"size": 32}},
+            r"^options is {'size': 32}; expected AugmentOptions, as AugmentOptions",
+        ),
+        ({"labeller": "game"}, r"^labeller is 'game'; expected one of entourage.label, as GraphTransduction\(\)$"),
+        ({"labeller": GraphTransduction}, r"^labeller is <class .*; expected one of entourage.label, as"),
+    ],
+)
+def test_arguments_of_another_kind_are_one_line(toys: ModuleType, changes: dict[str, Any], message: str) -> None:
+    pixels, truth = toys.images()
+    with pytest.raises(TypeError, match=message):
+        LabelAugmenter(device="cpu").set_params(**changes).fit(pixels, few(truth))
+
+
 def test_it_is_a_scikit_learn_estimator() -> None:
     model = LabelAugmenter(LabelSpreading(alpha=0.9), "efficientnet-lite0", OPTIONS, device="cpu", run="folder")
     assert set(model.get_params(deep=False)) == {"labeller", "backbone", "options", "device", "run", "progress"}
@@ -252,6 +280,9 @@ def test_where_mirror_images_differ_none_is_ever_made(
         ({"y": [0] * 30}, "1 classes; expected two or more"),
         ({"y": [-1] * 30}, "none of the 30 points is labelled"),
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
+        ({"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]}, "image 1 has shape"),
+        ({"pixels": []}, "there are no images; expected at least one"),
+        ({"pixels": ["a.png", "b.png"]}, "expected uint8"),
         ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
         ({"prior": np.ones((30, 2))}, r"the prior has shape \(30, 2\)"),

@@ -77,13 +77,18 @@ class LabelAugmenter(BaseEstimator):
         self.run = run
         self.progress = progress
 
-    def fit(self, pixels: Decoded | Callable[[], Decoded], y: ArrayLike, prior: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        pixels: Decoded | Sequence[Decoded] | Callable[[], Decoded],
+        y: ArrayLike,
+        prior: ArrayLike | None = None,
+    ) -> Self:
         """Train.
 
         Args:
-            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`. Or a function that
-                decodes them: it is called when the folder of the run is this process's own, and the run there, if
-                there is one, is this one; it may write there.
+            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`; or a list of n
+                equally large ones. Or a function that decodes them: it is called when the folder of the run is this
+                process's own, and the run there, if there is one, is this one; it may write there.
             y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
             prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
                 label the image cannot have; every game starts from it.
@@ -91,11 +96,14 @@ class LabelAugmenter(BaseEstimator):
         Raises:
             ValueError: something in the options, images or labels is not as it should be, another process is
                 training in the folder, or the folder holds another run.
+            TypeError: options or labeller are of another kind.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
         labeller = GraphTransduction() if self.labeller is None else self.labeller
+        _check_kinds(options, labeller)
         checked_affinity(labeller)
+        ready = pixels if callable(pixels) else _stacked(pixels)
         targets = read_targets(np.asarray(without_missing(y)))
         beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
         starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
@@ -107,7 +115,7 @@ class LabelAugmenter(BaseEstimator):
             now = circumstances(backbone.origin, options, labeller, targets, beliefs, device)
             if run is not None:
                 check_begun(run, now)
-            live = LiveLooks(pixels() if callable(pixels) else pixels, backbone.preprocessing, options.views)
+            live = LiveLooks(ready() if callable(ready) else ready, backbone.preprocessing, options.views)
             examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
             if run is not None:
                 now[IMAGES] = live.bank.digest
@@ -154,6 +162,13 @@ class LabelAugmenter(BaseEstimator):
             path, reason = answer.failures[0]
             raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
         return answer.probabilities
+
+
+def _check_kinds(options: object, labeller: object) -> None:
+    if not isinstance(options, AugmentOptions):
+        raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
+    if not isinstance(labeller, GraphLabeller):
+        raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
 
 
 def _files(images: Images) -> list[Path] | None:
