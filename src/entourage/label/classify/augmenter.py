@@ -22,7 +22,7 @@ from entourage.label.classify.begun import IMAGES, check_begun, circumstances, n
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
-from entourage.label.classify.kept import keep_looks
+from entourage.label.classify.kept import KeptLooks, keep_looks
 from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
@@ -122,9 +122,7 @@ class LabelAugmenter(BaseEstimator):
                 check_begun(run, now)
                 note_begun(run, now)
             if options.trained == "late":
-                stem, body = split_backbone(backbone)
-                file = None if run is None or process_count() > 1 else run / VIEWS
-                kept = keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+                body, kept = self._keep(backbone, live, options, device)
                 examples = replace(examples, looks=kept)
             network = ImageNetwork(body, backbone.dim, examples.classes)
             outcome = play_rounds(
@@ -139,6 +137,14 @@ class LabelAugmenter(BaseEstimator):
         classes = [str(name) for name in targets.classes]
         self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
         return self
+
+    def _keep(
+        self, backbone: Backbone, live: LiveLooks, options: AugmentOptions, device: torch.device
+    ) -> tuple[torch.nn.Module, KeptLooks]:
+        """The late part of the network, and what the early one sees of all images."""
+        stem, body = split_backbone(backbone)
+        file = None if self.run is None or process_count() > 1 else Path(self.run) / VIEWS
+        return body, keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
 
     def predict(self, images: Images) -> NDArray[np.generic]:
         """The most probable class of each image, one of `classes_`, shape (n,).
