@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.label.photos import red_and_blue
 
+from entourage.data.claims import claimed
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.classify.looks import LookOptions
 from entourage.label.classify.method import MethodOptions
@@ -121,3 +122,60 @@ def test_a_prior_reaches_every_game(job: LabelJob, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,blue,red\nred5.png,1,0\n")
     label_source(replace(job, prior=tmp_path / "prior.csv"))
     assert rows(job)["red5.png"]["label"] == "blue"
+
+
+def test_a_folder_in_which_another_process_trains_is_left_alone(job: LabelJob) -> None:
+    label_source(job)
+    before = contents(job.out)
+    with (
+        claimed(job.out / "training" / "run"),
+        pytest.raises(ValueError, match=r"training: another process is training there; wait for it"),
+    ):
+        label_source(replace(job, train=replace(TRAIN, size=64)))
+    assert contents(job.out) == before
+    assert not list(job.out.rglob("*.claim"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"train": replace(TRAIN, size=64)}, "size 32, now 64"),
+        ({"train": replace(TRAIN, training=replace(TRAIN.training, epochs=4))}, "epochs 10, now 4"),
+        ({"options": TransductionOptions(n_neighbors=4, normalize=False)}, "game.n_neighbors 3, now 4"),
+        ({"train": replace(TRAIN, mirror=False)}, "views.mirror True, now False"),
+    ],
+)
+def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
+    job: LabelJob, changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label_source(job)
+    before = contents(job.out)
+    with monkeypatch.context() as patch:
+        patch.setattr("entourage.label.pipeline.decode_pixels", lambda *_, **__: pytest.fail("images were decoded"))
+        with pytest.raises(
+            ValueError, match=f"training holds a run with {re.escape(said)}; .*delete the folder .*training to"
+        ):
+            label_source(replace(job, **changes))
+    assert contents(job.out) == before
+    label_source(replace(job, train=replace(TRAIN, rounds=2)))  # more of the same is no other run
+
+
+def test_other_labels_touch_nothing_and_other_images_no_views(job: LabelJob) -> None:
+    label_source(job)
+    before = contents(job.out)
+    known = job.labels.read_text()
+    job.labels.write_text(known + "red3.png,red\n")
+    with pytest.raises(ValueError, match="training holds a run with other labels or classes than are given now"):
+        label_source(job)
+    assert contents(job.out) == before
+    job.labels.write_text(known)
+    (job.source / "red7.png").write_bytes((job.source / "blue7.png").read_bytes())
+    with pytest.raises(ValueError, match="training holds a run with other images than there are now"):
+        label_source(job)
+    after = contents(job.out)
+    assert {path.name for path in before if before[path] != after[path]} == {"pixels.npy"}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """What all files of a folder hold."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

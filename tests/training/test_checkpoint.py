@@ -115,6 +115,23 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path
         checkpoints.load(task, optimizer, None)
 
 
+@pytest.mark.parametrize("whole", [None, "above"])
+def test_what_cannot_go_on_is_told_with_the_folder_to_delete(
+    worker: ModuleType, tmp_path: Path, whole: str | None
+) -> None:
+    above = None if whole is None else tmp_path / whole
+    anew = f"; delete the folder {above or tmp_path} to begin anew$"
+    checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
+    with pytest.raises(ValueError, match=anew.replace(";", ", or")):
+        Checkpoints(tmp_path, {"seed": 1}, above).load(task, optimizer, None)
+    for path in (checkpoints.path, tmp_path / "best.safetensors"):
+        path.write_bytes(b"half")
+    known = Checkpoints(tmp_path, {"seed": 0}, above)
+    for read in (known.finished, lambda: known.load(task, optimizer, None), lambda: known.load_best(task.model)):
+        with pytest.raises(ValueError, match=rf"^cannot read .*\.safetensors: .*{anew}"):
+            read()
+
+
 def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
     ours = [".model.0a1b2c.safetensors", ".metrics.0a1b2c.jsonl", ".tmpvEyOCM"]
     others = [".tmpdir-of-mine", "notes.txt", ".hidden"]

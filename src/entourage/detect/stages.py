@@ -74,6 +74,7 @@ def train_in_stages(
         recipe = replace(task.recipe, steps=max(1, round(stage.share * task.recipe.steps)))
         folder = None if run is None else run / f"stage-{number}-{stage.name.replace(' ', '-')}"
         current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
+        current.whole = run  # each stage goes on from the one before
         title = f"Stage {number + 1}: {stage.name}"
         result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
         seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics

@@ -118,6 +118,7 @@ def train_embedding(
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.origin)
         options = stage_options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
+        task.whole = None if run is None else Path(run)  # each stage goes on from the one before
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
         learner.load_state_dict(task.outcome().state_dict())

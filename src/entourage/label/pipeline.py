@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,22 +147,22 @@ def _train(job: LabelJob, options: AugmentOptions, items: Items) -> tuple[LabelA
     prior = _known_prior(job, items, classes)
     if prior is not None:  # a class whose images all turned out to be broken has no column in the training
         prior = prior[:, [name in set(y) for name in classes]]
-    side = (options.size, options.size)
-    pixels = decode_pixels(
-        items.images, side, crop=1.0, progress=job.progress, cache_file=job.out / "training" / "pixels.npy"
-    )
-    if pixels.failures:
-        raise ValueError(
-            f"{pixels.failures[0][0]}: has become unreadable ({pixels.failures[0][1]}); expected it unchanged"
-        )
-    game = GraphTransduction(**asdict(job.options))
-    augmenter = LabelAugmenter(
-        game, job.backbone, options, device=job.device, run=job.out / "training", progress=job.progress
-    )
-    fitted = augmenter.fit(pixels.values, y, prior).labeller_
+    run, game = job.out / "training", GraphTransduction(**asdict(job.options))
+    augmenter = LabelAugmenter(game, job.backbone, options, device=job.device, run=run, progress=job.progress)
+    decode = partial(_decode, items.images, options.size, run / "pixels.npy", job.progress)
+    fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
         raise TypeError(f"the labels are from {type(fitted).__name__}; expected the game that was handed over")
     return augmenter, fitted
+
+
+def _decode(images: list[Path], side: int, file: Path, progress: bool | None) -> NDArray[np.uint8]:
+    """The pixels of all images, shape (n, side, side, 3), kept in the file."""
+    pixels = decode_pixels(images, (side, side), crop=1.0, progress=progress, cache_file=file)
+    if pixels.failures:
+        name, reason = pixels.failures[0]
+        raise ValueError(f"{name}: has become unreadable ({reason}); expected it unchanged")
+    return pixels.values
 
 
 def _known_labels(job: LabelJob, items: Items) -> tuple[NDArray[np.object_], list[str]]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from entourage.training.identity import check_same_run
+from entourage.training.identity import check_same_run, to_begin_anew
 from entourage.training.journal import METRICS
 from entourage.training.state import RunState
 from entourage.training.task import Task
 from entourage.training.weights import load_into, read_notes, read_weights, write_weights
+
+Read = TypeVar("Read")
 
 CHECKPOINT = "checkpoint.safetensors"
 BEST = "best.safetensors"
@@ -33,11 +35,13 @@ class Checkpoints:
     Args:
         folder: the run's folder.
         identity: what must be equal for the run to be continued.
+        whole: the folder to delete to begin anew, if it is another one; see `Task`.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, identity: Mapping[str, Any], whole: Path | None = None) -> None:
         self.folder = folder
         self.identity = identity
+        self.whole = whole or folder
         self.path = folder / CHECKPOINT
 
     def save(
@@ -68,16 +72,17 @@ class Checkpoints:
         """
         if not self.path.exists():
             return None
-        tensors, notes = read_weights(self.path)
+        tensors, notes = self._read(read_weights, self.path)
         try:
-            check_same_run(self.folder, notes["identity"], self.identity, task.told_apart)
+            check_same_run(self.folder, notes["identity"], self.identity, task.told_apart, self.whole)
             state = RunState(**notes["state"])
             parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
             for name, value in tensors.items():
                 part, _, own_name = name.partition(".")
                 parts[part][own_name] = value
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is no checkpoint of this version; choose another folder") from error
+            ways = f"choose another folder, or {to_begin_anew(self.whole)}"
+            raise ValueError(f"{self.path} is no checkpoint of this version; {ways}") from error
         load_into(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
         task.load_extra_state(parts["extra"])
@@ -89,7 +94,7 @@ class Checkpoints:
         """Whether the run in the folder, whichever it is, is over: from then on nobody changes it."""
         if not self.path.exists():
             return False
-        state = read_notes(self.path).get("state")
+        state = self._read(read_notes, self.path).get("state")
         return isinstance(state, dict) and state.get("finished") is True
 
     def tidy(self, state: RunState | None) -> None:
@@ -108,17 +113,24 @@ class Checkpoints:
 
     def load_best(self, outcome: nn.Module) -> None:
         """Give the outcome the best weights."""
-        load_into(outcome, read_weights(self.folder / BEST)[0], self.folder / BEST)
+        load_into(outcome, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
 
     def save_outcome(self, outcome: nn.Module, state: RunState) -> None:
         """Write the final weights."""
         write_weights(self.folder / MODEL, outcome.state_dict(), {"step": state.step, "metrics": state.metrics})
 
+    def _read(self, read: Callable[[Path], Read], path: Path) -> Read:
+        """What a file of the run holds; without it the run cannot go on."""
+        try:
+            return read(path)
+        except ValueError as error:
+            raise ValueError(f"{error}; {to_begin_anew(self.whole)}") from error
+
     def _settle_best(self, state: RunState | None) -> None:
         pending = self.folder / _PENDING
         if not pending.exists():
             return
-        if state is not None and read_weights(pending)[1]["step"] == state.best_step:
+        if state is not None and self._read(read_weights, pending)[1]["step"] == state.best_step:
             pending.replace(self.folder / BEST)
         else:
             pending.unlink()

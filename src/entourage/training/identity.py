@@ -29,15 +29,23 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
     Returns:
         Values by name, as they come back from JSON.
     """
-    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
-    fixed = {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
-    values = {**fixed, "precision": precision, "processes": processes, "task": type(task).__name__}
+    values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
     described = {f"task.{name}": value for name, value in task.describe().items()}
     return dict(json.loads(json.dumps({**values, **described})))
 
 
+def fixed_options(options: TrainingOptions) -> dict[str, Any]:
+    """The options that a run keeps to from its first step to its last."""
+    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
+    return {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
+
+
 def check_same_run(
-    folder: Path, then: Mapping[str, Any], now: Mapping[str, Any], told: Mapping[str, str] = MappingProxyType({})
+    folder: Path,
+    then: Mapping[str, Any],
+    now: Mapping[str, Any],
+    told: Mapping[str, str] = MappingProxyType({}),
+    whole: Path | None = None,
 ) -> None:
     """Refuse to continue a run under other circumstances.
 
@@ -46,6 +54,7 @@ def check_same_run(
         then: what it was started with.
         now: what it is to be continued with.
         told: by name, what to say in place of values that say nothing to people.
+        whole: the folder to delete to begin anew; None names none.
 
     Raises:
         ValueError: names the first value that differs.
@@ -54,9 +63,13 @@ def check_same_run(
         before, after = then.get(name, _ABSENT), now.get(name, _ABSENT)
         if before != after:
             said = told.get(name) or difference(name, before, after)
-            raise ValueError(
-                f"{folder} holds a run with {said}; continue it as it was started, or choose another folder"
-            )
+            ways = "or choose another folder" + ("" if whole is None else f", or {to_begin_anew(whole)}")
+            raise ValueError(f"{folder} holds a run with {said}; continue it as it was started, {ways}")
+
+
+def to_begin_anew(folder: Path) -> str:
+    """What to do where a run cannot go on: the end of a line that says why."""
+    return f"delete the folder {folder} to begin anew"
 
 
 def difference(name: str, then: Any, now: Any) -> str:

@@ -69,6 +69,19 @@ def train(
         return _Training(task, options, accelerator, folder).complete(progress, title)
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Claims the folder of a run until the block ends; the folders of runs below it are claimed for themselves.
+
+    Raises:
+        ValueError: another process has claimed it.
+    """
+    with claimed(folder / "run") as mine:
+        if not mine:
+            raise ValueError(f"{folder}: another process is training there; wait for it, or choose another folder")
+        yield
+
+
 class _Training:
     """A run in one of its processes."""
 
@@ -89,7 +102,8 @@ class _Training:
         self.state = RunState()
         if folder is not None:
             precision = resolve_precision(options.precision, device)
-            self.checkpoints = Checkpoints(folder, identity(task, options, precision, accelerator.num_processes))
+            known = identity(task, options, precision, accelerator.num_processes)
+            self.checkpoints = Checkpoints(folder, known, task.whole)
         self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
 
     def complete(self, progress: bool | None, title: str) -> TrainingResult:
@@ -112,11 +126,7 @@ class _Training:
         with ExitStack() as stack:
             checkpoints = self.checkpoints
             if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
-                folder = checkpoints.folder
-                if not stack.enter_context(claimed(folder / "run")):
-                    raise ValueError(
-                        f"{folder}: another process is training there; wait for it, or choose another folder"
-                    )
+                stack.enter_context(alone_in(checkpoints.folder))
             self.accelerator.wait_for_everyone()  # the main one has the folder
             yield
 

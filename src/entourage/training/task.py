@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,8 @@ class Task(ABC, Generic[Item, Batch]):
         skips_parameters: whether some parameters take no part in some steps; several processes must know it.
         told_apart: by the name of a value of `identity`, what to say if it is another one than the run in the folder
             has; for values that say nothing to people, such as digests.
+        whole: the folder that is deleted to begin anew, where that is not the run's own: one that holds several runs,
+            each of which goes on from the one before.
         autocast: a context in the run's number format, for passes through networks other than the model, such as a
             teacher; the loop sets it.
     """
@@ -36,6 +39,7 @@ class Task(ABC, Generic[Item, Batch]):
     model: nn.Module
     skips_parameters: bool = False
     told_apart: Mapping[str, str] = MappingProxyType({})
+    whole: Path | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @abstractmethod

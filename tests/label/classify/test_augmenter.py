@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from entourage.backbones import load_backbone
+from entourage.data.claims import claimed
 from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
 from entourage.label.classify import AugmentOptions, ImageClassifier, LabelAugmenter
 from entourage.label.classify import looks as looks_module
@@ -155,6 +158,81 @@ def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: 
     assert np.array_equal(again.confidence_, fitted.confidence_)
 
 
+def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images()
+    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    model = LabelAugmenter(None, toy, short, device="cpu", run=tmp_path, progress=False)
+
+    def decode() -> np.ndarray:
+        with claimed(tmp_path / "run") as free:
+            assert not free
+        return pixels
+
+    model.fit(decode, few(truth))
+    with claimed(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
+        model.fit(lambda: pytest.fail("decoded"), few(truth))
+    assert not list(tmp_path.rglob("*.claim"))
+
+
+def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy: str, tmp_path: Path) -> None:
+    pixels, truth = toys.images(each=10, classes=2)
+    y = np.where(np.arange(20) < 6, truth + 5, -1)
+    model = LabelAugmenter(None, toy, replace(WHOLE, rounds=1), device="cpu", progress=False)
+    with pytest.raises(NotFittedError):
+        model.predict(pixels)
+    model.fit(pixels, y)
+    answers = model.predict(pixels)
+    assert answers.dtype == model.classes_.dtype
+    assert (answers == truth + 5).mean() >= 0.9
+    chances = model.predict_proba(pixels)
+    assert chances.shape == (20, 2)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-5)
+    assert np.array_equal(model.classes_[chances.argmax(axis=1)], answers)
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    for image, path in zip(pixels[:3], paths, strict=True):
+        Image.fromarray(image).save(path)
+    for images in (list(pixels[:3]), paths, [str(path) for path in paths]):
+        assert np.array_equal(model.predict(images), answers[:3])
+    assert model.predict(pixels[:0]).shape == (0,)
+    paths[1].write_bytes(b"no image")
+    for images, error, message in (
+        (paths, ValueError, r"1\.png: cannot be read \(.*\); expected images that can"),
+        ([], ValueError, "there are no images; expected at least one"),
+        (str(paths[0]), TypeError, "expected a list of image files, or decoded images"),
+        (3, TypeError, "images is 3; expected decoded images"),
+        ([pixels[0], pixels[1, :5]], ValueError, r"image 1 has shape \(5, 12, 3\); expected \(12, 12, 3\)"),
+    ):
+        with pytest.raises(error, match=message):
+            model.predict(images)
+
+
+def test_a_list_of_equal_images_is_as_good_as_an_array(toys: ModuleType, toy: str) -> None:
+    pixels, truth = toys.images()
+    short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
+    one, other = (
+        LabelAugmenter(None, toy, short, device="cpu", progress=False).fit(given, few(truth))
+        for given in (pixels, list(pixels))
+    )
+    assert np.array_equal(one.features_, other.features_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"options": {"size": 32}},
+            r"^options is {'size': 32}; expected AugmentOptions, as AugmentOptions",
+        ),
+        ({"labeller": "game"}, r"^labeller is 'game'; expected one of entourage.label, as GraphTransduction\(\)$"),
+        ({"labeller": GraphTransduction}, r"^labeller is <class .*; expected one of entourage.label, as"),
+    ],
+)
+def test_arguments_of_another_kind_are_one_line(toys: ModuleType, changes: dict[str, Any], message: str) -> None:
+    pixels, truth = toys.images()
+    with pytest.raises(TypeError, match=message):
+        LabelAugmenter(device="cpu").set_params(**changes).fit(pixels, few(truth))
+
+
 def test_it_is_a_scikit_learn_estimator() -> None:
     model = LabelAugmenter(LabelSpreading(alpha=0.9), "efficientnet-lite0", OPTIONS, device="cpu", run="folder")
     assert set(model.get_params(deep=False)) == {"labeller", "backbone", "options", "device", "run", "progress"}
@@ -202,6 +280,9 @@ def test_where_mirror_images_differ_none_is_ever_made(
         ({"y": [0] * 30}, "1 classes; expected two or more"),
         ({"y": [-1] * 30}, "none of the 30 points is labelled"),
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
+        ({"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]}, "image 1 has shape"),
+        ({"pixels": []}, "there are no images; expected at least one"),
+        ({"pixels": ["a.png", "b.png"]}, "expected uint8"),
         ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
         ({"prior": np.ones((30, 2))}, r"the prior has shape \(30, 2\)"),

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -225,6 +226,17 @@ def test_another_game_is_another_run(toys: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="round-1 holds a run with labels that another game found"):
         play(toys, replace(options, neighbours=6), tmp_path)
     play(toys, options, tmp_path)  # which can still be continued
+
+
+def test_what_cannot_go_on_is_told_with_the_folder_of_all_rounds(toys: ModuleType, tmp_path: Path) -> None:
+    options = replace(OPTIONS, rounds=1)
+    play(toys, options, tmp_path)
+    anew = f"delete the folder {re.escape(str(tmp_path))} to begin anew$"
+    with pytest.raises(ValueError, match=rf"round-1 holds a run with epochs \d+, now 99; .*, or {anew}"):
+        play(toys, replace(options, training=replace(options.training, epochs=99)), tmp_path)
+    (tmp_path / "round-1" / "checkpoint.safetensors").write_bytes(b"half")
+    with pytest.raises(ValueError, match=rf"round-1.checkpoint\.safetensors: .*; {anew}"):
+        play(toys, options, tmp_path)
 
 
 def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

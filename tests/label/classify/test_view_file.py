@@ -59,3 +59,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
     with pytest.raises(ValueError, match=r"views\.bin: No space left on device; expected room for 0\.0 GiB"):
         ViewFile(tmp_path / "views.bin", "mine", SHAPE)
     assert not list(tmp_path.iterdir())
+
+
+def test_who_has_mapped_the_views_keeps_them_when_others_are_made(tmp_path: Path) -> None:
+    mine = filled(tmp_path / "views.bin")
+    ViewFile(tmp_path / "views.bin", "other", SHAPE).values[:] = 9.0
+    assert mine.values[:2].eq(1.5).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["views.bin"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -10,22 +12,27 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
-from entourage.data import process_count, resolve_device
+from entourage.data import is_main_process, process_count, resolve_device
 from entourage.label.base import GraphLabeller
+from entourage.label.classify.begun import IMAGES, check_begun, circumstances, note_begun
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
-from entourage.label.classify.kept import keep_looks
+from entourage.label.classify.kept import KeptLooks, keep_looks
 from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
+from entourage.training.loop import alone_in
 
+Decoded = NDArray[np.uint8]
+Images = Decoded | Sequence[Decoded] | Sequence[str | Path]
 VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
@@ -70,40 +77,57 @@ class LabelAugmenter(BaseEstimator):
         self.run = run
         self.progress = progress
 
-    def fit(self, pixels: NDArray[np.uint8], y: ArrayLike, prior: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        pixels: Decoded | Sequence[Decoded] | Callable[[], Decoded],
+        y: ArrayLike,
+        prior: ArrayLike | None = None,
+    ) -> Self:
         """Train.
 
         Args:
-            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`.
+            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`; or a list of n
+                equally large ones. Or a function that decodes them: it is called when the folder of the run is this
+                process's own, and the run there, if there is one, is this one; it may write there.
             y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
             prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
                 label the image cannot have; every game starts from it.
 
         Raises:
-            ValueError: something in the options, images or labels is not as it should be.
+            ValueError: something in the options, images or labels is not as it should be, another process is
+                training in the folder, or the folder holds another run.
+            TypeError: options or labeller are of another kind.
         """
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
         labeller = GraphTransduction() if self.labeller is None else self.labeller
+        _check_kinds(options, labeller)
         checked_affinity(labeller)
+        ready = pixels if callable(pixels) else _stacked(pixels)
         targets = read_targets(np.asarray(without_missing(y)))
         beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
         starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
-        live = LiveLooks(pixels, backbone.preprocessing, options.views)
-        examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
         body, run = backbone.module, None if self.run is None else Path(self.run)
-        if options.trained == "late":
-            stem, body = split_backbone(backbone)
-            file = None if run is None or process_count() > 1 else run / VIEWS
-            kept = keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
-            examples = replace(examples, looks=kept)
-        network = ImageNetwork(body, backbone.dim, examples.classes)
-        outcome = play_rounds(
-            network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
-        )
+        with nullcontext() if run is None or not is_main_process() else alone_in(run):
+            now = circumstances(backbone.origin, options, labeller, targets, beliefs, device)
+            if run is not None:
+                check_begun(run, now)
+            live = LiveLooks(ready() if callable(ready) else ready, backbone.preprocessing, options.views)
+            examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+            if run is not None:
+                now[IMAGES] = live.bank.digest
+                check_begun(run, now)
+                note_begun(run, now)
+            if options.trained == "late":
+                body, kept = self._keep(backbone, live, options, device)
+                examples = replace(examples, looks=kept)
+            network = ImageNetwork(body, backbone.dim, examples.classes)
+            outcome = play_rounds(
+                network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
+            )
         self.classes_ = targets.classes
         self.transduction_ = targets.names(outcome.found.codes)
         self.confidence_ = outcome.found.confidence
@@ -113,6 +137,71 @@ class LabelAugmenter(BaseEstimator):
         classes = [str(name) for name in targets.classes]
         self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
         return self
+
+    def _keep(
+        self, backbone: Backbone, live: LiveLooks, options: AugmentOptions, device: torch.device
+    ) -> tuple[torch.nn.Module, KeptLooks]:
+        """The late part of the network, and what the early one sees of all images."""
+        stem, body = split_backbone(backbone)
+        file = None if self.run is None or process_count() > 1 else Path(self.run) / VIEWS
+        return body, keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+
+    def predict(self, images: Images) -> NDArray[np.generic]:
+        """The most probable class of each image, one of `classes_`, shape (n,).
+
+        Args:
+            images: decoded images as for `fit`, of any size, or image files.
+
+        Raises:
+            ValueError: an image cannot be read (`classifier_.predict` sets such files aside), or has another shape.
+        """
+        codes = self.predict_proba(images).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, images: Images) -> NDArray[np.float32]:
+        """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
+        check_is_fitted(self, "classifier_")
+        files = _files(images)
+        asked = _stacked(images) if files is None else files
+        answer = self.classifier_.predict(asked, device=self.device, progress=self.progress)
+        if answer.failures:
+            path, reason = answer.failures[0]
+            raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
+        return answer.probabilities
+
+
+def _check_kinds(options: object, labeller: object) -> None:
+    if not isinstance(options, AugmentOptions):
+        raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
+    if not isinstance(labeller, GraphLabeller):
+        raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
+
+
+def _files(images: Images) -> list[Path] | None:
+    """Images that are named rather than decoded, or None."""
+    if isinstance(images, str | Path):
+        raise TypeError(f"images is {str(images)!r}; expected a list of image files, or decoded images")
+    if isinstance(images, np.ndarray) or not hasattr(images, "__len__"):
+        return None
+    if not len(images) or not isinstance(images[0], str | Path):
+        return None
+    return [Path(str(image)) for image in images]
+
+
+def _stacked(images: Images) -> Decoded:
+    """Decoded images as one array, which is checked where it is used; a list of them must be of equal ones."""
+    if isinstance(images, np.ndarray):
+        return images
+    if not hasattr(images, "__len__"):
+        raise TypeError(f"images is {images!r}; expected decoded images, uint8 (n, h, w, 3), or a list of them")
+    arrays = [np.asarray(image) for image in images]
+    if not arrays:
+        raise ValueError("there are no images; expected at least one")
+    for place, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            shapes = f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
+            raise ValueError(f"image {place} has shape {shapes}")
+    return np.stack(arrays)
 
 
 def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:

@@ -24,11 +24,10 @@ from entourage.training.options import check_count, is_number
 
 Rows = NDArray[np.int64]
 
-_ANEW = "(delete the folder above it to begin anew)"  # rounds are trained side by side in one folder
 TOLD_APART: Mapping[str, str] = MappingProxyType(
     {
-        "task.labels": f"other labels or classes than are given now {_ANEW}",
-        "task.images": f"other images, another size or other views than there are now {_ANEW}",
+        "task.labels": "other labels or classes than are given now",
+        "task.images": "other images, another size or other views than there are now",
     }
 )
 LEAST_BATCH = 32  # statistics of fewer images are mostly chance

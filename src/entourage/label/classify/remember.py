@@ -20,6 +20,7 @@ from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.targets import Floats
 from entourage.training.checkpoint import CHECKPOINT
+from entourage.training.identity import to_begin_anew
 
 FOUND = "found.npz"
 _ELSEWHERE = ("device", "classes")  # what a round sets itself
@@ -37,8 +38,7 @@ def game_digest(
     It is made of the images, their labels, the network that looks at them first, the labeller with all its arguments,
     the graph's options, and the prior.
     """
-    told = {name: value for name, value in labeller.get_params().items() if name not in _ELSEWHERE}
-    plain = sorted((name, value.tolist() if isinstance(value, np.ndarray) else value) for name, value in told.items())
+    plain = list(game_arguments(labeller).items())
     graph = (options.neighbours, options.metric, options.balance)
     notes = (type(labeller).__name__, plain, graph, examples.looks.digest(), examples.classes)
     digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
@@ -47,6 +47,12 @@ def game_digest(
     if prior is not None:
         digest.update(np.asarray(prior, dtype=np.float64).tobytes())
     return digest.hexdigest()
+
+
+def game_arguments(labeller: GraphLabeller) -> dict[str, Any]:
+    """What a labeller was told, sorted by name: all but what a round sets itself, arrays as lists."""
+    told = sorted((name, value) for name, value in labeller.get_params().items() if name not in _ELSEWHERE)
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in told}
 
 
 def remembered(
@@ -89,7 +95,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_npz(file)
     except ValueError as error:
-        raise ValueError(f"{error}; delete the folder {file.parent.parent} to begin anew") from error
+        raise ValueError(f"{error}; {to_begin_anew(file.parent.parent)}") from error
 
 
 def _write(file: Path, found: FoundLabels, score: float | None) -> None:

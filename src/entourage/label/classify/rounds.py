@@ -108,6 +108,7 @@ def play_rounds(
         found, score = remembered(folder, found, score, game)
         best = max((known for known in (best, score) if known is not None), default=None)
         task, schedule = _method(trained, examples, found, options, number)
+        task.whole = run  # each round goes on from the one before
         train(task, schedule, folder, device=device, progress=progress, title=title)
         trained.load_state_dict(task.outcome().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)

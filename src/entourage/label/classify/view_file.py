@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from entourage.data import write_json
+from entourage.data import atomic_path, write_json
 from entourage.data.files import read_object
 
 
@@ -48,14 +48,14 @@ class ViewFile:
 
 
 def _make_room(path: Path, size: int) -> None:
+    """A new file in the old one's place: a process that has mapped the old one keeps what it sees."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as stream:
+        path.unlink(missing_ok=True)  # before the new one is there: the disk need not hold both
+        with atomic_path(path) as temporary, temporary.open("wb") as stream:
             if hasattr(os, "posix_fallocate"):  # a disk that is full is found now: later it would end the process
                 os.posix_fallocate(stream.fileno(), 0, size)
             else:
                 stream.truncate(size)
     except OSError as error:
-        path.unlink(missing_ok=True)
         room = f"{size / 2**30:.1f} GiB for the views of all images"
         raise ValueError(f"cannot write {path}: {error.strerror}; expected room for {room}") from error

@@ -1,0 +1,104 @@
+"""What the run in a folder was begun with: another one is refused before images are decoded and looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+
+from entourage.data import is_main_process, process_count, write_json
+from entourage.data.files import read_object
+from entourage.label.base import GraphLabeller
+from entourage.label.classify.options import AugmentOptions
+from entourage.label.classify.remember import game_arguments
+from entourage.label.targets import Floats, Targets
+from entourage.training.checkpoint import CHECKPOINT
+from entourage.training.identity import check_same_run, fixed_options
+from entourage.training.machine import resolve_precision
+
+BEGUN = "begun.json"
+IMAGES = "images"  # known when all of them are decoded
+_TOLD: Mapping[str, str] = MappingProxyType(
+    {
+        "count": "other images than there are now",
+        IMAGES: "other images than there are now",
+        "labels": "other labels or classes than are given now",
+        "prior": "another prior than is given now",
+    }
+)
+
+
+def circumstances(
+    backbone: str,
+    options: AugmentOptions,
+    labeller: GraphLabeller,
+    targets: Targets,
+    prior: Floats | None,
+    device: torch.device,
+) -> dict[str, Any]:
+    """All that the rounds of a run compare before they go on, but for the images: these come last.
+
+    Args:
+        backbone: name and weights of the network.
+        options: all count but the number of rounds, of which there may be more.
+        labeller: what labels all images, with all its arguments.
+        targets: the labels that are known.
+        prior: what is known beforehand, or None.
+        device: where; it decides on the number format.
+
+    Returns:
+        Values by name, as they come back from JSON.
+    """
+    chosen = ("size", "trained", "neighbours", "metric", "balance", "method")
+    found = ("trust", "alike") if options.method == "labels" else ()  # nothing to the other method
+    values = {
+        "backbone": backbone,
+        **{name: getattr(options, name) for name in (*chosen, *found)},
+        "views": asdict(options.views),
+        "batches": asdict(options.batches),
+        **fixed_options(options.training),
+        "precision": resolve_precision(options.training.precision, device),
+        "processes": process_count(),
+        "labeller": type(labeller).__name__,
+        "game": game_arguments(labeller),
+        "count": len(targets.codes),
+        "labels": _digest(targets.codes.tobytes() + str(len(targets.classes)).encode()),
+        "prior": None if prior is None else _digest(np.ascontiguousarray(prior).tobytes()),
+    }
+    return dict(json.loads(json.dumps(values, default=repr)))
+
+
+def check_begun(run: Path, now: Mapping[str, Any]) -> None:
+    """Refuse to go on in a folder where something else was begun; nothing is begun before there is a checkpoint.
+
+    Args:
+        run: the folder of all rounds. One that an earlier version began tells nothing: its rounds compare.
+        now: what is known by now of what `circumstances` gives and of the images.
+
+    Raises:
+        ValueError: names the first value that differs.
+    """
+    then = read_object(run / BEGUN)
+    if then and _is_begun(run):
+        check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
+
+
+def note_begun(run: Path, now: Mapping[str, Any]) -> None:
+    """Note what a run is begun with, unless one has been begun there; the main process does."""
+    if is_main_process() and not _is_begun(run):
+        write_json(run / BEGUN, now)
+
+
+def _is_begun(run: Path) -> bool:
+    return any(run.glob(f"round-*/{CHECKPOINT}"))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
