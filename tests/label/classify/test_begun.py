@@ -13,7 +13,7 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.classify import AugmentOptions
-from entourage.label.classify.begun import BEGUN, check_begun, circumstances, note_begun
+from entourage.label.classify.begun import BEGUN, begun_in, circumstances
 from entourage.label.classify.looks import LookOptions
 from entourage.label.targets import read_targets
 
@@ -26,8 +26,13 @@ def told(**changes: Any) -> dict[str, Any]:
     return circumstances(**{**given, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
 
 
+def enter(run: Path | None, now: dict[str, Any], images: str = "ab") -> None:
+    with begun_in(run, now) as check_images:
+        check_images(images)
+
+
 def begin(run: Path, now: dict[str, Any]) -> None:
-    note_begun(run, now)
+    enter(run, now)
     (run / "round-1").mkdir()
     (run / "round-1" / "checkpoint.safetensors").touch()
 
@@ -50,37 +55,54 @@ def begin(run: Path, now: dict[str, Any]) -> None:
         ({"prior": np.ones((5, 3))}, "another prior than"),
     ],
 )
-def test_what_makes_it_another_run_is_named(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_makes_it_another_run_is_named_before_images_are_known(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     begin(tmp_path, told())
-    with pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {said}')}"):
-        check_begun(tmp_path, told(**changes))
+    with (
+        pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {said}')}"),
+        begun_in(tmp_path, told(**changes)),
+    ):
+        pytest.fail("images are decoded here")
 
 
 def test_more_rounds_and_other_threads_are_the_same_run(tmp_path: Path) -> None:
     begin(tmp_path, told())
-    check_begun(tmp_path, told(options=replace(OPTIONS, rounds=9, training=replace(OPTIONS.training, workers=0))))
-    check_begun(tmp_path, told(options=replace(OPTIONS, trust="hard")))  # which this method does not ask for
+    enter(tmp_path, told(options=replace(OPTIONS, rounds=9, training=replace(OPTIONS.training, workers=0))))
+    enter(tmp_path, told(options=replace(OPTIONS, trust="hard")))  # which this method does not ask for
 
 
 def test_images_are_compared_when_they_are_known(tmp_path: Path) -> None:
-    begin(tmp_path, {**told(), "images": "ab"})
-    check_begun(tmp_path, told())
+    begin(tmp_path, told())
     with pytest.raises(ValueError, match="holds a run with other images than there are now"):
-        check_begun(tmp_path, {**told(), "images": "cd"})
+        enter(tmp_path, told(), "cd")
 
 
 def test_before_a_checkpoint_nothing_is_begun_and_afterwards_the_note_stays(tmp_path: Path) -> None:
-    note_begun(tmp_path, told(backbone="earlier"))
-    check_begun(tmp_path, told())
+    enter(tmp_path, told(backbone="earlier"))
     begin(tmp_path, told())
-    check_begun(tmp_path, told())
-    note_begun(tmp_path, told(backbone="later"))
-    check_begun(tmp_path, told())
+    note = (tmp_path / BEGUN).read_bytes()
+    enter(tmp_path, told())
+    assert (tmp_path / BEGUN).read_bytes() == note
 
 
 def test_a_run_that_left_no_note_is_left_to_its_rounds(tmp_path: Path) -> None:
     begin(tmp_path, told())
     (tmp_path / BEGUN).unlink()
-    check_begun(tmp_path, told(backbone="other"))
-    note_begun(tmp_path, told(backbone="other"))
+    enter(tmp_path, told(backbone="other"))
     assert not (tmp_path / BEGUN).exists()
+
+
+def test_the_folder_is_claimed_while_images_are_decoded(tmp_path: Path) -> None:
+    with (
+        begun_in(tmp_path, told()),
+        pytest.raises(ValueError, match="another process is training there"),
+        begun_in(tmp_path, told()),
+    ):
+        pytest.fail("images are decoded here")
+
+
+def test_without_a_folder_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    enter(None, told())
+    assert not list(tmp_path.iterdir())

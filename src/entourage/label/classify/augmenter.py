@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -16,12 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from entourage.backbones import Backbone, load_backbone
 from entourage.backbones.split import split_backbone
-from entourage.data import is_main_process, process_count, resolve_device
+from entourage.data import process_count, resolve_device
 from entourage.label.base import GraphLabeller
-from entourage.label.classify.begun import IMAGES, check_begun, circumstances, note_begun
+from entourage.label.classify.begun import begun_in, circumstances
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
+from entourage.label.classify.images import Decoded, Images, named_files, stacked
 from entourage.label.classify.kept import KeptLooks, keep_looks
 from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
@@ -29,10 +29,7 @@ from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
 from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
-from entourage.training.loop import alone_in
 
-Decoded = NDArray[np.uint8]
-Images = Decoded | Sequence[Decoded] | Sequence[str | Path]
 VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
@@ -103,7 +100,7 @@ class LabelAugmenter(BaseEstimator):
         labeller = GraphTransduction() if self.labeller is None else self.labeller
         _check_kinds(options, labeller)
         checked_affinity(labeller)
-        ready = pixels if callable(pixels) else _stacked(pixels)
+        decoded = pixels if callable(pixels) else stacked(pixels)
         targets = read_targets(np.asarray(without_missing(y)))
         beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
         starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
@@ -111,16 +108,10 @@ class LabelAugmenter(BaseEstimator):
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
         body, run = backbone.module, None if self.run is None else Path(self.run)
-        with nullcontext() if run is None or not is_main_process() else alone_in(run):
-            now = circumstances(backbone.origin, options, labeller, targets, beliefs, device)
-            if run is not None:
-                check_begun(run, now)
-            live = LiveLooks(ready() if callable(ready) else ready, backbone.preprocessing, options.views)
+        with begun_in(run, circumstances(backbone.origin, options, labeller, targets, beliefs, device)) as check_images:
+            live = LiveLooks(decoded() if callable(decoded) else decoded, backbone.preprocessing, options.views)
             examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
-            if run is not None:
-                now[IMAGES] = live.bank.digest
-                check_begun(run, now)
-                note_begun(run, now)
+            check_images(live.bank.digest)
             if options.trained == "late":
                 body, kept = self._keep(backbone, live, options, device)
                 examples = replace(examples, looks=kept)
@@ -161,8 +152,8 @@ class LabelAugmenter(BaseEstimator):
     def predict_proba(self, images: Images) -> NDArray[np.float32]:
         """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
         check_is_fitted(self, "classifier_")
-        files = _files(images)
-        asked = _stacked(images) if files is None else files
+        files = named_files(images)
+        asked = stacked(images) if files is None else files
         answer = self.classifier_.predict(asked, device=self.device, progress=self.progress)
         if answer.failures:
             path, reason = answer.failures[0]
@@ -175,33 +166,6 @@ def _check_kinds(options: object, labeller: object) -> None:
         raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
     if not isinstance(labeller, GraphLabeller):
         raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
-
-
-def _files(images: Images) -> list[Path] | None:
-    """Images that are named rather than decoded, or None."""
-    if isinstance(images, str | Path):
-        raise TypeError(f"images is {str(images)!r}; expected a list of image files, or decoded images")
-    if isinstance(images, np.ndarray) or not hasattr(images, "__len__"):
-        return None
-    if not len(images) or not isinstance(images[0], str | Path):
-        return None
-    return [Path(str(image)) for image in images]
-
-
-def _stacked(images: Images) -> Decoded:
-    """Decoded images as one array, which is checked where it is used; a list of them must be of equal ones."""
-    if isinstance(images, np.ndarray):
-        return images
-    if not hasattr(images, "__len__"):
-        raise TypeError(f"images is {images!r}; expected decoded images, uint8 (n, h, w, 3), or a list of them")
-    arrays = [np.asarray(image) for image in images]
-    if not arrays:
-        raise ValueError("there are no images; expected at least one")
-    for place, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
-            shapes = f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
-            raise ValueError(f"image {place} has shape {shapes}")
-    return np.stack(arrays)
 
 
 def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from entourage.label.classify.remember import game_arguments
 from entourage.label.targets import Floats, Targets
 from entourage.training.checkpoint import CHECKPOINT
 from entourage.training.identity import check_same_run, fixed_options
+from entourage.training.loop import alone_in
 from entourage.training.machine import resolve_precision
 
 BEGUN = "begun.json"
@@ -75,25 +77,45 @@ def circumstances(
     return dict(json.loads(json.dumps(values, default=repr)))
 
 
-def check_begun(run: Path, now: Mapping[str, Any]) -> None:
-    """Refuse to go on in a folder where something else was begun; nothing is begun before there is a checkpoint.
+@contextmanager
+def begun_in(run: Path | None, now: Mapping[str, Any]) -> Iterator[Callable[[str], None]]:
+    """Has a folder to itself until the block ends, if no other process has and nothing else was begun there.
 
     Args:
-        run: the folder of all rounds. One that an earlier version began tells nothing: its rounds compare.
-        now: what is known by now of what `circumstances` gives and of the images.
+        run: the folder of all rounds, or None: nothing is kept, and all is well.
+        now: see `circumstances`.
+
+    Yields:
+        What is to be called with the digest of the images, once they are decoded and before they are looked at: it
+        refuses others than the run was begun with, and notes all of it where none was.
 
     Raises:
-        ValueError: names the first value that differs.
+        ValueError: another process is training there, or something else was begun; it names what differs.
+    """
+    if run is None:
+        yield lambda images: None
+        return
+    folder = run
+
+    def check_images(images: str) -> None:
+        known = {**now, IMAGES: images}
+        _check(folder, known)
+        if is_main_process() and not _is_begun(folder):
+            write_json(folder / BEGUN, known)
+
+    with alone_in(folder) if is_main_process() else nullcontext():
+        _check(folder, now)
+        yield check_images
+
+
+def _check(run: Path, now: Mapping[str, Any]) -> None:
+    """Refuse to go on where something else was begun: what is known by now is compared.
+
+    Nothing is begun before there is a checkpoint. Of one by an earlier version nothing is known: its rounds compare.
     """
     then = read_object(run / BEGUN)
     if then and _is_begun(run):
         check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
-
-
-def note_begun(run: Path, now: Mapping[str, Any]) -> None:
-    """Note what a run is begun with, unless one has been begun there; the main process does."""
-    if is_main_process() and not _is_begun(run):
-        write_json(run / BEGUN, now)
 
 
 def _is_begun(run: Path) -> bool:
