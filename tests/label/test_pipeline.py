@@ -42,7 +42,7 @@ def test_the_summary_agrees_with_the_labels(job: LabelJob) -> None:
     assert summary == json.loads((job.out / "summary.json").read_text())
     assert summary["classes"] == {"high": 30, "low": 30}
     assert (summary["items"], summary["given"], summary["found"], summary["undecided"]) == (60, 2, 58, 0)
-    assert summary["rounds"] > 0
+    assert summary["game_rounds"] > 0
     assert len(summary["label_next"]) <= 3
 
 

@@ -220,7 +220,7 @@ def _summary(
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],
         "classes": counts,
         "mean_confidence": float(model.confidence_[found].mean()) if found.any() else None,
-        "rounds": model.n_iter_,
+        "game_rounds": model.n_iter_,
         "consistency": float(model.consistency_[-1]),
         "label_next": [{"item": items.names[s.index], "gain": s.gain, "why": s.reason} for s in suggestions],
         "disputed": [items.names[i] for i in disputed(model)],
