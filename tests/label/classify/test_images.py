@@ -1,0 +1,40 @@
+"""Images as users give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entourage.label.classify.images import named_files, stacked
+
+IMAGE = np.zeros((4, 5, 3), dtype=np.uint8)
+
+
+def test_arrays_and_lists_of_equal_ones_become_one_array() -> None:
+    whole = np.stack([IMAGE, IMAGE + 1])
+    assert stacked(whole) is whole
+    assert np.array_equal(stacked([IMAGE, IMAGE + 1]), whole)
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "message"),
+    [
+        ([], ValueError, "there are no images; expected at least one"),
+        ([IMAGE, IMAGE[1:]], ValueError, r"image 1 has shape \(3, 5, 3\); expected \(4, 5, 3\) as of the first"),
+        (7, TypeError, "images is 7; expected decoded images"),
+    ],
+)
+def test_what_is_no_array_of_images_is_refused(images: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        stacked(images)
+
+
+def test_files_are_told_from_decoded_images() -> None:
+    assert named_files(["a.png", Path("b.png")]) == [Path("a.png"), Path("b.png")]
+    assert named_files([IMAGE]) is None
+    assert named_files(IMAGE[None]) is None
+    with pytest.raises(TypeError, match=r"images is 'a.png'; expected a list of image files"):
+        named_files("a.png")
