@@ -42,7 +42,8 @@ def demo_section() -> Section:
     ]
     lead = (
         f"{len(truth)} handwritten digits, of which ten are labelled, one of each class. The picture lays similar "
-        "digits side by side, for the draw of labels that is in the middle; colours are the labels that each method found, and crosses are mistakes."
+        "digits side by side, for the draw of labels that is in the middle; colours are the labels that each method "
+        "found, and crosses are mistakes."
     )
     return Section("label: ten labels for all digits", lead, wide=[Block(figure=figure), Block(table=rows)])
 
