@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,18 @@ def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
         check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])
+
+
+def test_the_results_of_another_command_are_not_replaced(tmp_path: Path) -> None:
+    check_outputs(tmp_path, maker="label")
+    write_json(tmp_path / "summary.json", {"made_by": "cluster run"})
+    check_outputs(tmp_path)
+    check_outputs(tmp_path, maker="cluster run")
+    message = f"{tmp_path}: holds what `entourage cluster run` made; expected another folder to write to"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_outputs(tmp_path, maker="label")
+    write_json(tmp_path / "summary.json", {"items": 3})  # nobody knows whose it is
+    check_outputs(tmp_path, maker="label")
 
 
 def test_a_folder_that_cannot_be_written_to_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

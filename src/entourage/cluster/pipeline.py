@@ -58,7 +58,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source])
+    check_outputs(job.out, OUTPUTS, [job.source], maker="cluster run")
     model = LearnedClustering.load(
         job.model,
         n_clusters=job.n_clusters,
@@ -114,6 +114,7 @@ def _write_clusters(path: Path, items: Items, model: LearnedClustering) -> None:
 def _summary(job: RunJob, items: Items, model: LearnedClustering) -> dict[str, Any]:
     return {
         "entourage": __version__,
+        "made_by": "cluster run",
         "source": str(job.source),
         "model": job.model,
         "items": len(items.names),

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from entourage.data.files import read_object
+
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
@@ -61,19 +63,25 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
     write_text(path, json.dumps(value, indent=indent) + "\n")
 
 
-def check_outputs(folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = ()) -> None:
+def check_outputs(
+    folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = (), *, maker: str | None = None
+) -> None:
     """Notice before any work that results have nowhere to go, or would replace what they are made from.
 
     Args:
         folder: where they are to be written; it need not exist.
         names: of their files.
         inputs: what they are made from; None is left out.
+        maker: the command that makes them, as its summary.json says under "made_by"; None: anything may lie there.
 
     Raises:
-        ValueError: the folder, or one above it, is a file; it cannot be written to; or it holds an input under the name
-            of a result.
+        ValueError: the folder, or one above it, is a file; it cannot be written to; it holds an input under the name
+            of a result, or the results of another command.
     """
     _check_writable(folder)
+    earlier = read_object(folder / "summary.json").get("made_by", maker)
+    if maker is not None and earlier != maker:
+        raise ValueError(f"{folder}: holds what `entourage {earlier}` made; expected another folder to write to")
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
         if (folder / name).resolve() in read:

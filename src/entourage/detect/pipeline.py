@@ -97,7 +97,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: there is no page, no detector, or no place to write to.
     """
-    check_outputs(job.out)
+    check_outputs(job.out, maker="detect run")
     sources, skipped = _present(job.sources)
     files = [file for file in list_pages(sources) if not _lies_in(job.out, file)]  # not an earlier run's
     if not files:
@@ -201,6 +201,7 @@ def _finish(
                 pictures.append((page.name, picture(drawn)))
     summary = {
         "entourage": __version__,
+        "made_by": "detect run",
         "model": job.model or "default",
         "list": job.classes,
         "draw": job.draw,

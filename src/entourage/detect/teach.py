@@ -81,7 +81,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out)
+    check_outputs(job.out, maker="detect train")
     sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
     start = None if job.start is None else find_detector(job.start)
@@ -108,6 +108,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     }
     files = save_detector(trained, job.out / MODEL)
     summary = {
+        "made_by": "detect train",
         "pages": len(sheets),
         "symbols": len(sheets.labels),
         "classes": len(sheets.classes),

@@ -77,7 +77,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     """
     began = time.perf_counter()
     resolve_device(job.device)
-    check_outputs(job.out)
+    check_outputs(job.out, maker="embed train")
     every = read_images(job.data)
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     backbone = load_backbone(job.backbone, job.device, frozen=False)  # and so is a network that is not there
@@ -228,6 +228,7 @@ def _summary(
 ) -> dict[str, Any]:
     return {
         "entourage": __version__,
+        "made_by": "embed train",
         "data": images.name,
         "backbone": job.backbone,
         "recipe": asdict(job.recipe),

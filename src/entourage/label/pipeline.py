@@ -88,7 +88,7 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior])
+    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior], maker="label")
     if job.source.is_dir():  # a slip in a small file should not come to light after a look at all images
         read_labels(job.labels, [path.relative_to(job.source).as_posix() for path in list_images(job.source)])
     seconds: dict[str, float] = {}
@@ -209,6 +209,7 @@ def _summary(
     counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in known}
     return {
         "entourage": __version__,
+        "made_by": "label",
         "source": str(job.source),
         "backbone": job.backbone if items.images else None,
         "options": asdict(job.options),
