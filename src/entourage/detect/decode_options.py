@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from entourage.data.checks import check_count
 from entourage.detect.choices import check_choice
-from entourage.training.options import check_count
 
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, TypeGuard, get_args
+from typing import Literal, get_args
+
+from entourage.data.checks import check_count, is_number
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -92,21 +93,3 @@ class TrainingOptions:
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < bound:
                 raise ValueError(f"{name} is {value!r}; expected a number in [0, {bound:g})")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value can be compared with numbers: a text cannot, and a truth value is a slip."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def check_count(name: str, value: object, least: int, more: str = "") -> None:
-    """Refuse what is no whole number, or less than `least`, with a ValueError that names it.
-
-    Args:
-        name: what it is called.
-        value: what it is.
-        least: the least it may be.
-        more: what else to say of what is expected, such as ", or 'auto'".
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more{more}")

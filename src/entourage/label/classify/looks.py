@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.backbones import Preprocessing
+from entourage.data.checks import check_count
 from entourage.training.bank import PixelBank
-from entourage.training.options import check_count
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
 BATCH = {"cpu": 64, "cuda": 2048}

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from entourage.data.checks import check_count, is_number
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.network import ImageNetwork
 from entourage.training import AveragedTask, Losses, WeightAverage
-from entourage.training.options import check_count, is_number
 
 Rows = NDArray[np.int64]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from entourage.data.checks import check_count
 from entourage.label.classify.given import Trust
 from entourage.label.classify.looks import LookOptions
 from entourage.label.classify.method import MethodOptions
 from entourage.training import TrainingOptions
-from entourage.training.options import check_count
 from entourage.training.views import PLAIN
 
 

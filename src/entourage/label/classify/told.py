@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from entourage.data.checks import is_number
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.method import Method, MethodOptions
 from entourage.label.classify.network import ImageNetwork
-from entourage.training.options import is_number
 
 THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
 
