@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.machine import machine
 
 from experiments.claims import BusyError, in_turn
-from experiments.ledger import FAILED, REHEARSED, RESULTS, Ledger, command_line
+from experiments.ledger import FAILED, RESULTS, Ledger, command_line, folder_of
 from experiments.tables import table
 
 _PLACES = ("--minutes", "--out", "--work")  # options that change no result
@@ -192,6 +192,5 @@ def main(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def results_folder(options: argparse.Namespace) -> Path:
-    """Where results go: those of a rehearsal (`--tiny`) never beside the real ones, unless that folder is named."""
-    named: Path | None = options.out
-    return named or (REHEARSED if getattr(options, "tiny", False) else RESULTS)
+    """Where results go; a rehearsal is `--tiny` here."""
+    return folder_of(options.out, small=getattr(options, "tiny", False))

@@ -45,6 +45,7 @@ from experiments.label_settings import (
     LABELLED,
     LARGER,
     LONGER,
+    NEIGHBOURS,
     PROPAGATORS,
     TRAINED,
     VARIANTS,
@@ -129,7 +130,11 @@ def text(ledger: Ledger) -> str:
     header = ("method", *(f"{count} labels" for count in COUNTS))
     parts = []
     for title, rows in (
-        ("Unlabelled images labelled right, in percent, on one graph (k = 20), mean and spread over seeds:", graph),
+        (
+            f"Unlabelled images labelled right, in percent, on one graph (k = {NEIGHBOURS}), mean and spread over "
+            "seeds:",
+            graph,
+        ),
         (
             "Test accuracy of the classifier, in percent (in brackets: over how many seeds, where the game has more):",
             [*tested, *published],

@@ -32,7 +32,7 @@ from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.command import one_or_more
 from experiments.label_settings import BALANCED, NEIGHBOURS, OPTIONS, TRAINED, UNTOLD, VARIANTS, Settings
-from experiments.ledger import REHEARSED, RESULTS, Ledger, command_line
+from experiments.ledger import Ledger, command_line, folder_of
 
 SMALL_IMAGES = 600  # of a rehearsal
 
@@ -260,8 +260,8 @@ def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOption
 
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:
     """The rows so far; those of a rehearsal have a folder of their own."""
-    folder: Path = told.results or (REHEARSED if told.small else RESULTS)
     settings = {"size": options_of(told).size, "small": told.small}
+    folder = folder_of(told.results, small=told.small)
     return Ledger(name, folder, settings, command=command_line(("--minutes",)))
 
 

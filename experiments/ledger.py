@@ -192,7 +192,12 @@ def ledger_of(
         ValueError: the file was made with other settings, or is no ledger.
     """
     told = {**({"small": True} if small else {}), **(settings or {})}
-    return Ledger(name, results or (REHEARSED if small else RESULTS), told)
+    return Ledger(name, folder_of(results, small=small), told)
+
+
+def folder_of(named: Path | None, *, small: bool) -> Path:
+    """Where results go: those of a rehearsal never beside the real ones, unless that folder is named."""
+    return named or (REHEARSED if small else RESULTS)
 
 
 def run_name(name: str, *, small: bool = False) -> str:

@@ -13,7 +13,7 @@ import pytest
 from experiments.cells import Cell, Experiment, Table, pace, plan, run_experiment
 from experiments.ledger import Ledger
 
-from experiments import cells
+from experiments import cells, ledger
 
 
 class Work:
@@ -203,8 +203,8 @@ def test_a_rehearsal_has_a_folder_of_its_own_unless_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["toy.py"])
-    monkeypatch.setattr(cells, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(cells, "REHEARSED", tmp_path / "rehearsed")
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(ledger, "REHEARSED", tmp_path / "rehearsed")
     parser = cells.arguments("")
     parser.add_argument("--tiny", action="store_true")
     cells.main(Work().experiment(), parser.parse_args(["--tiny"]))

@@ -14,7 +14,7 @@ from experiments.embed_trials import MIRRORED, Bench, Setting, setting_of, with_
 
 from entourage.embed import retrieval_metrics
 from entourage.embed.training import EmbeddingData
-from experiments import cells, embed_cost, embed_ensembles, embed_losses, embed_robustness, embed_trials
+from experiments import embed_cost, embed_ensembles, embed_losses, embed_robustness, embed_trials, ledger
 
 
 def test_halves_are_read_once_and_hold_other_classes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +113,8 @@ def test_rehearsals_are_not_in_the_way_of_real_results(
     experiment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = experiment.__name__.rpartition(".")[2]
-    assert (cells.RESULTS / f"{name}.json").exists()
-    monkeypatch.setattr(cells, "REHEARSED", tmp_path)
+    assert (ledger.RESULTS / f"{name}.json").exists()
+    monkeypatch.setattr(ledger, "REHEARSED", tmp_path)
     monkeypatch.setattr("sys.argv", [f"{name}.py", "--tiny", "--plan", "--device", "cpu"])
     experiment.run()
     told = capsys.readouterr().out

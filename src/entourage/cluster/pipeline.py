@@ -19,6 +19,7 @@ from entourage.cluster.show import clustering_sections
 from entourage.data import atomic_path, check_outputs, write_json
 from entourage.report import write_page
 
+COMMAND = "cluster run"
 OUTPUTS = ("clusters.csv", "report.html", "summary.json")
 
 
@@ -58,7 +59,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source], maker="cluster run")
+    check_outputs(job.out, OUTPUTS, [job.source], maker=COMMAND)
     model = LearnedClustering.load(
         job.model,
         n_clusters=job.n_clusters,
@@ -114,7 +115,7 @@ def _write_clusters(path: Path, items: Items, model: LearnedClustering) -> None:
 def _summary(job: RunJob, items: Items, model: LearnedClustering) -> dict[str, Any]:
     return {
         "entourage": __version__,
-        "made_by": "cluster run",
+        "made_by": COMMAND,
         "source": str(job.source),
         "model": job.model,
         "items": len(items.names),

@@ -29,6 +29,7 @@ from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
 from entourage.report import write_page
 
+COMMAND = "detect run"
 HEADER = ("page", "symbols", "interline", "seconds", "note")
 
 
@@ -97,7 +98,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: there is no page, no detector, or no place to write to.
     """
-    check_outputs(job.out, maker="detect run")
+    check_outputs(job.out, maker=COMMAND)
     sources, skipped = _present(job.sources)
     files = [file for file in list_pages(sources) if not _lies_in(job.out, file)]  # not an earlier run's
     if not files:
@@ -201,7 +202,7 @@ def _finish(
                 pictures.append((page.name, picture(drawn)))
     summary = {
         "entourage": __version__,
-        "made_by": "detect run",
+        "made_by": COMMAND,
         "model": job.model or "default",
         "list": job.classes,
         "draw": job.draw,

@@ -30,6 +30,7 @@ from entourage.training import TrainingResult, train
 from entourage.training.pace import TRIAL_STEPS, steps_within
 
 ClassList = Literal["detector", "v1", "muscima"]
+COMMAND = "detect train"
 MODEL = "detect.safetensors"
 
 
@@ -81,7 +82,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, maker="detect train")
+    check_outputs(job.out, maker=COMMAND)
     sheets = training_sheets(job) if sheets is None else sheets
     torch.manual_seed(job.recipe.seed)
     start = None if job.start is None else find_detector(job.start)
@@ -108,7 +109,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     }
     files = save_detector(trained, job.out / MODEL)
     summary = {
-        "made_by": "detect train",
+        "made_by": COMMAND,
         "pages": len(sheets),
         "symbols": len(sheets.labels),
         "classes": len(sheets.classes),

@@ -30,6 +30,7 @@ from entourage.embed.trials import RECORD, search_recipes, told
 from entourage.report import counted, write_page
 from entourage.training.bank import PixelBank
 
+COMMAND = "embed train"
 IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
 CURVE = 6000  # images that a curve of the training is measured on, at most
 
@@ -77,7 +78,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     """
     began = time.perf_counter()
     resolve_device(job.device)
-    check_outputs(job.out, maker="embed train")
+    check_outputs(job.out, maker=COMMAND)
     every = read_images(job.data)
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     backbone = load_backbone(job.backbone, job.device, frozen=False)  # and so is a network that is not there
@@ -143,18 +144,14 @@ def _doubts(job: TrainJob, images: ImageSet, parts: Parts) -> Iterator[str]:
         )
     tested = np.unique(images.labels[parts.test])
     if len(tested) and not measurable(images.labels[parts.test]):
-        what = f"{counted(len(parts.test), 'images')} of {_classes(len(tested))}"
+        what = f"{counted(len(parts.test), 'images')} of {counted(len(tested), 'classes')}"
         expected = "expected two classes or more, and two images of one of them"
         yield f"{images.name}: the test part, {what}, cannot be measured; {expected}"
     elif known := len(np.intersect1d(trained, tested)):
         yield (
-            f"{images.name}: the test part shares {known} of its {_classes(len(tested))} with the training part: its"
-            " figures are not those of classes never seen"
+            f"{images.name}: the test part shares {known} of its {counted(len(tested), 'classes')} with the training"
+            " part: its figures are not those of classes never seen"
         )
-
-
-def _classes(number: int) -> str:
-    return "1 class" if number == 1 else f"{number} classes"
 
 
 def _search(job: TrainJob, data: EmbeddingData, held_out: Rows) -> list[Trial]:
@@ -228,7 +225,7 @@ def _summary(
 ) -> dict[str, Any]:
     return {
         "entourage": __version__,
-        "made_by": "embed train",
+        "made_by": COMMAND,
         "data": images.name,
         "backbone": job.backbone,
         "recipe": asdict(job.recipe),

@@ -36,6 +36,7 @@ from entourage.label.suggest import Suggestion, disputed, suggest
 from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
 
+COMMAND = "label"
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
 
@@ -88,7 +89,7 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior], maker="label")
+    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior], maker=COMMAND)
     if job.source.is_dir():  # a slip in a small file should not come to light after a look at all images
         read_labels(job.labels, [path.relative_to(job.source).as_posix() for path in list_images(job.source)])
     seconds: dict[str, float] = {}
@@ -209,7 +210,7 @@ def _summary(
     counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in known}
     return {
         "entourage": __version__,
-        "made_by": "label",
+        "made_by": COMMAND,
         "source": str(job.source),
         "backbone": job.backbone if items.images else None,
         "options": asdict(job.options),
