@@ -60,13 +60,16 @@ def run_folder(name: str, options: argparse.Namespace) -> Path:
 def keep_training(book: Ledger, name: str, summary: Mapping[str, Any]) -> None:
     """Keeps how much something has learned, in a row of its own: however many rows it is measured in, it counts once.
 
+    What was trained anew replaces what is known: the rows that are measured with it are the new one's.
+
     Args:
         book: where the rows go.
         name: of what has learned.
         summary: how its training went.
     """
     values = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
-    book.row(f"{_TRAINING}{name}", lambda: values, say=False)
+    if training_of(book, name) != values:
+        book.add(f"{_TRAINING}{name}", values, 0.0)
 
 
 def training_of(book: Ledger, name: str) -> dict[str, Any]:

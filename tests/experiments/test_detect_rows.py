@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rows import in_order, percent, sets_of
+from experiments.detect_rows import in_order, keep_training, percent, sets_of, training_of
 from experiments.ledger import Ledger
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
@@ -42,6 +42,18 @@ def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkey
     assert rows["DWD: clean, v1"]["pages"] == 1
     assert [name for name, row in rows.items() if "training_minutes" in row] == ["training of DWD"]  # it counts once
     assert "| DWD | clean, v1 |" in (tmp_path / "results" / "detect_deepscores.md").read_text()
+
+
+def test_a_training_is_kept_once_and_one_made_anew_replaces_it(tmp_path: Path) -> None:
+    book = Ledger("rows", tmp_path)
+    keep_training(book, "fcos", {"steps": 54, "seconds": 45.0})
+    first = dict(book.rows)
+    keep_training(book, "fcos", {"steps": 54, "seconds": 45.0})
+    assert book.rows == first
+    keep_training(book, "fcos", {"steps": 151, "seconds": 228.0})
+    assert list(book.rows) == ["training of fcos"]
+    assert training_of(Ledger("rows", tmp_path), "fcos") == {"steps": 151, "training_minutes": 3.8}
+    assert book.rows["training of fcos"]["minutes"] == 3.8
 
 
 def test_a_rehearsal_never_passes_for_the_real_thing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
