@@ -35,7 +35,7 @@ from experiments.label_rows import (
     values,
     with_views,
 )
-from experiments.label_settings import LABELLED, TRAINED, check_choices, choices_text, read_choices
+from experiments.label_settings import GAME, LABELLED, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
 from experiments.side_by_side import side_by_side
 from experiments.tables import mean_and_spread, measured, seeds_told, table
@@ -103,11 +103,13 @@ def figure(ledger: Ledger) -> str:
                 gains = [_gain(ledger, backbone, name, share) for share in SHARES]
                 if np.isnan(gains).all():
                     continue  # still to come
-                axes.plot([f"{share:.0%}" for share in SHARES], gains, marker="o", label=name)
+                width = 2.4 if name == GAME else 1.0
+                axes.plot([f"{share:.0%}" for share in SHARES], gains, "o-", markersize=4, linewidth=width, label=name)
             axes.set_title(backbone)
             axes.set_xlabel("labelled")
         drawing.axes[0].set_ylabel("better than the plain network, %")
-        drawing.axes[0].legend(frameon=False)
+        drawing.axes[-1].legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        drawing.set_layout_engine("tight")
         return to_svg(drawing)
 
 
