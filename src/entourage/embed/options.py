@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from numbers import Integral
+from typing import Literal, get_args
+
+from entourage.data.checks import is_number
 
 Similarity = Literal["pearson", "cosine", "gaussian"]
 Negatives = Literal["clamp", "shift"]
@@ -64,19 +66,14 @@ class GroupLossOptions:
                 raise ValueError(f"{name} is {value!r}; expected True or False")
         for name in ("iterations", "anchors_per_class", "memory"):
             value = getattr(self, name)
-            if not _is(Integral, value) or not 0 <= value <= _MOST:
+            if not is_number(value) or not isinstance(value, Integral) or not 0 <= value <= _MOST:
                 raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MOST:,}")
             object.__setattr__(self, name, int(value))  # NumPy's numbers are no JSON
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if not _is(Real, value) or not least <= value <= most:
+            if not is_number(value) or not least <= value <= most:
                 raise ValueError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}")
             object.__setattr__(self, name, float(value))
-
-
-def _is(kind: type, value: Any) -> bool:
-    """Whether it is a number of that kind, Python's or NumPy's; truth is no number."""
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:

@@ -113,19 +113,9 @@ def test_arrays_that_are_no_images_are_refused(classifier: ImageClassifier, wron
         classifier.predict(wrong, device="cpu")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (Path("folder"), "images is the path 'folder'"),
-        ("photo.png", "images is the path 'photo.png'"),
-        (None, "images is a NoneType"),
-        (iter([Path("photo.png")]), "images is a list_iterator"),
-        ([Path("photo.png"), 3], "images holds a int at 1"),
-    ],
-)
-def test_what_is_no_list_of_files_is_refused(classifier: ImageClassifier, wrong: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}; expected an array of pixels or a list of image files"):
-        classifier.predict(wrong, device="cpu")
+def test_a_folder_is_no_list_of_files(classifier: ImageClassifier, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="expected an array of pixels or a list of image files"):
+        classifier.predict(tmp_path, device="cpu")  # type: ignore[arg-type]
 
 
 def test_a_saved_classifier_answers_alike(classifier: ImageClassifier, saved: Path, paths: list[Path]) -> None:

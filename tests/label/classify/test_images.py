@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.label.classify.images import named_files, stacked
+from entourage.label.classify.images import files_or_pixels, stacked
 
 IMAGE = np.zeros((4, 5, 3), dtype=np.uint8)
 
@@ -33,8 +33,24 @@ def test_what_is_no_array_of_images_is_refused(images: Any, error: type[Exceptio
 
 
 def test_files_are_told_from_decoded_images() -> None:
-    assert named_files(["a.png", Path("b.png")]) == [Path("a.png"), Path("b.png")]
-    assert named_files([IMAGE]) is None
-    assert named_files(IMAGE[None]) is None
-    with pytest.raises(TypeError, match=r"images is 'a.png'; expected a list of image files"):
-        named_files("a.png")
+    assert files_or_pixels(["a.png", Path("b.png")]) == [Path("a.png"), Path("b.png")]
+    assert files_or_pixels([]) == []
+    whole = IMAGE[None]
+    assert files_or_pixels(whole) is whole
+    assert np.array_equal(files_or_pixels([IMAGE, IMAGE]), np.stack([IMAGE, IMAGE]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Path("folder"), "images is the path 'folder'"),
+        ("photo.png", "images is the path 'photo.png'"),
+        (None, "images is a NoneType"),
+        (iter([Path("photo.png")]), "images is a list_iterator"),
+        ([Path("photo.png"), 3], "images holds a int at 1"),
+        ([IMAGE, "photo.png"], "images holds a ndarray at 0"),
+    ],
+)
+def test_what_is_neither_is_refused(wrong: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"^{said}; expected an array of pixels or a list of image files"):
+        files_or_pixels(wrong)

@@ -21,7 +21,7 @@ from entourage.label.classify.begun import begun_in, circumstances
 from entourage.label.classify.classifier import ImageClassifier
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.find import checked_affinity
-from entourage.label.classify.images import Decoded, Images, named_files, stacked
+from entourage.label.classify.images import Decoded, Images, stacked
 from entourage.label.classify.kept import KeptLooks, keep_looks
 from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
@@ -145,6 +145,7 @@ class LabelAugmenter(BaseEstimator):
 
         Raises:
             ValueError: an image cannot be read (`classifier_.predict` sets such files aside), or has another shape.
+            TypeError: what is given is neither.
         """
         codes = self.predict_proba(images).argmax(axis=1)
         return np.asarray(self.classes_[codes])
@@ -152,9 +153,7 @@ class LabelAugmenter(BaseEstimator):
     def predict_proba(self, images: Images) -> NDArray[np.float32]:
         """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
         check_is_fitted(self, "classifier_")
-        files = named_files(images)
-        asked = stacked(images) if files is None else files
-        answer = self.classifier_.predict(asked, device=self.device, progress=self.progress)
+        answer = self.classifier_.predict(images, device=self.device, progress=self.progress)
         if answer.failures:
             path, reason = answer.failures[0]
             raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")

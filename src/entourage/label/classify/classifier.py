@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from entourage import __version__
 from entourage.backbones import Backbone, Preprocessing, extract_features, freeze, load_backbone
 from entourage.data import resolve_device
 from entourage.label.classify.features import outputs
+from entourage.label.classify.images import Images, files_or_pixels
 from entourage.label.classify.looks import LiveLooks, LookOptions
 from entourage.label.classify.network import ImageNetwork
 from entourage.training.weights import load_into, read_weights, write_weights
@@ -61,7 +62,7 @@ class ImageClassifier:
 
     def predict(
         self,
-        images: Sequence[Path] | NDArray[np.uint8],
+        images: Images,
         *,
         device: str | torch.device = "auto",
         progress: bool | None = None,
@@ -69,24 +70,24 @@ class ImageClassifier:
         """Classify images; broken files are set aside.
 
         Args:
-            images: image files, or decoded images as `LabelAugmenter.fit` takes them: uint8, shape (n, h, w, 3), of
-                which the whole is looked at, whatever their size.
+            images: a list of image files, or decoded images as `LabelAugmenter.fit` takes them: uint8, shape
+                (n, h, w, 3), of which the whole is looked at, whatever their size.
             device: where the network runs.
             progress: show a bar; None: only on a terminal.
 
         Raises:
-            ValueError: an array is of another type or shape, or what is given are no files.
+            ValueError: an array is of another type or shape, or those in a list differ in it.
+            TypeError: what is given is neither.
         """
-        if not isinstance(images, np.ndarray):
-            _check_files(images)
+        asked = files_or_pixels(images)
         network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
         freeze(network.body)
-        if isinstance(images, np.ndarray):
-            logits = self._ask_pixels(network, images, resolve_device(device), progress)
-            return self._answer(logits, list(range(len(images))), [])
+        if isinstance(asked, np.ndarray):
+            logits = self._ask_pixels(network, asked, resolve_device(device), progress)
+            return self._answer(logits, list(range(len(asked))), [])
         module = _BothSides(network) if self.mirror else network
-        asked = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
-        found = extract_features(images, asked, device=device, progress=progress)
+        whole = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
+        found = extract_features(asked, whole, device=device, progress=progress)
         return self._answer(torch.from_numpy(found.features), found.kept, found.failures)
 
     def _ask_pixels(
@@ -164,18 +165,6 @@ def _reason(path: Path) -> str:
     if not path.exists():
         return "no such file"
     return "damaged, or no file of weights"
-
-
-def _check_files(images: object) -> None:
-    """Refuse what is no list of image files: a folder by its name above all, which is no file and has many."""
-    expected = "expected an array of pixels or a list of image files (of a folder: `entourage.data.list_images`)"
-    if isinstance(images, str | Path):
-        raise ValueError(f"images is the path {str(images)!r}; {expected}")
-    if not isinstance(images, Sequence):
-        raise ValueError(f"images is a {type(images).__name__}; {expected}")
-    for place, image in enumerate(images):
-        if not isinstance(image, str | Path):
-            raise ValueError(f"images holds a {type(image).__name__} at {place}; {expected}")
 
 
 def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:

@@ -12,18 +12,28 @@ Decoded = NDArray[np.uint8]
 Images = Decoded | Sequence[Decoded] | Sequence[str | Path]
 
 
-def named_files(images: Images) -> list[Path] | None:
-    """The files, where images are named rather than decoded; otherwise None.
+_EXPECTED = "expected an array of pixels or a list of image files (of a folder: `entourage.data.list_images`)"
+
+
+def files_or_pixels(images: Images) -> list[Path] | Decoded:
+    """The paths where images are named, one array where they are decoded; an empty list names none.
 
     Raises:
-        TypeError: a single path was given.
+        TypeError: it is a single path, a folder's above all, or no list; or the list holds paths and something else.
+        ValueError: decoded images differ in shape.
     """
     if isinstance(images, str | Path):
-        raise TypeError(f"images is {str(images)!r}; expected a list of image files, or decoded images")
-    if isinstance(images, np.ndarray) or not hasattr(images, "__len__"):
-        return None
-    if not len(images) or not isinstance(images[0], str | Path):
-        return None
+        raise TypeError(f"images is the path {str(images)!r}; {_EXPECTED}")
+    if isinstance(images, np.ndarray):
+        return images
+    if not isinstance(images, Sequence):
+        raise TypeError(f"images is a {type(images).__name__}; {_EXPECTED}")
+    named = [isinstance(image, str | Path) for image in images]
+    if not any(named) and images:
+        return stacked(images)
+    if not all(named):
+        place = named.index(False)
+        raise TypeError(f"images holds a {type(images[place]).__name__} at {place}; {_EXPECTED}")
     return [Path(str(image)) for image in images]
 
 
