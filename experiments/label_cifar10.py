@@ -124,7 +124,8 @@ def text(ledger: Ledger) -> str:
     """Labels found on one graph, test accuracy of the classifiers, the game's lead, labels found in the last round."""
     graph = measured((name, *_row(ledger, f"graph/{name}", "found")) for name in (BALANCED, *PROPAGATORS))
     tested = measured((name, *_row(ledger, name, "accuracy")) for name in (*VARIANTS, *TRAINED))
-    leads = measured((name, *(_lead(ledger, name, count) for count in COUNTS)) for name in TRAINED if name != GAME)
+    others = [name for name in (*VARIANTS, *TRAINED) if name != GAME]
+    leads = measured((name, *(_lead(ledger, name, count) for count in COUNTS)) for name in others)
     found = measured((name, *_row(ledger, name, "found")) for name in (*VARIANTS, *LABELLED))
     published = [("the thesis' (DenseNet, published)", *(f"{THESIS[count]}" for count in COUNTS))] if tested else []
     header = ("method", *(f"{count} labels" for count in COUNTS))
@@ -153,7 +154,7 @@ def text(ledger: Ledger) -> str:
 
 
 def figure(ledger: Ledger) -> str:
-    """Test accuracy against the number of labels, with the spread over draws; dotted is what has no graph.
+    """Test accuracy against the number of labels, with the spread over draws; dotted is what plays no rounds.
 
     The SVMs, which lie on the linear classifier, are left out.
     """

@@ -161,12 +161,12 @@ class Ledger:
         self.write(".md", page)
 
     def origins(self) -> Iterator[str]:
-        """For each machine, what was run on it and for how long."""
+        """For each machine, what was run on it and for how long: rows that were measured side by side are added up."""
         for name in dict.fromkeys(row["machine"] for row in self.rows.values()):
             rows = [row for row in self.rows.values() if row["machine"] == name]
             minutes = sum(row["minutes"] for row in rows)
             commands = "; ".join(f"`{one}`" for one in dict.fromkeys(row["command"] for row in rows))
-            yield f"{commands}: {minutes:.1f} minutes on {name}."
+            yield f"{commands}: {minutes:.1f} minutes, all rows added up, on {name}."
 
     def _place(self, key: str) -> Path:
         """What is claimed for a key, which may hold characters that a file's name cannot."""

@@ -28,7 +28,11 @@ def mean_and_spread(values: Sequence[float], *, scale: float = 1.0, digits: int 
 
 
 def seeds_told(seeds: Mapping[str, int]) -> str:
-    """With how many seeds each of the rows was measured: "5 seeds: game. 1 seed: poisson, spreading."."""
+    """How many seeds every cell of a row has at the least: "5 seeds a cell: game. 1 seed a cell, or more: poisson."."""
     numbers = sorted(set(seeds.values()), reverse=True)
     named = ((number, [name for name, own in seeds.items() if own == number]) for number in numbers)
-    return " ".join(f"{counted(number, 'seeds')}: {', '.join(names)}." for number, names in named)
+    most = max(numbers, default=0)
+    return " ".join(
+        f"{counted(number, 'seeds')} a cell{'' if number == most else ', or more'}: {', '.join(names)}."
+        for number, names in named
+    )

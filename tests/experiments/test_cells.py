@@ -118,7 +118,7 @@ def test_the_page_tells_tables_command_machine_and_minutes(tmp_path: Path, monke
     assert (tmp_path / "toy.md").read_text() == (
         "## A toy\n\nHow it was done.\n\n### Values\n\nWhat was measured.\n\n"
         "| cell | value |\n| --- | --- |\n| a | 7 |\n| b | None |\n\n1 of 2 cells are still to be measured.\n\n"
-        "`python -m experiments.toy --fast`: 1.5 minutes on an abacus.\n"
+        "`python -m experiments.toy --fast`: 1.5 minutes, all rows added up, on an abacus.\n"
     )
 
 

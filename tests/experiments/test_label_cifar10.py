@@ -71,7 +71,7 @@ def test_tables_say_how_many_seeds_each_method_had(tmp_path: Path) -> None:
     said = text(ledger)
     assert "| game+network | 61.0 ± 1.4 | 80.5 ± 0.7 |  |  |" in said
     assert "| game+network (four times as long) |  | 85.0 (1) |  |  |" in said
-    assert "2 seeds: game+network. 1 seed: game+network (four times as long), vat." in said
+    assert "2 seeds a cell: game+network. 1 seed a cell, or more: game+network (four times as long), vat." in said
     assert "Not measured yet: poisson+network, " in said
     assert "| the thesis' (DenseNet, published) | 57.5 | 73.3 | 76.4 | 79.1 |" in said
 

@@ -88,7 +88,7 @@ def test_tables_have_mean_and_spread_of_every_method_and_backbone(tmp_path: Path
     shown = {name: said.count(f"| {name} |") for name in TRAINED}
     assert {name for name, times in shown.items() if times == 5} == {"supervised", "svm+network"}  # and the settings
     assert sum(shown.values()) == 10  # what was not measured leaves no empty line
-    assert "2 seeds: svm+network, supervised." in said
+    assert "2 seeds a cell: svm+network, supervised." in said
 
 
 def test_the_figure_shows_what_labels_are_worth_beside_the_plain_network(
@@ -97,10 +97,10 @@ def test_the_figure_shows_what_labels_are_worth_beside_the_plain_network(
     drawn: list[tuple[str, list[float]]] = []
     real = Axes.plot
 
-    def noted(self: Axes, x: list[str], y: list[float], **named: Any) -> Any:
+    def noted(self: Axes, x: list[str], y: list[float], *style: str, **named: Any) -> Any:
         drawn.append((named["label"], y))
         assert x == ["2%", "5%", "10%"]
-        return real(self, x, y, **named)
+        return real(self, x, y, *style, **named)
 
     monkeypatch.setattr(Axes, "plot", noted)
     accuracy = {"supervised": [40.0, 60.0], "game+network": [60.0, 65.0], "svm+network": [45.0], "vat": [99.0]}

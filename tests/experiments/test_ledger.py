@@ -133,7 +133,8 @@ def test_rows_of_others_are_never_lost(tmp_path: Path) -> None:
     assert list(two.rows) == ["a", "b"]
     one.write_table("A toy", lambda ledger: ", ".join(ledger.rows))
     assert (tmp_path / "toy.md").read_text() == (
-        "## A toy\n\na, b\n\n`python -m experiments.toy --seeds 2 --runs runs`: 1.5 minutes on an abacus.\n"
+        "## A toy\n\na, b\n\n"
+        "`python -m experiments.toy --seeds 2 --runs runs`: 1.5 minutes, all rows added up, on an abacus.\n"
     )
     two.add("c", {}, 1.0)
     one.write(".svg", lambda ledger: str(len(ledger.rows)))

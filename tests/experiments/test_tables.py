@@ -20,4 +20,5 @@ def test_means_tell_their_spread_where_there_is_one() -> None:
 
 
 def test_how_many_seeds_there_were_is_told_once_for_all_that_had_as_many() -> None:
-    assert seeds_told({"game": 5, "vat": 1, "linear": 5}) == "5 seeds: game, linear. 1 seed: vat."
+    told = seeds_told({"game": 5, "vat": 1, "linear": 5})
+    assert told == "5 seeds a cell: game, linear. 1 seed a cell, or more: vat."

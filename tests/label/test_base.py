@@ -217,3 +217,12 @@ def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
     assert fast.n_features_in_ == 20
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fast.fit_graph(graph, y[:19])
+
+
+def test_who_was_given_a_graph_is_asked_by_similarities(graph_method: Method, three: Data) -> None:
+    similar = graph_method().fit(three.X, three.y).graph_
+    found = graph_method().fit_graph(similar, three.y)
+    asked = similar[:4].toarray()
+    np.testing.assert_array_equal(found.predict(asked), three.truth[:4])
+    with pytest.raises(ValueError, match=r"\(4, 2\), and labels were found over a graph of 60 points; expected the"):
+        found.predict(three.X[:4])

@@ -85,7 +85,7 @@ def check_outputs(
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
         if (folder / name).resolve() in read:
-            raise ValueError(f"{folder / name}: is read and would be overwritten; expected another folder to write to")
+            raise ValueError(f"{folder / name}: is read and would be overwritten; expected another place to write to")
 
 
 def _check_writable(folder: Path) -> None:

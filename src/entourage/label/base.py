@@ -18,7 +18,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from entourage.data import resolve_device
 from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry
 from entourage.label.relate import as_tensor, checked_graph, lifted
-from entourage.label.targets import Floats, Targets, labelled_mask, read_targets, starting_profile, without_missing
+from entourage.label.targets import (
+    Floats,
+    Targets,
+    labelled_accuracy,
+    read_targets,
+    starting_profile,
+    without_missing,
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.unreached_ = np.flatnonzero(~reached)
         if len(self.unreached_):
             warnings.warn(
-                f"no label reaches {len(self.unreached_)} of {n} points: they stay undecided (see unreached_)",
+                f"no label reaches {len(self.unreached_)} of {n} points: they stay undecided",
                 stacklevel=3,
             )
         self.label_distributions_ = np.where(reached[:, None], x, start)
@@ -159,7 +166,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         decided = targets.labelled | (reached & _prefers(self.label_distributions_[:, targets.seen]))
         self.undecided_ = np.flatnonzero(~decided)
         if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
-            warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided (see undecided_)", stacklevel=3)
+            warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided", stacklevel=3)
         codes = self.label_distributions_.argmax(axis=1)
         self.transduction_ = targets.names(np.where(decided, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)
@@ -190,12 +197,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
 
         A point that stays undecided counts as wrong.
         """
-        labels = np.asarray(without_missing(y))
-        known = labelled_mask(labels)
-        if not known.any():
-            raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")
-        right = self.predict(X)[known] == labels[known]
-        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+        return labelled_accuracy(self.predict(X), y, sample_weight)
 
     def _validated(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike) -> tuple[Any, NDArray[np.generic]]:
         if self.affinity not in (*get_args(Affinity), "precomputed"):
@@ -237,11 +239,19 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         """What the fitted population says of new points, shape (q, m)."""
         check_is_fitted(self)
+        self._check_similarities(X)
         accept_sparse = "csr" if self._neighbours is None else False
         asked: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
         if self._neighbours is not None:
             return np.asarray(self._neighbours.weights_to(as_tensor(asked)) @ self._voices)
         return np.asarray(lifted(asked, self._lift, self.negatives) @ self._voices)
+
+    def _check_similarities(self, X: Any) -> None:
+        """Refuse features where `fit_graph` was given a graph, which knows none, whatever `affinity` says."""
+        n = self.n_features_in_
+        if self._neighbours is None and self.affinity != "precomputed" and np.shape(X)[1:] != (n,):
+            expected = f"expected the similarities of new points to these, shape (q, {n})"
+            raise ValueError(f"X has shape {np.shape(X)}, and labels were found over a graph of {n} points; {expected}")
 
     def _heard(self) -> Floats:
         """What each fitted point says when a new one asks, shape (n, m): its own distribution."""

@@ -109,6 +109,25 @@ def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     return np.asarray(y != -1)
 
 
+def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The share of the points with a label that were given it.
+
+    Args:
+        predicted: a label for each point, shape (n,).
+        y: the labels, shape (n,), -1 where there is none (among text also "" or None).
+        weights: of the points, shape (n,).
+
+    Raises:
+        ValueError: none of them has a label.
+    """
+    labels = np.asarray(without_missing(y))
+    known = labelled_mask(labels)
+    if not known.any():
+        raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")
+    right = predicted[known] == labels[known]
+    return float(np.average(right, weights=None if weights is None else np.asarray(weights)[known]))
+
+
 def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
     """X(0): certainty for the labelled, the prior for the rest (thesis, chapter 3, step 1).
 

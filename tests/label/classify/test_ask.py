@@ -52,6 +52,11 @@ def test_bad_places_are_refused(saved: Path, tmp_path: Path) -> None:
         predict_images(tmp_path / "nothing", [], device="cpu")
 
 
+def test_images_none_of_which_can_be_read_are_refused(saved: Path, folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"^none of the 1 images can be read; the first is .*broken\.png: "):
+        predict_images(saved, [folder / "broken.png"], device="cpu", progress=False)
+
+
 def test_a_missing_file_is_set_aside_only_beside_others(
     saved: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from entourage.backbones import load_backbone
@@ -194,6 +194,9 @@ def test_new_images_are_answered_in_the_users_own_classes(toys: ModuleType, toy:
     for images in (list(pixels[:3]), paths, [str(path) for path in paths]):
         assert np.array_equal(model.predict(images), answers[:3])
     assert model.predict(pixels[:0]).shape == model.predict([]).shape == (0,)
+    assert is_classifier(model)
+    assert model.score(pixels, truth + 5) == (answers == truth + 5).mean()
+    assert model.score(pixels, np.where(np.arange(20) < 1, answers, -1)) == 1  # the first alone has a label
     paths[1].write_bytes(b"no image")
     for images, error, message in (
         (paths, ValueError, r"1\.png: cannot be read \(.*\); expected images that can"),
@@ -281,7 +284,7 @@ def test_where_mirror_images_differ_none_is_ever_made(
         ({"pixels": np.zeros((30, 12, 12, 3))}, "expected uint8"),
         ({"pixels": [np.zeros((12, 12, 3), np.uint8), np.zeros((12, 9, 3), np.uint8)]}, "image 1 has shape"),
         ({"pixels": []}, "there are no images; expected at least one"),
-        ({"pixels": ["a.png", "b.png"]}, "expected uint8"),
+        ({"pixels": ["a.png", "b.png"]}, "images are files; expected decoded ones"),
         ({"backbone": "resnet"}, "backbone 'resnet' is unknown"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
         ({"prior": np.ones((30, 2))}, r"the prior has shape \(30, 2\)"),
@@ -299,5 +302,5 @@ def test_bad_input_is_refused_before_any_work(
     given = {"pixels": pixels, "y": few(truth), "backbone": "efficientnet-lite0", "device": "cpu", **changes}
     labeller = changes.get("labeller")
     model = LabelAugmenter(labeller, str(given["backbone"]), OPTIONS, device=str(given["device"]))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         model.fit(given["pixels"], given["y"], changes.get("prior"))  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ def test_arrays_and_lists_of_equal_ones_become_one_array() -> None:
         ([], ValueError, "there are no images; expected at least one"),
         ([IMAGE, IMAGE[1:]], ValueError, r"image 1 has shape \(3, 5, 3\); expected \(4, 5, 3\) as of the first"),
         (7, TypeError, "images is 7; expected decoded images"),
+        ([Path("a.png")], TypeError, "images are files; expected decoded ones, as `entourage.data.decode_pixels`"),
     ],
 )
 def test_what_is_no_array_of_images_is_refused(images: Any, error: type[Exception], message: str) -> None:

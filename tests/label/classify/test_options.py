@@ -64,6 +64,7 @@ def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
         ({"method": "magic"}, "method is 'magic'; expected 'consistency' or 'labels'"),
         ({"trained": "none"}, "trained is 'none'; expected 'late' or 'all'"),
         ({"trust": "blind"}, "trust is 'blind'; expected 'hard' or 'soft' or 'weighted'"),
+        ({"balance": "yes"}, "balance is 'yes'; expected True or False"),
         ({"training": TrainingOptions(monitor="accuracy")}, "monitor is 'accuracy'; expected None: in a round"),
     ],
 )

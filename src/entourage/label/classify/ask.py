@@ -32,9 +32,9 @@ def predict_images(
         The paths that were found, and what the classifier says of them.
 
     Raises:
-        ValueError: none of the images and folders is there, the classifier cannot be read, a folder holds no image, or
-            `out` cannot be written or would replace the classifier or an image. (A file that is missing beside others
-            is set aside, as broken ones are.)
+        ValueError: none of the images is there or can be read, the classifier cannot be read, a folder holds no image,
+            or `out` cannot be written or would replace the classifier or an image. (A file that is missing beside
+            others is set aside, as broken ones are.)
     """
     if images and not any(place.exists() for place in images):  # a slip of the hand, not a broken file
         raise ValueError(f"{images[0]}: no such file or folder; expected image files, or folders of them")
@@ -44,7 +44,11 @@ def predict_images(
             raise ValueError(f"{out}: is a folder; expected a CSV file to write")
         check_outputs(out.parent, [out.name], [Path(classifier), *paths])
     model = ImageClassifier.load(classifier)
-    return paths, model.predict(paths, device=device, progress=progress)
+    predictions = model.predict(paths, device=device, progress=progress)
+    if paths and not predictions.kept:
+        path, reason = predictions.failures[0]
+        raise ValueError(f"none of the {len(paths)} images can be read; the first is {path}: {reason}")
+    return paths, predictions
 
 
 def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions: Predictions) -> None:

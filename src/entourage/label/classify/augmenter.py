@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from entourage.backbones import Backbone, load_backbone
@@ -27,13 +27,13 @@ from entourage.label.classify.looks import LiveLooks
 from entourage.label.classify.network import ImageNetwork
 from entourage.label.classify.options import AugmentOptions
 from entourage.label.classify.rounds import play_rounds
-from entourage.label.targets import Targets, read_targets, starting_profile, without_missing
+from entourage.label.targets import Targets, labelled_accuracy, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
 
 VIEWS = "views.bin"  # in a run's folder: what the early layers saw
 
 
-class LabelAugmenter(BaseEstimator):
+class LabelAugmenter(ClassifierMixin, BaseEstimator):
     """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
 
     In each round the network's features make a graph, the game labels every image over it, and the network is trained
@@ -158,6 +158,10 @@ class LabelAugmenter(BaseEstimator):
             path, reason = answer.failures[0]
             raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
         return answer.probabilities
+
+    def score(self, images: Images, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on the images that y has a label for; see `predict`."""
+        return labelled_accuracy(self.predict(images), y, sample_weight)
 
 
 def _check_kinds(options: object, labeller: object) -> None:

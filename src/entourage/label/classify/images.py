@@ -42,12 +42,14 @@ def stacked(images: Images) -> Decoded:
 
     Raises:
         ValueError: there are none in the list, or they differ in shape.
-        TypeError: it is no list.
+        TypeError: it is no list, or one of files.
     """
     if isinstance(images, np.ndarray):
         return images
     if not hasattr(images, "__len__"):
         raise TypeError(f"images is {images!r}; expected decoded images, uint8 (n, h, w, 3), or a list of them")
+    if any(isinstance(image, str | Path) for image in images):
+        raise TypeError("images are files; expected decoded ones, as `entourage.data.decode_pixels` gives them")
     arrays = [np.asarray(image) for image in images]
     if not arrays:
         raise ValueError("there are no images; expected at least one")

@@ -45,12 +45,13 @@ class AugmentOptions:
         check_count("rounds", self.rounds, 1)
         if self.neighbours != "auto":
             check_count("neighbours", self.neighbours, 1, ", or 'auto'")
-        choices = {
+        choices: dict[str, tuple[object, ...]] = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),
             "trained": ("late", "all"),
             "trust": get_args(Trust),
         }
+        choices |= dict.fromkeys(("balance", "alike", "mirror"), (True, False))
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
