@@ -187,7 +187,9 @@ def _text(book: Ledger) -> str:
         learned = (str(known.get("steps", "")), minutes)
         rows.append((VARIANTS[name].text, test, *figures, str(row["rare classes"]), *learned))
     header = ("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "of these", "steps", "minutes")
-    return table(header, rows)
+    missing = [one.text for name, one in VARIANTS.items() if not any(key.startswith(f"{name}: ") for key in book.rows)]
+    told = f"\n\nNot measured yet: {', '.join(missing)}." if missing else ""
+    return table(header, rows) + told
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from entourage.detect.confusion import confusions, overlaps
+from entourage.detect.confusion import confusions, missed_objects, overlaps
 from entourage.detect.detections import Detections
 
 CLASSES = ("augmentationDot", "articStaccatoAbove", "repeatDot", "slur", "stem")
@@ -23,6 +23,17 @@ def test_overlaps_of_known_boxes() -> None:
     first = np.array([[0.0, 0, 2, 2], [0, 0, 4, 1]])
     second = np.array([[1.0, 1, 3, 3], [0, 0, 2, 2], [9, 9, 9, 9]])
     np.testing.assert_allclose(overlaps(first, second), [[1 / 7, 1, 0], [0, 2 / 6, 0]])
+
+
+def test_what_nothing_of_its_class_lies_on_was_missed() -> None:
+    truth = page([(0, 1, 1), (10, 1, 1), (20, 2, 1), (30, 3, 1), (40, 5, 1), (50, 4, 1)])
+    found = page([(1, 1, 0.9), (12, 1, 0.9), (20, 1, 0.9), (30, 3, 0.2), (40, 5, 0.3)])  # overlaps 3/5, 1/3, 0, 1, 1
+    lost = missed_objects(truth, found)
+    assert lost.boxes[:, 0].tolist() == [10, 20, 30, 50]
+    assert lost.names == ["augmentationDot", "articStaccatoAbove", "repeatDot", "slur"]
+    assert len(missed_objects(truth, found, overlap=0.3, threshold=0.1)) == 2
+    assert len(missed_objects(truth, Detections.empty(CLASSES))) == len(truth)
+    assert len(missed_objects(Detections.empty(CLASSES), found)) == 0
 
 
 def test_what_dots_were_taken_for() -> None:

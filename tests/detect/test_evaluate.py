@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detections import Detections
-from entourage.detect.evaluate import evaluate, known_objects, write_evaluation
+from entourage.detect.evaluate import detect_pages, evaluate, judged_pictures, known_objects, write_evaluation
 from entourage.detect.truth import TruthPage
 
 PAPER = cv2.imencode(".png", np.full((100, 200), 255, dtype=np.uint8))[1].tobytes()
@@ -114,3 +116,17 @@ def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: P
     write_evaluation(tmp_path / "one", evaluate(oracle, [PAGE], "v1"), "One")
     assert "1 page, 2 objects, " in (tmp_path / "one" / "report.html").read_text()
     assert "dynamicMF" in page
+
+
+def test_pages_are_drawn_with_what_was_missed(oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[list[str]] = []
+    evaluate_module = importlib.import_module("entourage.detect.evaluate")  # its name is also that of the function
+    monkeypatch.setattr(evaluate_module, "draw_missed", lambda drawn, missed: lost.append(missed.names) or drawn)
+    monkeypatch.setattr(evaluate_module, "MOST_PICTURES", 2)
+    half = replace(oracle.answer, scores=torch.tensor([1.0, 1.0, 0.1, 1.0, 1.0]))  # not sure of the clef
+    seen = detect_pages(Oracle(half), [PAGE, PAGE, PAGE])
+    pictures = judged_pictures(seen, [PAGE, PAGE, PAGE], "extended")
+    assert lost == [["clefG"], ["clefG"]]
+    assert [name for name, _ in pictures] == ["one", "one"]
+    write_evaluation(tmp_path, evaluate(oracle, [PAGE]), "Drawn", pictures)
+    assert (tmp_path / "report.html").read_text().count("<image ") == 2

@@ -35,6 +35,14 @@ def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPa
     assert turned.interline == pytest.approx(20.0, rel=0.02)
 
 
+@pytest.mark.parametrize(("told", "note"), [(5.0, "its staff lines look 20.0 pixels apart, not 5"), (22.0, "")])
+def test_lines_that_look_otherwise_than_was_told_are_noted(told: float, note: str) -> None:
+    ready = make_ready(staff_page(20.0, 800, 600), DetectOptions(interline=told))
+    assert (ready.interline, ready.note) == (told, note)
+    blank = make_ready(np.full((80, 60), 255, np.uint8), DetectOptions(interline=told))
+    assert (blank.interline, blank.note) == (told, "")
+
+
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from entourage.detect.detections import Detections
-from entourage.detect.show import MOST_ROWS, class_colour, draw_detections, picture, run_sections
+from entourage.detect.show import MOST_ROWS, RED, class_colour, draw_detections, draw_missed, picture, run_sections
 
 CLASSES = ("stem", "clefG", "staff", "staffLine")
 
@@ -34,6 +34,15 @@ def test_rarer_classes_are_named_and_staves_are_left_out() -> None:
     assert (bare[:28] == 255).all()
     for staff in (3, 4):
         assert (draw_detections(page, found(staff, (20, 30, 60, 80))) == 255).all()
+
+
+def test_what_was_missed_is_framed_in_red_and_named_below() -> None:
+    page = np.full((100, 120, 3), 255, dtype=np.uint8)
+    drawn = draw_missed(page, found(1, (20, 30, 60, 60)))
+    assert tuple(drawn[29, 40]) == RED
+    assert (drawn[35:55, 25:55] == 255).all()
+    assert (drawn[63:75] != 255).any()
+    assert (page == 255).all()
 
 
 def test_doubtful_ones_are_pale() -> None:

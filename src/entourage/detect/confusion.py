@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
@@ -82,6 +83,24 @@ def confusions(
             table = np.concatenate([counts[np.ix_(used, used)], counts[used, -1:]], axis=1)
             results.append(Confusion(family, tuple(names[i] for i in used), table))
     return results
+
+
+def missed_objects(known: Detections, seen: Detections, *, overlap: float = 0.5, threshold: float = 0.3) -> Detections:
+    """The true objects of a page that were not found.
+
+    Args:
+        known: what the page holds.
+        seen: what was found on it, with the same class list.
+        overlap: the least intersection over union with a detection of the same class, of one that was found.
+        threshold: detections of a lower score are not counted.
+    """
+    found = np.zeros(len(known), dtype=bool)
+    right, guess = known.labels.numpy(), np.where(seen.scores.numpy() >= threshold, seen.labels.numpy(), 0)
+    for label in np.intersect1d(right, guess):
+        ours, theirs = right == label, guess == label
+        pairs = overlaps(known.boxes[ours].double().numpy(), seen.boxes[theirs].double().numpy())
+        found[ours] = pairs.max(axis=1) >= overlap
+    return known.select(torch.from_numpy(~found))
 
 
 def overlaps(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from entourage import __version__
 from entourage.data import progress_bar, write_json
-from entourage.detect.confusion import Confusion, confusions
+from entourage.detect.confusion import Confusion, confusions, missed_objects
 from entourage.detect.detections import Detections
 from entourage.detect.precision import Scores, score_pages, without_twins
+from entourage.detect.show import MOST_PICTURES, draw_detections, draw_missed, found_section, picture
 from entourage.detect.truth import TruthPage
 from entourage.detect.words import as_list
 from entourage.engrave.symbols import CLASSES, class_ids
 from entourage.report import Block, Section, counted, write_page
 
+SHOWN = 0.3  # least score of what is drawn
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
 
 
@@ -165,8 +167,19 @@ def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) ->
     return Detections(torch.from_numpy(boxes), torch.from_numpy(labels[kept]), torch.ones(int(kept.sum())), classes)
 
 
-def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
-    """Writes `evaluation.json` and `report.html` into a folder."""
+def judged_pictures(seen: Seen, pages: Sequence[TruthPage], judged: Judged) -> list[tuple[str, str]]:
+    """Names and `<svg>` elements of the first pages, with frames around what was found and what was missed."""
+    pictures = []
+    for page, found in list(zip(pages, seen.found, strict=True))[:MOST_PICTURES]:
+        listed = found if judged == "own" else as_list(found, judged)
+        sure = listed.select(listed.scores >= SHOWN)
+        lost = missed_objects(known_objects(page, judged, seen.classes), sure)
+        pictures.append((page.name, picture(draw_missed(draw_detections(page.image(), sure), lost))))
+    return pictures
+
+
+def write_evaluation(out: Path, evaluation: Evaluation, title: str, pictures: Sequence[tuple[str, str]] = ()) -> None:
+    """Writes `evaluation.json` and `report.html`, with pictures of pages if there are some, into a folder."""
     write_json(out / "evaluation.json", evaluation.as_json(), indent=1)
     means = evaluation.scores.means()
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
@@ -182,6 +195,9 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str) -> None:
         blocks = [Block(f"{c.family}: {c.accuracy:.1%} right", table=c.table()) for c in evaluation.confusions]
         text = "A row is what the symbols are, a column what they were taken for."
         sections.append(Section("Look-alikes", text, wide=blocks))
+    if pictures:
+        told = f" From a score of {SHOWN} on; in thick red what was missed: nothing of its class overlaps it by half."
+        sections.append(found_section(pictures, told))
     write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.", sections)
 
 

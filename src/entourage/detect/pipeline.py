@@ -17,7 +17,7 @@ from entourage import __version__
 from entourage.data import UnreadableFileError, atomic_path, check_outputs, progress_bar, reason_of, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
-from entourage.detect.evaluate import Evaluation, Judged, evaluate, write_evaluation
+from entourage.detect.evaluate import Evaluation, Judged, detect_pages, judge, judged_pictures, write_evaluation
 from entourage.detect.journal import Journal, fingerprint
 from entourage.detect.look import look_at_all
 from entourage.detect.read import Sheet, list_pages
@@ -128,7 +128,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
 
 
 def evaluate_data(job: EvalJob) -> Evaluation:
-    """Measures a detector on a data set; see `evaluate`.
+    """Measures a detector on a data set, and draws the first pages if there is a folder to write to.
 
     Raises:
         ValueError: there is no such data set, split or detector, or nothing of the class list.
@@ -141,9 +141,11 @@ def evaluate_data(job: EvalJob) -> Evaluation:
     pages = pages if job.pages is None else spread_over(pages, job.pages)
     detector = Detector.load(job.model, job.device)
     judged: Judged = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
-    found = evaluate(detector, pages, judged, progress=job.progress)
+    seen = detect_pages(detector, pages, progress=job.progress)
+    found = judge(seen, pages, judged)
     if job.out is not None:
-        write_evaluation(job.out, found, f"Detection on {Path(job.data).name}")
+        title = f"Detection on {Path(job.data).name}"
+        write_evaluation(job.out, found, title, judged_pictures(seen, pages, judged))
     return found
 
 

@@ -21,6 +21,7 @@ from entourage.report import counted
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
 NO_STAVES = "no staves found"
+_NEAR = 1.25  # times as far apart as they look, lines may be told to be without a word
 ON_SIDE = "the page lies on its side: turn it by 90 degrees"
 
 Picture = NDArray[np.generic] | Image.Image | str | Path
@@ -97,13 +98,22 @@ def make_ready(image: Picture, options: DetectOptions) -> Ready:
     """
     start = time.perf_counter()
     page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
-    straight, interline, angle, turn = _measure(page, options)
+    straight, seen, angle, turn = _measure(page, options)
+    interline = options.interline or seen
     if interline is None:
         upright = estimate_interline(np.ascontiguousarray(reduced(page)[0].T)) is not None
         return Ready(None, page, None, angle, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
     working = to_working(straight, interline)
-    note = "" if turn is None else f"straightened by {turn.angle:.1f} degrees"
+    told = ("" if turn is None else f"straightened by {turn.angle:.1f} degrees", _doubt(interline, seen))
+    note = "; ".join(part for part in told if part)
     return Ready(working, page, interline, angle, turn, time.perf_counter() - start, note)
+
+
+def _doubt(interline: float, seen: float | None) -> str:
+    """What is to be said where staff lines look otherwise than was told, or nothing."""
+    if seen is None or seen / _NEAR <= interline <= seen * _NEAR:
+        return ""
+    return f"its staff lines look {seen:.1f} pixels apart, not {interline:g}"
 
 
 def reduced(page: Grey) -> tuple[Grey, float]:
@@ -135,7 +145,7 @@ def to_working(page: Grey, interline: float) -> Grey:
 
 
 def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Turn | None]:
-    """The page, straightened if it has to be, its interline, how askew it lies, and how it was turned."""
+    """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
     small, factor = reduced(page)
     ink = staff_ink(small)
     known, widest = options.interline, options.straighten
@@ -144,10 +154,10 @@ def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, fl
         turn = Turn.by(angle, (page.shape[0], page.shape[1]))
         straight = turn.turn(page)
         measured, by = reduced(straight)
-        interline = known or _enlarged(estimate_interline(measured), by)
-        if interline is not None:  # else the angle was that of something else than staves
+        interline = _enlarged(estimate_interline(measured), by)
+        if known or interline is not None:  # else the angle was that of something else than staves
             return straight, interline, angle, turn
-    return page, known or _enlarged(estimate_interline(small, ink), factor), angle, None
+    return page, _enlarged(estimate_interline(small, ink), factor), angle, None
 
 
 def _enlarged(interline: float | None, factor: float) -> float | None:

@@ -18,6 +18,7 @@ from entourage.report import Block, Section, counted
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]
 
+RED = (0, 0, 220)  # in BGR
 MOST_PICTURES = 12  # in a report
 MOST_ROWS = 2000  # of pages in a report
 _WIDTH = 1200  # pixels of a picture in a report
@@ -35,8 +36,8 @@ def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Co
         words: write the class above the frames, but for noteheads, stems, beams, ledger lines, slurs, ties and
             augmentation dots.
     """
-    drawn = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
-    thick = max(1, round(max(image.shape) / 2500))
+    drawn = np.asarray(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
+    thick = _thickness(image.shape)
     corners = np.round(found.boxes.numpy()).astype(int)
     for name, label, score, box in zip(
         found.names, found.labels.tolist(), found.scores.tolist(), corners.tolist(), strict=True
@@ -47,9 +48,28 @@ def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Co
         x0, y0, x1, y1 = box
         cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thick)
         if words and not name.startswith(_SILENT):
-            size = 0.32 * thick
-            cv2.putText(drawn, name, (x0, y0 - 2), cv2.FONT_HERSHEY_SIMPLEX, size, colour, thick, cv2.LINE_AA)
-    return np.asarray(drawn, dtype=np.uint8)
+            _write(drawn, name, (x0, y0 - 2), colour, thick)
+    return drawn
+
+
+def draw_missed(drawn: Colour, lost: Detections) -> Colour:
+    """A drawn page with red frames, thick ones, around what was not found on it, each with its name."""
+    marked = drawn.copy()
+    thick = _thickness(drawn.shape)
+    for name, box in zip(lost.names, np.round(lost.boxes.numpy()).astype(int).tolist(), strict=True):
+        x0, y0, x1, y1 = box
+        cv2.rectangle(marked, (x0 - thick, y0 - thick), (x1 + thick - 1, y1 + thick - 1), RED, 2 * thick)
+        _write(marked, name, (x0, y1 + 12 * thick), RED, thick)  # below, where no other name is
+    return marked
+
+
+def _thickness(shape: Sequence[int]) -> int:
+    """Of lines, in pixels, on a page of that shape."""
+    return max(1, round(max(shape) / 2500))
+
+
+def _write(drawn: Colour, name: str, place: tuple[int, int], colour: tuple[int, int, int], thick: int) -> None:
+    cv2.putText(drawn, name, place, cv2.FONT_HERSHEY_SIMPLEX, 0.32 * thick, colour, thick, cv2.LINE_AA)
 
 
 def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
@@ -92,14 +112,18 @@ def run_sections(
         table = [("file", "reason"), *skipped]
         sections.append(Section("Skipped", "These could not be read.", wide=[Block(table=table)]))
     if pictures:
-        shown = [Block(name, figure=figure) for name, figure in pictures]
-        sections.append(
-            Section(
-                "What was found",
-                "A colour a class; doubtful ones are pale. Staves have no frame, common classes no name.",
-                wide=shown,
-            )
-        )
+        sections.append(found_section(pictures))
     if counts:
         sections.append(Section("Classes", "", wide=[Block(table=found)]))
     return sections
+
+
+def found_section(pictures: Sequence[tuple[str, str]], more: str = "") -> Section:
+    """The section that shows pages.
+
+    Args:
+        pictures: names of pages and `<svg>` elements.
+        more: what else to say of the frames.
+    """
+    lead = f"A colour a class; doubtful ones are pale. Staves have no frame, common classes no name.{more}"
+    return Section("What was found", lead, wide=[Block(name, figure=figure) for name, figure in pictures])
