@@ -32,6 +32,13 @@ def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: py
     html = (tmp_path / "demo" / "report.html").read_text()
     places = [html.index(f"{verb}: a section") for verb in (*verbs, "detect")]
     assert places == sorted(places)
+    (tmp_path / "run").mkdir()
+    for name in ("config.json", "report.html"):
+        (tmp_path / "run" / name).write_text("of a training")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "run")])
+    assert isinstance(result.exception, ValueError)
+    assert "run: holds config.json, which is no demo's; expected a folder of its own" in str(result.exception)
+    assert (tmp_path / "run" / "report.html").read_text() == "of a training"
     monkeypatch.setattr(detector, "shipped_detectors", dict)
     CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert "detect: a section" not in (tmp_path / "demo" / "report.html").read_text()

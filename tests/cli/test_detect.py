@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     assert fine.exit_code == 0, fine.output
     assert fine.output.startswith("1 page, ")
     assert (tmp_path / "out" / "coco.json").is_file()
+    Image.new("L", (300, 300), 255).save(folder / "white.png")
+    white = CliRunner().invoke(app, arguments)
+    told = (
+        f"entourage: note: nothing was found on 2 pages; {tmp_path / 'out' / 'pages.csv'} tells what is known of them\n"
+    )
+    assert (white.exit_code, white.stderr) == (0, told)
+    (folder / "white.png").unlink()
     (folder / "broken.png").write_bytes(b"no image")
     mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
     assert mixed.exit_code == 1
@@ -70,7 +78,8 @@ def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
     assert result.exit_code == 0, result.output
     assert "mean over classes: mAP " in result.output
     assert "1 page, " in result.output
-    assert (tmp_path / "out" / "evaluation.json").is_file()
+    read = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert (read["model"], read["split"]) == (model, "test")
 
 
 @pytest.mark.parametrize("verb", ["run", "eval", "train"])

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -89,11 +90,18 @@ def test_pages_are_counted_and_shown(tmp_path: Path, scores: Path) -> None:
     assert code == 0
     assert "symbols a page" in text
     assert "rarest: 0" in text
+    assert re.search(r"classes without symbols: (\w+, ){9}\w+ and \d+ more\n", text)
     assert (out / "stats" / "contact_sheet.png").is_file()
     page = out / "images" / "a-leipzig-1.png"
     code, text = run("show", page, "--out", tmp_path / "truth.png")
     assert code == 0
     assert (tmp_path / "truth.png").is_file()
+    before = page.read_bytes(), (out / "symbols.parquet").read_bytes()
+    for target in (page, out / "symbols.parquet"):
+        code, text = run("show", page, "--out", target)
+        assert code != 0
+        assert "expected" in text
+    assert (page.read_bytes(), (out / "symbols.parquet").read_bytes()) == before
     code, text = run("show", page, "--layers", "colours")
     assert code != 0
     assert "layer 'colours' is unknown" in text

@@ -36,6 +36,22 @@ def test_a_folder_of_images_is_labelled(images: Path) -> None:
     assert all(line.startswith(line.split(",")[1]) for line in lines)  # every blue*.png is labelled blue
 
 
+def test_the_word_run_may_be_said(images: Path) -> None:
+    out = images.parent / "said"
+    told = ["--labels", str(images.parent / "labels.csv"), "--out", str(out)]
+    result = CliRunner().invoke(app, ["label", "run", str(images), *told, "--backbone", "efficientnet-lite0"])
+    assert result.exit_code == 0, result.output
+    assert (out / "labels.csv").is_file()
+
+
+def test_a_backbone_for_features_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    told = ["--labels", "l.csv", "--out", str(tmp_path / "out"), "--backbone", "efficientnet-lite0"]
+    result = CliRunner().invoke(app, ["label", str(tmp_path / "x.csv"), *told])
+    assert isinstance(result.exception, ValueError)
+    assert "--backbone efficientnet-lite0: only for images" in str(result.exception)
+
+
 def test_a_corrupt_image_is_reported_and_the_exit_code_says_so(images: Path) -> None:
     (images / "broken.png").write_bytes(b"no image")
     code, output, summary = label(images)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entourage.data import atomic_path, check_outputs, write_json, write_text
+from entourage.data import atomic_path, check_output_file, check_outputs, write_json, write_text
 
 
 def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -97,6 +97,18 @@ def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
         check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])
+
+
+def test_a_file_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "found.html"
+    check_output_file(page, ".html")
+    check_output_file(tmp_path / "FOUND.HTML", ".html", [tmp_path / "photo.png", None])
+    with pytest.raises(ValueError, match=r"found\.html: is read and would be overwritten; expected another place"):
+        check_output_file(page, ".html", [page])
+    (tmp_path / "folder.html").mkdir()
+    for other in ("photo.png", "config.json", "folder.html", "found"):
+        with pytest.raises(ValueError, match=f"{other}: is no place for the result; expected a file .* ends in .html"):
+            check_output_file(tmp_path / other, ".html")
 
 
 def test_the_results_of_another_command_are_not_replaced(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_search(
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file: is a file; expected a folder to write to"):
         search_run(job(trained, image_folder, "24.png", page=tmp_path / "file" / "found.html"))
+    with pytest.raises(ValueError, match=r"config\.json: is no place for the result; .* ends in \.html"):
+        search_run(job(trained, image_folder, "24.png", page=trained / "config.json"))
 
 
 @pytest.mark.parametrize(

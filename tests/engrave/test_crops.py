@@ -39,13 +39,20 @@ def test_crops_show_the_rare_symbol_in_their_middle(data_set: Path, tmp_path: Pa
 
 def test_the_same_seed_gives_the_same_crops(data_set: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_crops(data_set, tmp_path / name, share=0.02, most=2, seed=4)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+        write_crops(data_set, tmp_path / f"{name}.parquet", share=0.02, most=2, seed=4)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_the_table_of_the_data_set_is_not_replaced(data_set: Path) -> None:
+    before = (data_set / "symbols.parquet").read_bytes()
+    with pytest.raises(ValueError, match=r"symbols\.parquet: is read and would be overwritten"):
+        write_crops(data_set, data_set / "symbols.parquet")
+    assert (data_set / "symbols.parquet").read_bytes() == before
 
 
 def test_what_cannot_be_cropped_is_refused(data_set: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no symbols\.parquet"):
-        write_crops(tmp_path, tmp_path / "x")
+        write_crops(tmp_path, tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"less than 0\.0%"):
-        write_crops(data_set, tmp_path / "x", share=0.0)
-    assert not (tmp_path / "x").exists()
+        write_crops(data_set, tmp_path / "x.parquet", share=0.0)
+    assert not (tmp_path / "x.parquet").exists()

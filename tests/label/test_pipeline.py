@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 
 from entourage.label import GraphTransduction
-from entourage.label.pipeline import LabelJob, label_source
+from entourage.label.pipeline import LabelJob, check_no_labels, label_source
 
 
 @pytest.fixture
@@ -50,6 +51,27 @@ def test_the_report_is_there_and_only_three_files(job: LabelJob) -> None:
     label_source(job)
     assert sorted(p.name for p in job.out.iterdir()) == ["labels.csv", "report.html", "summary.json"]
     assert "low: 29 found" in (job.out / "report.html").read_text()
+
+
+def test_a_class_that_takes_far_more_than_its_labels_is_told(job: LabelJob) -> None:
+    (job.out.parent / "labels.csv").write_text("item,label\ni00,low\n" + "".join(f"i{n},high\n" for n in range(52, 60)))
+    X = np.random.default_rng(0).normal(0, 1, (60, 3))
+    X[52:] += 30
+    np.savez(job.source, features=X, items=np.array([f"i{n:02}" for n in range(60)]))
+    with pytest.warns(UserWarning, match=r"^87% of the items are 'low', and 11% of the labels: if that cannot be"):
+        label_source(job)
+    (job.out.parent / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        label_source(job)  # half of the labels: nothing speaks against it
+
+
+def test_files_of_a_labelling_are_not_written_over(job: LabelJob) -> None:
+    check_no_labels(job.out / "labels.csv")
+    label_source(job)
+    check_no_labels(job.out / "predictions.csv")
+    with pytest.raises(ValueError, match=r"labels\.csv: is what `entourage label` made; expected another file"):
+        check_no_labels(job.out / "labels.csv")
 
 
 def test_a_prior_that_excludes_a_label_is_kept_to(job: LabelJob, tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def cached_features(
 
 
 def default_cache_dir() -> Path:
-    """`$ENTOURAGE_CACHE`, or `~/.cache/entourage`."""
-    chosen = os.environ.get("ENTOURAGE_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "entourage"
+    """`$ENTOURAGE_CACHE`; or `entourage` in `$XDG_CACHE_HOME`, which is `~/.cache` unless it is set."""
+    chosen, shared = os.environ.get("ENTOURAGE_CACHE"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(chosen or f"{shared}/entourage").expanduser()
 
 
 def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[int]], dict[int, str]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from entourage.cli.options import Device, Seed
 from entourage.cli.skipped import skipped_in, tell_skipped
 from entourage.cli.stopped import resumable
 
@@ -23,8 +24,8 @@ def run(
         int | None, typer.Option(min=1, help="The most there may be; by default what the model was trained with.")
     ] = None,
     set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Draws the parts of large data.")] = 0,
+    device: Device = "auto",
+    seed: Seed = 0,
 ) -> None:
     """Cluster points, images or sounds, and find how many clusters there are."""
     from entourage.cluster.pipeline import RunJob, run_source
@@ -60,8 +61,8 @@ def train(
     clusters: Annotated[int | None, typer.Option(min=1, help="The most clusters of a set.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    device: Device = "auto",
+    seed: Seed = 0,
 ) -> None:
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
     from entourage.cluster.teach import TrainJob, train_source

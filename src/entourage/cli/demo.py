@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
     """Show what each verb does, in a report made on this machine."""
+    others = [path.name for path in sorted(out.glob("[!.]*")) if path.name != "report.html"]
+    if others:
+        raise ValueError(f"{out}: holds {others[0]}, which is no demo's; expected a folder of its own")
     from entourage.cluster.demo import demo_section as cluster_section
     from entourage.cluster.shipped import shipped_networks
     from entourage.detect.demo import demo_section as detect_section

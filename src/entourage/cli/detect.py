@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from entourage.cli.options import Device, Seed
 from entourage.cli.skipped import skipped_in, tell_skipped
 from entourage.cli.stopped import resumable
 
@@ -30,7 +31,7 @@ def run(
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score of what is written.")] = 0.3,
     interline: Annotated[float | None, typer.Option(min=1.0, help="Pixels between staff lines, if you know.")] = None,
     draw: Annotated[bool, typer.Option(help="Draw the pages with what was found.")] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
     from entourage.detect.pipeline import RunJob, run_pages
@@ -39,6 +40,9 @@ def run(
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
     typer.echo(f"{counted(summary['pages'], 'pages')}, {counted(summary['symbols'], 'symbols')}: {out / 'report.html'}")
+    if summary["empty"]:
+        what = f"nothing was found on {counted(summary['empty'], 'pages')}"
+        typer.echo(f"entourage: note: {what}; {out / 'pages.csv'} tells what is known of them", err=True)
     if summary["unnamed"]:
         what = f"{counted(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
         typer.echo(f"entourage: note: {what} that the list {classes} has no name for; --list own has all", err=True)
@@ -61,7 +65,7 @@ def evaluate(
     model: Annotated[str | None, typer.Option(help=_MODEL_HELP)] = None,
     pages: Annotated[int | None, typer.Option(min=1, help="So many pages at most, spread over the split.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json and report.html.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
     from entourage.detect.pipeline import EvalJob, evaluate_data
@@ -101,13 +105,13 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
-    rate: Annotated[float | None, typer.Option(min=1e-8, help="The highest learning rate.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=1e-8, help="The highest that there is.")] = None,
     margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
     plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
     staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,
     validation: Annotated[int, typer.Option(min=0, help="Pages to validate with.")] = 8,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    device: Device = "auto",
+    seed: Seed = 0,
 ) -> None:
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
     from entourage.detect.recipe import Recipe
@@ -123,7 +127,7 @@ def train(
         usual,
         steps=steps or usual.steps,
         batch=batch or usual.batch,
-        learning_rate=rate or usual.learning_rate,
+        learning_rate=learning_rate or usual.learning_rate,
         margin=margin,
         view=None if plain else usual.view,
         validation=validation,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from entourage.cli.options import Device, Seed
 from entourage.cli.skipped import skipped_in, tell_skipped
 from entourage.cli.stopped import resumable
 
@@ -19,7 +20,6 @@ Data = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Nmi = Annotated[bool, typer.Option(help="Also cluster the embeddings and compare clusters with classes.")]
 
 embed = typer.Typer(help="Embeddings: train, measure and search them.", no_args_is_help=True)
@@ -46,7 +46,7 @@ def train(
     trials: Annotated[
         int, typer.Option(min=0, help="Recipes to draw and try; the best on held-out classes is then trained on all.")
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of everything that is drawn.")] = 0,
+    seed: Seed = 0,
     nmi: Nmi = True,
     device: Device = "auto",
 ) -> None:

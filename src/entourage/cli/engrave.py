@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from entourage.cli.options import Seed
 from entourage.cli.skipped import tell_skipped
 from entourage.cli.stopped import resumable
 
@@ -15,6 +16,7 @@ _FORMATS_HELP = (
     "all, or some of deepscores, deepscoresv2, coco, segmentation, instances, patches, separated by commas; "
     "parquet for the table alone, which is always written."
 )
+_MOST_NAMES = 10  # of classes, in a line
 
 
 class _WithDefault(TyperGroup):
@@ -46,14 +48,14 @@ def run(
     every_font: Annotated[bool, typer.Option("--every-font", help="Engrave each score in every font.")] = False,
     degrade: Annotated[Literal["none", "scan", "photo"], typer.Option(help="Make pages look used.")] = "none",
     replace: Annotated[
-        float, typer.Option(help="Share of common symbols that give way to rare ones (MusicXML).")
+        float, typer.Option(min=0, max=1, help="Share of common symbols that give way to rare ones (MusicXML).")
     ] = 0.0,
     formats: Annotated[str, typer.Option(help=_FORMATS_HELP)] = "all",
     width: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 1894,
     height: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 2668,
     interline: Annotated[float, typer.Option(help="Pixels between staff lines.")] = 20.0,
-    dpi: Annotated[float, typer.Option(help="Resolution noted in the images.")] = 400.0,
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
+    dpi: Annotated[float, typer.Option(min=1, help="Resolution noted in the images.")] = 400.0,
+    seed: Seed = 0,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0 for one a core.")] = 0,
     ray: Annotated[str, typer.Option(help="Address of a Ray cluster to work on.")] = "",
 ) -> None:
@@ -106,7 +108,9 @@ def stats(
     commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
     typer.echo(f"top ten classes: {statistics.top_share:.1%} of the symbols")
     typer.echo(f"commonest class: {commonest} symbols; rarest: {rarest}")
-    typer.echo(f"classes without symbols: {', '.join(statistics.absent) or 'none'}")
+    named = ", ".join(statistics.absent[:_MOST_NAMES]) or "none"
+    more = len(statistics.absent) - _MOST_NAMES
+    typer.echo(f"classes without symbols: {named}{f' and {more} more' if more > 0 else ''}")
     typer.echo(f"report: {target / 'report.html'}")
 
 
@@ -117,7 +121,7 @@ def show(
     layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
 ) -> None:
     """Draw the ground truth of a page on it."""
-    from entourage.data import atomic_path
+    from entourage.data import atomic_path, check_output_file
     from entourage.engrave.png import encode_png
     from entourage.engrave.show import LAYERS, draw_truth, read_page
 
@@ -126,6 +130,7 @@ def show(
         raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
     image, rows = read_page(page)
     target = out or Path(f"{page.stem}_truth.png")
+    check_output_file(target, ".png", [page])
     with atomic_path(target) as temporary:
         temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
     typer.echo(f"{len(rows)} symbols drawn: {target}")
@@ -156,7 +161,7 @@ def align(
 def crops(
     folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("crops.parquet"),
-    share: Annotated[float, typer.Option(help="Classes below this share of all symbols are rare.")] = 0.01,
+    share: Annotated[float, typer.Option(min=0, max=1, help="Classes below this share of symbols are rare.")] = 0.01,
     most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,
 ) -> None:
     """Cut out rare symbols with their surroundings, for the margins of a detector's training pages."""

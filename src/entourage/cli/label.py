@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from entourage.cli.options import MOST_SEED, Device
 from entourage.cli.skipped import skipped_in, tell_skipped
 from entourage.cli.stopped import resumable
 
@@ -19,15 +20,20 @@ if TYPE_CHECKING:
 Metric = Literal["auto", "euclidean", "cosine"]
 
 
-_LABEL, _PREDICT = "source", "predict"
+_LABEL, _PREDICT, _RUN = "source", "predict", "run"
+_BACKBONE = "efficientnet-lite1"
 
 
 class _LabelsByDefault(TyperGroup):
-    """`entourage label SOURCE ...` labels, whatever SOURCE is called; only `predict` asks for something else."""
+    """`entourage label SOURCE ...` labels, whatever SOURCE is called; only `predict` asks for something else.
+
+    `run`, which other verbs have here, may be said.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] != [_PREDICT]:
-            args = [_LABEL, *(args or ["--help"])]
+            said = args[1:] if args[:1] == [_RUN] else args
+            args = [_LABEL, *(said or ["--help"])]
         return super().parse_args(ctx, args)
 
 
@@ -55,8 +61,11 @@ def label(
     ] = "default",
     neighbours: Annotated[int | None, typer.Option(min=1, help="Neighbours of an item; by default log2 n + 1.")] = None,
     backbone: Annotated[
-        str, typer.Option(help="Network for images: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.")
-    ] = "efficientnet-lite1",
+        str | None,
+        typer.Option(
+            help=f"Network for images: efficientnet-lite0..2, timm:NAME or bn-inception:FILE. Default: {_BACKBONE}."
+        ),
+    ] = None,
     balance: Annotated[
         bool, typer.Option("--balance", help="Classes are as frequent as among the labels, which were drawn fairly.")
     ] = False,
@@ -83,22 +92,26 @@ def label(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=2**31, help="With --train: of everything that is drawn. Default: 0.")
+        int | None, typer.Option(min=0, max=MOST_SEED, help="With --train: of everything that is drawn. Default: 0.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    device: Device = "auto",
     cache: Annotated[bool, typer.Option(help="Keep the features of images for the next time.")] = True,
 ) -> None:
     """Label a whole data set from a handful of labels, and train a classifier on it.
 
-    `entourage label predict CLASSIFIER IMAGES...` asks the classifier; a folder named predict is written ./predict.
+    `entourage label predict CLASSIFIER IMAGES...` asks the classifier; folders named predict or run are written
+    ./predict and ./run.
     """
     asked: dict[str, Any] = {"size": size, "rounds": rounds, "epochs": epochs, "learning_rate": learning_rate}
     asked |= {"learn": learn, "layers": layers, "mirror": mirror, "seed": seed}
     asked = {name: value for name, value in asked.items() if value is not None}
     if not train and (said := [_option(name, value) for name, value in asked.items()]):
         raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
+    if backbone is not None and source.is_file():
+        raise ValueError(f"--backbone {backbone}: only for images, and {source} holds features; expected none")
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
+    from entourage.report import counted
 
     options = named(preset)
     with resumable(train):  # labels alone are found anew each time
@@ -111,7 +124,7 @@ def label(
                 options=options if neighbours is None else replace(options, n_neighbors=neighbours),
                 balance=balance,
                 train=_training(preset, neighbours, asked) if train else None,
-                backbone=backbone,
+                backbone=backbone or _BACKBONE,
                 metric=metric,
                 suggestions=suggestions,
                 device=device,
@@ -119,7 +132,7 @@ def label(
             )
         )
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    typer.echo(f"{summary['given']} labels given, {summary['found']} found{sure}: {out / 'report.html'}")
+    typer.echo(f"{counted(summary['given'], 'labels')} given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:
         typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
     tell_skipped(skipped_in(summary))
@@ -132,7 +145,7 @@ def predict(
     ],
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Image files, and folders of them.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; by default it is printed.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Classify images with a trained classifier.
 
@@ -140,11 +153,17 @@ def predict(
     """
     from entourage.data import is_main_process
     from entourage.label.classify.ask import predict_images, write_predictions
+    from entourage.label.pipeline import check_no_labels
+    from entourage.report import counted
 
+    if out is not None:
+        check_no_labels(out)
     if not is_main_process():  # there is nothing to share
         return
     paths, predictions = predict_images(classifier, images, out=out, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
+    if out is not None:
+        typer.echo(f"{counted(len(predictions.kept), 'images')} classified: {out}")
     tell_skipped(predictions.failures)
 
 

@@ -20,7 +20,7 @@ from entourage.data.pixels import Pixels, decode_pixels
 from entourage.data.progress import is_main_process, is_shown, process_count, progress_bar, status
 from entourage.data.sources import ImageSource
 from entourage.data.splits import draw_labels, seeded_split
-from entourage.data.writing import atomic_path, check_outputs, write_json, write_text
+from entourage.data.writing import atomic_path, check_output_file, check_outputs, write_json, write_text
 
 __all__ = [
     "AUDIO_SUFFIXES",
@@ -35,6 +35,7 @@ __all__ = [
     "UnreadableFileError",
     "UnreadableImageError",
     "atomic_path",
+    "check_output_file",
     "check_outputs",
     "decode_audio",
     "decode_pixels",

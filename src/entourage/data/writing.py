@@ -88,6 +88,22 @@ def check_outputs(
             raise ValueError(f"{folder / name}: is read and would be overwritten; expected another place to write to")
 
 
+def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = ()) -> None:
+    """Notice before any work that a single file has nowhere to go, or would replace what is no result of its kind.
+
+    Args:
+        path: the file to write.
+        suffix: how its name ends, as ".html": a slip of the hand names an image, or a table, and it would be lost.
+        inputs: what it is made from; None is left out.
+
+    Raises:
+        ValueError: its name ends otherwise, it is a folder or one of the inputs, or its folder cannot be written to.
+    """
+    if path.is_dir() or path.suffix.lower() != suffix:
+        raise ValueError(f"{path}: is no place for the result; expected a file to write whose name ends in {suffix}")
+    check_outputs(path.parent, [path.name], inputs)
+
+
 def _check_writable(folder: Path) -> None:
     """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
     place = next((path for path in (folder, *folder.parents) if path.exists()), Path())

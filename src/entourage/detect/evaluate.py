@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -178,9 +178,23 @@ def judged_pictures(seen: Seen, pages: Sequence[TruthPage], judged: Judged) -> l
     return pictures
 
 
-def write_evaluation(out: Path, evaluation: Evaluation, title: str, pictures: Sequence[tuple[str, str]] = ()) -> None:
-    """Writes `evaluation.json` and `report.html`, with pictures of pages if there are some, into a folder."""
-    write_json(out / "evaluation.json", evaluation.as_json(), indent=1)
+def write_evaluation(
+    out: Path,
+    evaluation: Evaluation,
+    title: str,
+    pictures: Sequence[tuple[str, str]] = (),
+    about: Mapping[str, str] | None = None,
+) -> None:
+    """Writes `evaluation.json` and `report.html` into a folder.
+
+    Args:
+        out: the folder.
+        evaluation: the figures.
+        title: of the report.
+        pictures: names and `<svg>` elements of pages, for the report.
+        about: what was measured, by name, for both.
+    """
+    write_json(out / "evaluation.json", {**(about or {}), **evaluation.as_json()}, indent=1)
     means = evaluation.scores.means()
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
@@ -198,7 +212,8 @@ def write_evaluation(out: Path, evaluation: Evaluation, title: str, pictures: Se
     if pictures:
         told = f" From a score of {SHOWN} on; in thick red what was missed: nothing of its class overlaps it by half."
         sections.append(found_section(pictures, told))
-    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.", sections)
+    told = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
+    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.{told}", sections)
 
 
 def _nothing_of(judged: Judged, pages: Sequence[TruthPage], own: tuple[str, ...]) -> str:

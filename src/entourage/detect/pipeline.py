@@ -133,6 +133,8 @@ def evaluate_data(job: EvalJob) -> Evaluation:
     Raises:
         ValueError: there is no such data set, split or detector, or nothing of the class list.
     """
+    if job.out is not None:
+        check_outputs(job.out, maker="detect eval")  # not among the results of a run
     try:
         pages = read_truth(job.data, job.split)
     except NoPagesError as error:
@@ -145,7 +147,8 @@ def evaluate_data(job: EvalJob) -> Evaluation:
     found = judge(seen, pages, judged)
     if job.out is not None:
         title = f"Detection on {Path(job.data).name}"
-        write_evaluation(job.out, found, title, judged_pictures(seen, pages, judged))
+        about = {"model": job.model or "default", "data": job.data, "split": job.split or "all"}
+        write_evaluation(job.out, found, title, judged_pictures(seen, pages, judged), about)
     return found
 
 
@@ -212,6 +215,7 @@ def _finish(
         "pages": len(rows) - 1,
         "symbols": sum(counts.values()),
         "unnamed": unnamed,
+        "empty": sum(row[1] == "0" for row in rows[1:]),
         "classes": dict(counts.most_common()),
         "skipped": [{"item": name, "reason": reason} for name, reason in skipped],
     }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, check_outputs, decode_pixels, read_image
+from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, check_output_file, decode_pixels, read_image
 from entourage.embed.ensemble import embed_ensemble, embed_images
 from entourage.embed.index import Index, find_index
 from entourage.embed.read import read_images
@@ -82,7 +82,7 @@ def search_run(job: SearchJob) -> Answer:
             written.
     """
     if job.page is not None:
-        check_outputs(job.page.parent)
+        check_output_file(job.page, ".html")
     config = read_config(job.run)
     images = read_images(job.data)
     queries = _resolve(job, images.items)  # before anything is embedded, which may take long

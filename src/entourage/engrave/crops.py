@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from entourage.data import atomic_path
+from entourage.data import atomic_path, check_output_file
 from entourage.engrave.formats import read_table
 from entourage.engrave.patches import choose, cut_patch
 from entourage.engrave.png import read_grey
@@ -43,8 +43,9 @@ def write_crops(folder: Path, path: Path, *, share: float = 0.01, most: int = 30
         The number of crops of each class.
 
     Raises:
-        ValueError: the folder is no data set, or no class in it is rare.
+        ValueError: the folder is no data set, no class in it is rare, or the path is none to write to.
     """
+    check_output_file(path, ".parquet", [folder / "symbols.parquet"])
     columns = ["page", "symbol", "label", "label_id", "split", "x0", "y0", "x1", "y1"]
     symbols = read_table(folder, columns)
     symbols = symbols[symbols["label"].isin(list(EXTENDED_IDS))].rename(columns={"label": "class"})

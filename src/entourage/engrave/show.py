@@ -47,7 +47,7 @@ def draw_truth(image: Colour, rows: list[dict[str, Any]], layers: Collection[Lay
     Args:
         image: the page in BGR, shape (height, width, 3).
         rows: its symbols, as rows of the table.
-        layers: what to draw. Labels of noteheads are "class.onset.position.duration" if onsets are drawn.
+        layers: what to draw. Labels of noteheads are "class onset position duration" if onsets are drawn.
     """
     drawn = image.copy()
     height = image.shape[0]
@@ -86,4 +86,4 @@ def _text(row: dict[str, Any], layers: Collection[Layer]) -> str:
         parts.append(f"{row['onset']:g}")
         if notehead:
             parts += [f"{row['position']}", f"{row['duration']:g}"]
-    return ".".join(parts)
+    return " ".join(parts)  # onsets and durations have points of their own

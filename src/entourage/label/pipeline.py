@@ -28,6 +28,7 @@ from entourage.data import (
     status,
     write_json,
 )
+from entourage.data.files import read_object
 from entourage.label.classify import AugmentOptions, LabelAugmenter
 from entourage.label.options import TransductionOptions
 from entourage.label.represent import Items, Metric, represent
@@ -37,6 +38,7 @@ from entourage.label.transduction import GraphTransduction
 from entourage.report import write_page
 
 COMMAND = "label"
+_MANY, _TOO_MANY = 0.5, 3.0  # share of all items, and how many times its share of the labels, a class is doubted at
 OUTPUTS = ("labels.csv", "report.html", "summary.json", "classifier.safetensors")
 
 
@@ -113,6 +115,7 @@ def label_source(job: LabelJob) -> dict[str, Any]:
         suggestions = suggest(model, job.suggestions)
         sections = labelling_sections(items, model, suggestions)
     summary = _summary(job, items, model, suggestions, seconds)
+    _warn_of_one_class(model)
     classifier = job.out / "classifier.safetensors"
     if trained is not None:
         summary["classifier"] = _classifier_summary(trained)
@@ -128,6 +131,16 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     write_page(job.out / "report.html", f"Labels for {job.source.name}", _subtitle(summary), sections)
     write_json(job.out / "summary.json", summary)
     return summary
+
+
+def check_no_labels(path: Path) -> None:
+    """Refuse to write a file over the results of a labelling.
+
+    Raises:
+        ValueError: there it would be.
+    """
+    if path.name in OUTPUTS and path.exists() and read_object(path.parent / "summary.json").get("made_by") == COMMAND:
+        raise ValueError(f"{path}: is what `entourage {COMMAND}` made; expected another file to write")
 
 
 def _training(job: LabelJob, options: AugmentOptions) -> AugmentOptions:
@@ -191,6 +204,22 @@ def _decide(job: LabelJob, items: Items) -> GraphTransduction:
     shares: Literal["given"] | None = "given" if job.balance else None
     model = GraphTransduction(**asdict(job.options), shares=shares, classes=classes, device=job.device)
     return model.fit(items.features, y, prior)
+
+
+def _warn_of_one_class(model: GraphTransduction) -> None:
+    """Say so where one class has taken nearly everything, which a graph that fits the data badly lets happen."""
+    names, given = np.unique(model.transduction_[model.given_], return_counts=True)
+    if len(names) == 1:
+        warnings.warn(
+            f"a single class is labelled, so that all items that it reaches are {str(names[0])!r}", stacklevel=3
+        )
+        return
+    taken = np.array([np.mean(model.transduction_ == name) for name in names])
+    most = int(taken.argmax())
+    if taken[most] > _MANY and taken[most] > _TOO_MANY * given[most] / given.sum():
+        share = given[most] / given.sum()
+        told = f"{taken[most]:.0%} of the items are {str(names[most])!r}, and {share:.0%} of the labels"
+        warnings.warn(f"{told}: if that cannot be, try other neighbours, or --balance", stacklevel=3)
 
 
 def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:

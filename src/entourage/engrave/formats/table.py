@@ -88,9 +88,12 @@ def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
     """Columns of the table of a data set.
 
     Raises:
-        ValueError: the folder is no data set.
+        ValueError: the folder is no data set, or its table is damaged.
     """
     path = folder / "symbols.parquet"
     if not path.is_file():
         raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
-    return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
+    try:
+        return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
+    except pa.ArrowInvalid as error:  # no Parquet at all, or another table
+        raise ValueError(f"{path} is damaged, or another table; expected what `entourage engrave` wrote") from error
