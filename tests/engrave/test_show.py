@@ -48,6 +48,18 @@ def test_boxes_are_drawn_where_they_are(page_path: Path) -> None:
     assert abs(y.max() - clef[0]["y1"]) <= 1
 
 
+def test_times_of_notes_are_told_apart(page_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(cv2, "putText", lambda image, text, *_: written.append(text))
+    image, rows = read_page(page_path)
+    head = next(row for row in rows if row["label"].startswith("notehead"))
+    head |= {"onset": 3.5, "position": -1, "duration": 1.5}
+    stem = next(row for row in rows if row["label"] == "stem")
+    for layers in (["labels", "onsets"], ["onsets"], ["labels"]):
+        draw_truth(image, [head, stem], layers)  # type: ignore[arg-type]
+    assert written == [f"{head['label']} 3.5/-1/1.5", "3.5/-1/1.5", head["label"]]
+
+
 def test_neighbouring_classes_differ_in_colour() -> None:
     names = list(EXTENDED_IDS)
     colours = np.array([colour_of(name) for name in names])

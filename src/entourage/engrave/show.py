@@ -47,7 +47,7 @@ def draw_truth(image: Colour, rows: list[dict[str, Any]], layers: Collection[Lay
     Args:
         image: the page in BGR, shape (height, width, 3).
         rows: its symbols, as rows of the table.
-        layers: what to draw. Labels of noteheads are "class onset position duration" if onsets are drawn.
+        layers: what to draw. Labels of noteheads are "class onset/position/duration" if onsets are drawn.
     """
     drawn = image.copy()
     height = image.shape[0]
@@ -78,12 +78,11 @@ def colour_of(label: str) -> tuple[int, int, int]:
 
 def _text(row: dict[str, Any], layers: Collection[Layer]) -> str:
     """What is written above a symbol; stems, beams and leger lines stay without, lest nothing can be read."""
-    parts = []
-    if "labels" in layers and row["label"] not in ("stem", "legerLine", "beam"):
-        parts.append(row["label"])
+    named = "labels" in layers and row["label"] not in ("stem", "legerLine", "beam")
     notehead = row["label"].startswith("notehead")
-    if "onsets" in layers and row["onset"] is not None and (notehead or row["label"].startswith("rest") or parts):
-        parts.append(f"{row['onset']:g}")
+    times = []
+    if "onsets" in layers and row["onset"] is not None and (notehead or row["label"].startswith("rest") or named):
+        times.append(f"{row['onset']:g}")
         if notehead:
-            parts += [f"{row['position']}", f"{row['duration']:g}"]
-    return " ".join(parts)  # onsets and durations have points of their own
+            times += [f"{row['position']}", f"{row['duration']:g}"]
+    return " ".join([*([row["label"]] if named else ()), *(["/".join(times)] if times else ())])
