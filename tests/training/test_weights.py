@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -56,6 +57,11 @@ def test_notes_can_be_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
     assert read_notes(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
+
+
+def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    write_weights(tmp_path / "weights.safetensors", {}, {"k_max": np.int64(7)})
+    assert read_notes(tmp_path / "weights.safetensors") == {"k_max": 7}
 
 
 def test_weights_that_do_not_fit_are_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask, Recipe
 from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import resolve_device
+from entourage.data.checks import is_whole
 
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
@@ -234,7 +234,7 @@ def _check_counts(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
     for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
+        if value is not None and not (is_whole(value) and value >= least):
             raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
     asked, most = clusterer.n_clusters, clusterer.k_max
     if asked is not None and most is not None and asked > most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,14 +29,14 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     Args:
         path: the file.
         tensors: by name.
-        notes: anything JSON can say; they travel in the file's header...
+        notes: anything JSON can say, or NumPy's whole numbers in it; they travel in the file's header...
         key: ...under this name, by which a file of one kind does not pass for one of another.
     """
     plain = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
     with atomic_path(path) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
-        save_file(plain, temporary, {key: json.dumps(notes)})
+        save_file(plain, temporary, {key: json.dumps(notes, default=operator.index)})
         temporary.chmod(mode)  # save_file lets only its owner read
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
