@@ -18,7 +18,7 @@ from entourage.cluster.coherent import Floats, cluster_coherently
 from entourage.cluster.embed import standardised
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, load_network, save_network
+from entourage.cluster.model import ClusterNetwork, first_network, load_network, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.shipped import find_weights
@@ -108,8 +108,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         chosen = preset(self.preset)
         recipe = self.recipe or usual_recipe(sampler, chosen)
         options = fitting_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
-        torch.manual_seed(recipe.seed)
-        network = ClusterNetwork(sampler.shape, options)
+        network = first_network(sampler.shape, options, recipe.seed)
         loss = chosen.loss_of(points=len(sampler.shape) == 1)
         about = {"preset": self.preset}
         task = ClusterTask(network, sampler, validation or sampler, loss, recipe, about=about)
