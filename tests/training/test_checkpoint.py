@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from entourage.training import TrainingOptions
+from entourage.training import checkpoint as module
 from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state
 from entourage.training.optimise import make_optimizer
 from entourage.training.state import RunState
@@ -156,6 +157,17 @@ def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleT
         task.model[0].weight.zero_()
     checkpoints.load_best(task.model)
     assert torch.equal(task.model[0].weight, expected)
+
+
+def test_whose_best_weights_wait_is_told_by_their_notes_alone(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints, task, _ = saved(worker, tmp_path, RunState(2))
+    state = RunState(4, best=0.5, best_step=4)
+    checkpoints.offer_best(task.model, state)
+    monkeypatch.setattr(module, "read_weights", None)  # all of the weights would be read for a single number
+    checkpoints.tidy(state)
+    assert (tmp_path / "best.safetensors").exists()
 
 
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> None:

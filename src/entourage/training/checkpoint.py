@@ -130,7 +130,7 @@ class Checkpoints:
         pending = self.folder / _PENDING
         if not pending.exists():
             return
-        if state is not None and self._read(read_weights, pending)[1]["step"] == state.best_step:
+        if state is not None and self._read(read_notes, pending)["step"] == state.best_step:
             pending.replace(self.folder / BEST)
         else:
             pending.unlink()
