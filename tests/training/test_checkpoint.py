@@ -8,7 +8,7 @@ from torch import nn
 
 from entourage.training import TrainingOptions
 from entourage.training import checkpoint as module
-from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state
+from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state, own_state
 from entourage.training.optimise import make_optimizer
 from entourage.training.state import RunState
 from entourage.training.weights import read_weights, write_weights
@@ -82,6 +82,21 @@ def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType
         (task.extra_state(), other.extra_state()),
     ):
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) -> None:
+    ranks = [worker.Remembers() for _ in range(3)]
+    for rank, task in enumerate(ranks):
+        task.last = torch.full((3,), float(rank))
+    assert own_state(ranks[1]).keys() == {"last.mean"}
+    checkpoints = Checkpoints(tmp_path, {})
+    checkpoints.save(RunState(3), ranks[0], optimizer_of(ranks[0]), None, [own_state(task) for task in ranks[1:]])
+    for rank, task in enumerate(ranks):
+        other = worker.Remembers()
+        assert checkpoints.load(other, optimizer_of(other), None, rank) == RunState(3)
+        assert torch.equal(other.last, task.last)
+        shared = ranks[0].average.state()
+        assert all(torch.equal(value, shared[name]) for name, value in other.average.state().items())
 
 
 def optimizer_of(task: Any) -> torch.optim.Optimizer:
