@@ -139,7 +139,9 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
     sizes = Curriculum(home=12, home_k=3, home_share=1.0, least=12, most=12, sets=4, crowd=4)
     recipe = Recipe(steps=3, curriculum=sizes, validation=2, epoch=3)
     monkeypatch.setitem(PRESETS, "tiny", Preset(SMALL))
+    before = torch.get_rng_state()
     clusterer = LearnedClustering("tiny", recipe=recipe, device="cpu").fit(PointSampler(3), progress=False)
+    assert torch.equal(torch.get_rng_state(), before)  # what others draw is not its business
     assert clusterer.training_result_.steps == 3
     assert clusterer.network_.notes["set_size"] == "12"
     X, _ = blobs()

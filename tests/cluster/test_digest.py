@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from entourage.cluster.augment import ImageView, plain_image
-from entourage.cluster.digest import digest, name_of
+from entourage.cluster.digest import Ragged, digest, name_of
 
 
 def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
@@ -16,6 +16,13 @@ def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
     assert len(set(found)) == len(found)
     assert digest(one.clone()) == digest(one)
     assert digest(torch.arange(12, dtype=torch.float32)[::2] / 2) == digest(one)  # wherever the numbers lie
+
+
+def test_rows_of_unequal_length_are_known_as_one_tensor_filled_up_with_zeros() -> None:
+    rows = Ragged(torch.arange(1, 7), torch.tensor([2, 3, 1]))
+    filled = torch.tensor([[1, 2, 0], [3, 4, 5], [6, 0, 0]])
+    assert digest(rows, rows.sizes) == digest(filled, rows.sizes)
+    assert digest(Ragged(torch.arange(1, 7), torch.tensor([2, 1, 3]))) != digest(filled)
 
 
 @dataclass(frozen=True)

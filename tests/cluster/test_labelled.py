@@ -38,6 +38,22 @@ def test_every_item_has_its_turn(generator: torch.Generator) -> None:
     assert set(episode.x.long().flatten().tolist()) == set(range(39))
 
 
+def test_a_seed_draws_the_same_members_in_every_version() -> None:
+    labels = LABELS[np.random.default_rng(0).permutation(39)]
+    sampler = LabelledSampler(ITEMS, labels, 4)
+    assert sampler.describe()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
+    drawn = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
+    assert drawn.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
+
+
+def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.Generator) -> None:
+    labels = np.concatenate([np.repeat(np.arange(500), 2), np.full(2000, 500)])
+    sampler = LabelledSampler(torch.arange(3000).reshape(-1, 1), labels, 3)
+    sampler.draw(2, 9, generator)
+    held = [value.numel() for value in vars(sampler).values() if isinstance(value, Tensor)]
+    assert sum(held) < 3 * len(labels)
+
+
 def test_views_are_what_the_network_sees(generator: torch.Generator) -> None:
     def view(items: Tensor, chance: torch.Generator) -> Tensor:
         noise = torch.rand(len(items), 2, generator=chance)

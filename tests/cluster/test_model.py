@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from entourage.cluster.model import ClusterNetwork, load_network, save_network
+from entourage.cluster.model import ClusterNetwork, first_network, load_network, save_network
 from entourage.cluster.options import ModelOptions
 
 ATTENTION = ModelOptions(k_max=3, width=8, depth=1, heads=2, code=4, frequencies=3)
@@ -72,3 +72,13 @@ def test_a_file_can_be_half_as_large(tmp_path: Path) -> None:
     assert torch.equal(loaded.clustering.waves, network.clustering.waves)  # type: ignore[union-attr, arg-type]
     x = torch.randn(1, 9, 2)
     torch.testing.assert_close(loaded(x).embedding, network(x).embedding, atol=0.02, rtol=0.02)
+
+
+def test_a_seed_gives_the_first_weights_and_leaves_chance_alone() -> None:
+    torch.manual_seed(3)
+    expected = ClusterNetwork((2,), ATTENTION).state_dict()
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    found = first_network((2,), ATTENTION, 3).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(value, expected[name]) for name, value in found.items())

@@ -52,7 +52,9 @@ def train(source: object, tmp_path: Path, **more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", ["default", "thesis"])
 def test_points_are_learned_from_the_generator(tmp_path: Path, name: str) -> None:
+    before = torch.get_rng_state()
     result = train("points", tmp_path, preset=name)
+    assert torch.equal(torch.get_rng_state(), before)
     assert (result["steps"], result["items"]) == (2, "points")
     network = load_network(tmp_path / "n.safetensors")
     assert network.shape == (2,)

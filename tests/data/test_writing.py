@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from entourage.data import atomic_path, check_output_file, check_outputs, write_json, write_text
@@ -76,6 +77,11 @@ def test_a_name_that_is_not_utf_8_is_written_as_its_numbers(tmp_path: Path) -> N
 def test_json_is_written_with_a_last_line(tmp_path: Path, indent: int | None, text: str) -> None:
     write_json(tmp_path / "a.json", {"a": [1]}, indent=indent)
     assert (tmp_path / "a.json").read_text() == text
+
+
+def test_whole_numbers_of_numpy_are_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"epochs": np.int64(3)}, indent=None)
+    assert (tmp_path / "a.json").read_text() == '{"epochs": 3}\n'
 
 
 def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:

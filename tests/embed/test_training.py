@@ -137,6 +137,8 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     train(task, TrainingOptions(epochs=1, workers=0), device="cpu", progress=False)
     other.model.load_state_dict(task.model.state_dict())
     other.load_extra_state(task.extra_state())
+    kinds = {name.partition(".")[0]: name.startswith(task.own) for name in task.extra_state()}
+    assert kinds == {"average": False, "memory": True}  # each process has seen other batches
     assert isinstance(other.model.loss, GroupLoss)
     assert isinstance(task.model.loss, GroupLoss)
     kept, again = task.model.loss.memory.players("cpu"), other.model.loss.memory.players("cpu")

@@ -211,6 +211,7 @@ def test_a_pickled_graph_ties_new_points_the_same() -> None:
     [
         ({"n_neighbors": 0}, "n_neighbors is 0; expected a whole number from 1, 'auto' or None"),
         ({"n_neighbors": -3}, "n_neighbors is -3; expected"),
+        ({"n_neighbors": True}, "n_neighbors is True; expected"),
         ({"n_neighbors": 2.5}, "n_neighbors is 2.5; expected"),
         ({"n_neighbors": "many"}, "n_neighbors is 'many'; expected"),
         ({"affinity": "rbf"}, "affinity is 'rbf'; expected one of self_tuning, gaussian, cosine, pearson"),

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from entourage.training import TrainingOptions
-from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state
+from entourage.training import checkpoint as module
+from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state, own_state
 from entourage.training.optimise import make_optimizer
 from entourage.training.state import RunState
 from entourage.training.weights import read_weights, write_weights
@@ -83,6 +84,21 @@ def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
+def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) -> None:
+    ranks = [worker.Remembers() for _ in range(3)]
+    for rank, task in enumerate(ranks):
+        task.last = torch.full((3,), float(rank))
+    assert own_state(ranks[1]).keys() == {"last.mean"}
+    checkpoints = Checkpoints(tmp_path, {})
+    checkpoints.save(RunState(3), ranks[0], optimizer_of(ranks[0]), None, [own_state(task) for task in ranks[1:]])
+    for rank, task in enumerate(ranks):
+        other = worker.Remembers()
+        assert checkpoints.load(other, optimizer_of(other), None, rank) == RunState(3)
+        assert torch.equal(other.last, task.last)
+        shared = ranks[0].average.state()
+        assert all(torch.equal(value, shared[name]) for name, value in other.average.state().items())
+
+
 def optimizer_of(task: Any) -> torch.optim.Optimizer:
     return make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
 
@@ -156,6 +172,17 @@ def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleT
         task.model[0].weight.zero_()
     checkpoints.load_best(task.model)
     assert torch.equal(task.model[0].weight, expected)
+
+
+def test_whose_best_weights_wait_is_told_by_their_notes_alone(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints, task, _ = saved(worker, tmp_path, RunState(2))
+    state = RunState(4, best=0.5, best_step=4)
+    checkpoints.offer_best(task.model, state)
+    monkeypatch.setattr(module, "read_weights", None)  # all of the weights would be read for a single number
+    checkpoints.tidy(state)
+    assert (tmp_path / "best.safetensors").exists()
 
 
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> None:

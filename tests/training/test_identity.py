@@ -3,6 +3,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from entourage.training import TrainingOptions
@@ -21,6 +22,11 @@ def test_the_same_run_may_go_on(worker: ModuleType) -> None:
     one = of(worker, {"classes": (1, 2)}, schedule="step", milestones=(3,))
     two = of(worker, {"classes": [1, 2]}, schedule="step", milestones=(3,), workers=7, tensorboard=True)
     check_same_run(Path("run"), one, two)
+
+
+def test_whole_numbers_of_numpy_are_the_same_numbers(worker: ModuleType) -> None:
+    then = of(worker, {"size": 4}, epochs=3)
+    assert of(worker, {"size": np.int64(4)}, epochs=np.int64(3)) == then
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,15 @@ def test_these_may_be_nothing(name: str) -> None:
         TrainingOptions(**{name: -1})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["epochs", "max_steps", "patience", "seed", "warmup_steps"])
+def test_counts_of_numpy_are_taken_as_pythons(name: str) -> None:
+    options = TrainingOptions(**{"monitor": "accuracy", name: np.int64(3)})  # type: ignore[arg-type]
+    assert (type(getattr(options, name)), getattr(options, name)) == (int, 3)
+    milestones: Any = list(np.array([1, 3]))
+    found = TrainingOptions(schedule="step", milestones=milestones).milestones
+    assert (found, {type(epoch) for epoch in found}) == ((1, 3), {int})
+
+
 @pytest.mark.parametrize("name", ["learning_rate", "gamma", "clip_norm"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_rates_are_positive(name: str, value: float) -> None:
@@ -64,7 +73,7 @@ def test_unknown_names_are_refused_with_those_there_are(name: str) -> None:
         TrainingOptions(**{name: "other"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1), ("a",), (1.5,), 3])
+@pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1), ("a",), (1.5,), (True,), 3])
 def test_milestones_rise(milestones: Any) -> None:
     with pytest.raises(ValueError, match="expected rising epochs from 1"):
         TrainingOptions(schedule="step", milestones=milestones)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 import pytest
 
 from entourage.training import StepRecipe, TrainingOptions
@@ -49,5 +51,11 @@ def test_what_no_recipe_can_guess_must_be_said() -> None:
 
 @pytest.mark.parametrize("name", ["steps", "epoch"])
 def test_nothing_takes_no_steps(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match=f"{name} is 0; expected a whole number of 1 or more"):
         replace(Drawing(), **{name: 0})
+
+
+def test_counts_of_numpy_are_taken_as_pythons() -> None:
+    drawn = replace(Drawing(), steps=np.int64(8), seed=np.uint8(3))
+    assert drawn == replace(Drawing(), steps=8, seed=3)
+    assert json.loads(json.dumps(asdict(drawn)))["steps"] == 8

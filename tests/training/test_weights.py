@@ -1,10 +1,17 @@
+import errno
+import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 
+from entourage.training import weights as module
 from entourage.training.weights import load_into, read_notes, read_weights, write_weights
 
 
@@ -56,6 +63,42 @@ def test_notes_can_be_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
     assert read_notes(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may be longer than some bytes, which the system says at the same place as that the disk is full."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_weights(path, {"a": torch.ones(2)}, {})
+    with pytest.raises(OSError, match="File too large") as raised:
+        write_weights(path, {"a": torch.ones(1000)}, {})
+    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
+    assert list(tmp_path.iterdir()) == [path]
+    assert torch.equal(read_weights(path)[0]["a"], torch.ones(2))
+
+
+def test_what_else_stops_the_writing_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise SafetensorError("out of order")
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.raises(OSError, match="out of order") as raised:
+        write_weights(tmp_path / "weights.safetensors", {}, {})
+    assert raised.value.strerror == "out of order"
+
+
+def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    write_weights(tmp_path / "weights.safetensors", {}, {"k_max": np.int64(7)})
+    assert read_notes(tmp_path / "weights.safetensors") == {"k_max": 7}
 
 
 def test_weights_that_do_not_fit_are_named() -> None:

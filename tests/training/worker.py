@@ -179,7 +179,29 @@ class BreaksInOne(Rows):
         return {"loss": loss, "part": loss * (float("nan") if broken else 1)}
 
 
-class DiesInOne(Noisy):
+class Remembers(Noisy):
+    """Each process remembers its own last batch, and learns from the next one in its light."""
+
+    own = ("last.",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(3)
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> dict[str, Tensor]:
+        x = batch[0] + 0.1 * self.last
+        self.last = batch[0].mean(dim=0)
+        return super().loss(model, (x, batch[1]), step)
+
+    def extra_state(self) -> dict[str, Tensor]:
+        return {**super().extra_state(), "last.mean": self.last}
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        self.last = state["last.mean"]
+        super().load_extra_state({name: value for name, value in state.items() if name != "last.mean"})
+
+
+class DiesInOne(Remembers):
     """Kills the second of two processes after its eleventh step."""
 
     def __init__(self, dies: bool) -> None:

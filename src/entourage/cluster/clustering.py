@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,13 +18,14 @@ from entourage.cluster.coherent import Floats, cluster_coherently
 from entourage.cluster.embed import standardised
 from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, load_network, save_network
+from entourage.cluster.model import ClusterNetwork, first_network, load_network, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.prediction import SetPrediction
 from entourage.cluster.shipped import find_weights
 from entourage.cluster.task import ClusterTask, Recipe
 from entourage.cluster.usual import fitting_options, usual_recipe
 from entourage.data import resolve_device
+from entourage.data.checks import is_whole
 
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 
@@ -108,8 +108,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         chosen = preset(self.preset)
         recipe = self.recipe or usual_recipe(sampler, chosen)
         options = fitting_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
-        torch.manual_seed(recipe.seed)
-        network = ClusterNetwork(sampler.shape, options)
+        network = first_network(sampler.shape, options, recipe.seed)
         loss = chosen.loss_of(points=len(sampler.shape) == 1)
         about = {"preset": self.preset}
         task = ClusterTask(network, sampler, validation or sampler, loss, recipe, about=about)
@@ -234,7 +233,7 @@ def _check_counts(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
     for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
+        if value is not None and not (is_whole(value) and value >= least):
             raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
     asked, most = clusterer.n_clusters, clusterer.k_max
     if asked is not None and most is not None and asked > most:

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def digest(*values: Tensor) -> str:
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of unequal length, known by the digest of the tensor that fills them up with zeros, but not by its memory.
+
+    Attributes:
+        values: of all rows, one row after the other, shape (m,).
+        sizes: lengths of the rows, shape (rows,), m in all.
+    """
+
+    values: Tensor
+    sizes: Tensor
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values."""
+        return self.values.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """As if all rows were as long as the longest."""
+        return len(self.sizes), int(self.sizes.max())
+
+    def pieces(self) -> Iterator[Tensor]:
+        """Each row, and the zeros that it lacks."""
+        zeros = torch.zeros(self.shape[1], dtype=self.dtype)
+        for row in torch.split(self.values.cpu(), self.sizes.tolist()):
+            yield row
+            yield zeros[len(row) :]
+
+
+def digest(*values: Tensor | Ragged) -> str:
     """A short name of tensors: other numbers, types or shapes have another. Costs one pass over them."""
     found = hashlib.blake2b(digest_size=8)
     for value in values:
         found.update(f"{value.dtype} {tuple(value.shape)}".encode())
-        found.update(value.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy does not know every type
+        for piece in value.pieces() if isinstance(value, Ragged) else (value,):
+            found.update(piece.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks some types
     return found.hexdigest()
 
 

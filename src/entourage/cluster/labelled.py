@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from entourage.cluster.digest import digest, name_of
+from entourage.cluster.digest import Ragged, digest, name_of
 from entourage.cluster.episodes import Episode, shuffled
 
 View = Callable[[Tensor, torch.Generator], Tensor]
@@ -91,11 +91,9 @@ class LabelledSampler:
         self._items = items
         self._digest = digest(items)  # as they were given: a device may know fewer digits
         self._sizes = torch.from_numpy(np.bincount(codes))  # (c,)
-        order = torch.from_numpy(np.argsort(codes, kind="stable"))
-        start = self._sizes.cumsum(0) - self._sizes
-        rank = torch.arange(len(codes)) - start[torch.from_numpy(codes)[order]]
-        self._members = torch.zeros(len(classes), int(self._sizes.max()), dtype=torch.long)
-        self._members[torch.from_numpy(codes)[order], rank] = order  # (c, largest class), padded
+        self._largest = int(self._sizes.max())
+        self._members = torch.from_numpy(np.argsort(codes, kind="stable"))  # (m,), class after class
+        self._starts = self._sizes.cumsum(0) - self._sizes  # (c,), where each class begins
         self.shape = tuple(view(items[:1], torch.Generator().manual_seed(0)).shape[1:])
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
@@ -121,7 +119,7 @@ class LabelledSampler:
         """Digests of the items and of who is in which class, and all settings."""
         return {
             "items": self._digest,
-            "classes": digest(self._members, self._sizes),
+            "classes": digest(Ragged(self._members, self._sizes), self._sizes),
             "k": [self.k_min, self.k_max],
             "least": self.least,
             "view": name_of(self.view),
@@ -139,20 +137,21 @@ class LabelledSampler:
     def _pick(self, classes: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Items for each place of each set, shape (b, n), without repetition while a class has enough."""
         sizes = self._sizes[classes]  # (b, most)
-        lots = torch.rand(*classes.shape, self._members.shape[1], generator=generator, device=classes.device)
-        there = torch.arange(self._members.shape[1], device=classes.device) < sizes.unsqueeze(-1)
+        lots = torch.rand(*classes.shape, self._largest, generator=generator, device=classes.device)
+        there = torch.arange(self._largest, device=classes.device) < sizes.unsqueeze(-1)
         order = lots.masked_fill(~there, 2).argsort(-1)  # (b, most, largest class), members first, at random
         clusters = torch.arange(classes.shape[1], device=classes.device)
         starts = (labels.unsqueeze(1) < clusters.unsqueeze(-1)).sum(-1)  # (b, most), where each cluster begins
         within = torch.arange(labels.shape[1], device=labels.device) - starts.gather(1, labels)  # (b, n)
         place = within % sizes.gather(1, labels)
         rows = torch.arange(len(labels), device=labels.device).unsqueeze(-1)
-        return self._members[classes.gather(1, labels), order[rows, labels, place]]
+        return self._members[self._starts[classes.gather(1, labels)] + order[rows, labels, place]]
 
     def _move(self, device: torch.device) -> None:
         if self._items.device != device:
             self._items = moved(self._items, device)
-            self._members, self._sizes = self._members.to(device), self._sizes.to(device)
+            self._members, self._starts = self._members.to(device), self._starts.to(device)
+            self._sizes = self._sizes.to(device)
 
 
 def draw_labels(k: Tensor, n: int, least: int, generator: torch.Generator) -> Tensor:

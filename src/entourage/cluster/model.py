@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -67,6 +68,13 @@ class ClusterNetwork(nn.Module):
     def project(self) -> None:
         """To be called after every step of training: keeps the metric positive semidefinite, if there is one."""
         self.clustering.project()
+
+
+def first_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
+    """A network that has not learned yet, its weights drawn from a seed; torch's own generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # the CPU's, where networks are made
+        return ClusterNetwork(shape, options)
 
 
 def save_network(network: ClusterNetwork, path: str | Path, *, half: bool = False) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
 from entourage.cluster.begun import check_fits, continued, load_begun, preset_of
@@ -17,7 +16,7 @@ from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
 from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, save_network
+from entourage.cluster.model import ClusterNetwork, first_network, save_network
 from entourage.cluster.options import Metric, preset
 from entourage.cluster.points import VARIED, PointSampler
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
@@ -88,11 +87,10 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
     recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
-    torch.manual_seed(job.seed)
     about = {"items": kind, "backbone": job.backbone, "preset": job.preset}
     if begun is None:
         options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
-        network = ClusterNetwork(sampler.shape, options)
+        network = first_network(sampler.shape, options, job.seed)
     else:
         network, recipe = begun, continued(recipe)
         check_fits(network, recipe)

@@ -5,7 +5,7 @@ On the lowest floor, so that a room whose options are read does not have to load
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import TypeGuard
 
 
@@ -14,7 +14,12 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_count(name: str, value: object, least: int, more: str = "") -> None:
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, Python's or NumPy's; a truth value is a slip."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: object, least: int, more: str = "") -> int:
     """Refuse what is no whole number, or less than `least`, with a ValueError that names it.
 
     Args:
@@ -22,6 +27,22 @@ def check_count(name: str, value: object, least: int, more: str = "") -> None:
         value: what it is.
         least: the least it may be.
         more: what else to say of what is expected, such as ", or 'auto'".
+
+    Returns:
+        The value as a number of Python's: NumPy's are no JSON.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more{more}")
+    return int(value)
+
+
+def keep_counts(options: object, least: int, *names: str) -> None:
+    """Check counts that frozen options hold, as `check_count` does, and let them hold Python's numbers.
+
+    Args:
+        options: a dataclass, frozen or not, that is being made.
+        least: the least that each may be.
+        names: of the fields.
+    """
+    for name in names:
+        object.__setattr__(options, name, check_count(name, getattr(options, name), least))

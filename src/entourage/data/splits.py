@@ -1,10 +1,9 @@
 """Which images are for training, and which of them keep their labels: drawn class by class, from a seed."""
 
-from numbers import Integral
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from entourage.data.checks import is_whole
 from entourage.data.image_set import TEST, TRAIN
 
 
@@ -60,7 +59,7 @@ def draw_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np
     random = np.random.default_rng(seed)
     members = _shuffled_classes(classes, random)
     available = np.array([len(places) for places in members])
-    if isinstance(amount, Integral) and not isinstance(amount, bool):
+    if is_whole(amount):
         quota = _spread(int(amount), available, random)
     elif isinstance(amount, float) and 0.0 < amount <= 1.0:
         quota = np.array([max(1, _round(amount * size)) for size in available.tolist()])

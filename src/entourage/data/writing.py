@@ -1,6 +1,7 @@
 """Output files that are either complete or not there at all."""
 
 import json
+import operator
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -57,10 +58,10 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
 
     Args:
         path: the file to write.
-        value: what `json.dumps` takes.
+        value: what `json.dumps` takes, or NumPy's whole numbers in it.
         indent: spaces a level; None writes a single line.
     """
-    write_text(path, json.dumps(value, indent=indent) + "\n")
+    write_text(path, json.dumps(value, indent=indent, default=operator.index) + "\n")
 
 
 def check_outputs(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from entourage.data.checks import check_count, is_whole
 
 
 def check_whole(**numbers: object) -> None:
@@ -27,8 +28,7 @@ def check_sizes(**sizes: Any) -> None:
         ValueError: names the first.
     """
     for name, value in sizes.items():
-        if not is_whole(value) or value < 1:
-            raise ValueError(f"{name} is {value!r}; expected a whole number of 1 or more")
+        check_count(name, value, 1)
 
 
 def class_codes(labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -42,8 +42,3 @@ def class_codes(labels: NDArray[Any]) -> NDArray[np.int64]:
     except TypeError as error:
         kinds = ", ".join(sorted({type(label).__name__ for label in labels.flat}))
         raise ValueError(f"labels are of kinds that cannot be compared: {kinds}; expected one kind") from error
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether something is a whole number, Python's or NumPy's."""
-    return isinstance(value, Integral) and not isinstance(value, bool)  # truth is no number

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from entourage.data import resolve_device
-from entourage.embed.checked import check_whole, class_codes, is_whole
+from entourage.data.checks import is_whole
+from entourage.embed.checked import check_whole, class_codes
 from entourage.embed.clustering import k_means
 from entourage.game import directions, smallest, squared_to
 

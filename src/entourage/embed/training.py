@@ -125,6 +125,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
     model: Learner
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
+    own = (_MEMORY,)  # each process plays with the batches that it has seen
     told_apart = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
 
     def __init__(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from entourage.data.checks import is_whole
 from entourage.game.neighbours import Neighbours, NeighbourSearch
 from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
 
@@ -196,7 +196,7 @@ def _count(k: int | Literal["auto"] | None, n: int) -> int:
         return auto_neighbours(n)
     if k is None:
         return n - 1
-    if not (isinstance(k, Integral) and k >= 1):
+    if not (is_whole(k) and k >= 1):
         raise ValueError(f"n_neighbors is {k!r}; expected a whole number from 1, 'auto' or None")
     return min(int(k), n - 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,19 +50,39 @@ class Checkpoints:
         task: Task[Any, Any],
         optimizer: torch.optim.Optimizer,
         scaler: torch.amp.GradScaler | None,
+        others: Sequence[Mapping[str, Tensor]] = (),
     ) -> None:
-        """Write the run as it stands, and let new best weights take their place."""
+        """Write the run as it stands, and let new best weights take their place.
+
+        Args:
+            state: where the run is.
+            task: what is trained, in the main process.
+            optimizer: of the task's model.
+            scaler: of its gradients, or None.
+            others: what `own_state` gives in each of the other processes.
+        """
         moments, scalars = optimizer_state(optimizer, task.model)
         parts = {"model": task.model.state_dict(), "optimizer": moments, "extra": task.extra_state()}
+        parts["own"] = {f"{rank}.{name}": value for rank, own in enumerate(others, 1) for name, value in own.items()}
         tensors = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
         notes = {"state": asdict(state), "identity": self.identity, "optimizer": scalars}
         write_weights(self.path, tensors, {**notes, "scaler": None if scaler is None else scaler.state_dict()})
         self._settle_best(state)
 
     def load(
-        self, task: Task[Any, Any], optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None
+        self,
+        task: Task[Any, Any],
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler | None,
+        rank: int = 0,
     ) -> RunState | None:
         """Put everything back as the checkpoint has it.
+
+        Args:
+            task: what is trained.
+            optimizer: of the task's model.
+            scaler: of its gradients, or None.
+            rank: which process this is, 0 being the main one.
 
         Returns:
             The run's state, or None where there is no checkpoint.
@@ -76,7 +96,7 @@ class Checkpoints:
         try:
             check_same_run(self.folder, notes["identity"], self.identity, task.told_apart, self.whole)
             state = RunState(**notes["state"])
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}}
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "own": {}}
             for name, value in tensors.items():
                 part, _, own_name = name.partition(".")
                 parts[part][own_name] = value
@@ -85,7 +105,7 @@ class Checkpoints:
             raise ValueError(f"{self.path} is no checkpoint of this version; {ways}") from error
         load_into(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
-        task.load_extra_state(parts["extra"])
+        task.load_extra_state(_extra_of(rank, task, parts["extra"], parts["own"]))
         if scaler is not None and notes["scaler"]:
             scaler.load_state_dict(notes["scaler"])
         return state
@@ -130,10 +150,26 @@ class Checkpoints:
         pending = self.folder / _PENDING
         if not pending.exists():
             return
-        if state is not None and self._read(read_weights, pending)[1]["step"] == state.best_step:
+        if state is not None and self._read(read_notes, pending)["step"] == state.best_step:
             pending.replace(self.folder / BEST)
         else:
             pending.unlink()
+
+
+def own_state(task: Task[Any, Any]) -> dict[str, Tensor]:
+    """What of a task's extra state this process has for itself, on the CPU."""
+    return {name: value.cpu() for name, value in task.extra_state().items() if name.startswith(task.own)}
+
+
+def _extra_of(
+    rank: int, task: Task[Any, Any], main: Mapping[str, Tensor], others: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The extra state of a process: the main one's, with this one's own in place of the main one's own."""
+    if rank == 0:
+        return dict(main)
+    shared = {name: value for name, value in main.items() if not name.startswith(task.own)}
+    mine = f"{rank}."
+    return shared | {name.removeprefix(mine): value for name, value in others.items() if name.startswith(mine)}
 
 
 def optimizer_state(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +32,8 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
     """
     values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
     described = {f"task.{name}": value for name, value in task.describe().items()}
-    return dict(json.loads(json.dumps({**values, **described})))
+    told = json.dumps({**values, **described}, default=operator.index)  # NumPy's whole numbers are no JSON
+    return dict(json.loads(told))
 
 
 def fixed_options(options: TrainingOptions) -> dict[str, Any]:

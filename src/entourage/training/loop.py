@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from entourage.data.claims import claimed
-from entourage.training.checkpoint import Checkpoints
+from entourage.training.checkpoint import Checkpoints, own_state
 from entourage.training.feed import Feed, Place
 from entourage.training.identity import identity
 from entourage.training.journal import Journal
@@ -133,7 +133,8 @@ class _Training:
     def _resume(self) -> None:
         """Take everything up where the checkpoint left it."""
         if self.checkpoints is not None:
-            self.state = self.checkpoints.load(self.task, self.optimizer, self.accelerator.scaler) or self.state
+            scaler, rank = self.accelerator.scaler, self.accelerator.process_index
+            self.state = self.checkpoints.load(self.task, self.optimizer, scaler, rank) or self.state
         self.kept = self.state.step
         self.started = time.perf_counter() - self.state.seconds
 
@@ -251,9 +252,16 @@ class _Training:
         if self.checkpoints is None:
             return
         self.state = replace(self.state, seconds=self._seconds())
-        if self.accelerator.is_main_process:
-            self.checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler)
+        self._save(self.checkpoints)
         self.kept = self.state.step
+
+    def _save(self, checkpoints: Checkpoints) -> None:
+        """The main process writes what all of them have; they meet here."""
+        others: list[dict[str, Tensor]] = []
+        if self.accelerator.num_processes > 1 and self.task.own:
+            others = gather_object([own_state(self.task)])[1:]
+        if self.accelerator.is_main_process:
+            checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)
 
     def _finish(self) -> None:
         self.accelerator.wait_for_everyone()  # the best weights are in the folder
@@ -266,9 +274,10 @@ class _Training:
         if self.accelerator.num_processes > 1:
             _share(self.task.model, outcome)
         self.state = replace(self.state, finished=True, seconds=self._seconds())
-        if self.checkpoints is not None and self.accelerator.is_main_process:
-            self.checkpoints.save_outcome(outcome, self.state)
-            self.checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler)
+        if self.checkpoints is not None:
+            if self.accelerator.is_main_process:
+                self.checkpoints.save_outcome(outcome, self.state)
+            self._save(self.checkpoints)
         self.accelerator.wait_for_everyone()
 
     def _failure(self, what: str) -> NonFiniteLossError:

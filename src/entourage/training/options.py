@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.data.checks import check_count, is_number
+from entourage.data.checks import is_number, is_whole, keep_counts
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -66,21 +66,19 @@ class TrainingOptions:
 
     def _check_milestones(self) -> None:
         given: object = self.milestones
-        if not isinstance(given, tuple | list) or not all(isinstance(epoch, int) for epoch in given):
+        if not isinstance(given, tuple | list) or not all(map(is_whole, given)):
             raise ValueError(f"milestones is {given!r}; expected rising epochs from 1")
+        object.__setattr__(self, "milestones", tuple(map(int, given)))
         if self.milestones and self.schedule != "step":
             raise ValueError(f"milestones are for the schedule 'step'; the schedule is {self.schedule!r}")
         if sorted(set(self.milestones)) != list(self.milestones) or any(epoch < 1 for epoch in self.milestones):
             raise ValueError(f"milestones is {self.milestones}; expected rising epochs from 1")
 
     def _check_counts(self) -> None:
-        for name, least in (("epochs", 1), ("accumulate", 1), ("validate_every", 1), ("log_every", 1), ("workers", 0)):
-            check_count(name, getattr(self, name), least)
-        for name, least in (("warmup_steps", 0), ("seed", 0)):
-            check_count(name, getattr(self, name), least)
-        for name in ("max_steps", "patience", "checkpoint_every"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), 1)
+        keep_counts(self, 1, "epochs", "accumulate", "validate_every", "log_every")
+        keep_counts(self, 0, "workers", "warmup_steps", "seed")
+        given = [name for name in ("max_steps", "patience", "checkpoint_every") if getattr(self, name) is not None]
+        keep_counts(self, 1, *given)
 
     def _check_numbers(self) -> None:
         for name in ("learning_rate", "gamma", "clip_norm"):

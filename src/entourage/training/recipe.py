@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from entourage.data.checks import keep_counts
 from entourage.training.options import OptimizerName, Schedule, TrainingOptions
 
 
@@ -39,9 +40,8 @@ class StepRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "epoch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
+        keep_counts(self, 1, "steps", "epoch")
+        keep_counts(self, 0, "warmup", "validation", "seed")
 
     def training_options(self) -> TrainingOptions:
         """The same for the training loop."""

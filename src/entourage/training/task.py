@@ -30,6 +30,8 @@ class Task(ABC, Generic[Item, Batch]):
         skips_parameters: whether some parameters take no part in some steps; several processes must know it.
         told_apart: by the name of a value of `identity`, what to say if it is another one than the run in the folder
             has; for values that say nothing to people, such as digests.
+        own: how the names of tensors begin that each process has for itself in `extra_state`, such as what it remembers
+            of its own batches; a checkpoint keeps these of every process.
         whole: the folder that is deleted to begin anew, where that is not the run's own: one that holds several runs,
             each of which goes on from the one before.
         autocast: a context in the run's number format, for passes through networks other than the model, such as a
@@ -39,6 +41,7 @@ class Task(ABC, Generic[Item, Batch]):
     model: nn.Module
     skips_parameters: bool = False
     told_apart: Mapping[str, str] = MappingProxyType({})
+    own: tuple[str, ...] = ()
     whole: Path | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 
@@ -90,7 +93,7 @@ class Task(ABC, Generic[Item, Batch]):
         return self.model
 
     def extra_state(self) -> dict[str, Tensor]:
-        """What else a continued run needs, e.g. averaged weights; the main process's is kept for all."""
+        """What else a continued run needs, e.g. averaged weights; the main process's is kept for all, but for `own`."""
         return {}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:

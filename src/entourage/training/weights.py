@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import operator
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 from entourage.data import atomic_path
 
 _NOTES = "entourage"
+_SYSTEM = re.compile(r"\(os error (\d+)\)")  # how safetensors tells what the system said
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], *, key: str = _NOTES) -> None:
@@ -28,14 +32,20 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     Args:
         path: the file.
         tensors: by name.
-        notes: anything JSON can say; they travel in the file's header...
+        notes: anything JSON can say, or NumPy's whole numbers in it; they travel in the file's header...
         key: ...under this name, by which a file of one kind does not pass for one of another.
+
+    Raises:
+        OSError: it cannot be written, as on a full disk.
     """
     plain = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
     with atomic_path(path) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
-        save_file(plain, temporary, {key: json.dumps(notes)})
+        try:
+            save_file(plain, temporary, {key: json.dumps(notes, default=operator.index)})
+        except SafetensorError as error:
+            raise _os_error(error, path) from error
         temporary.chmod(mode)  # save_file lets only its owner read
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -72,6 +82,15 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) ->
             shapes = f"{tuple(tensors[name].shape)}; expected {tuple(own[name].shape)}"
             raise ValueError(f"{source} holds {name!r} of shape {shapes}")
     module.load_state_dict(dict(tensors))
+
+
+def _os_error(error: SafetensorError, path: Path) -> OSError:
+    """What stopped safetensors, which has an error of its own for it, as all others say it."""
+    told = _SYSTEM.search(str(error))
+    if told is None:
+        return OSError(errno.EIO, str(error), str(path))
+    number = int(told[1])
+    return OSError(number, os.strerror(number), str(path))
 
 
 @contextmanager
