@@ -17,6 +17,8 @@ from typing import Any
 
 from benchmarks.machine import machine
 
+from entourage.embed.inputs import NonFiniteInputError
+from entourage.training import NonFiniteLossError
 from experiments.claims import BusyError, in_turn
 from experiments.ledger import FAILED, RESULTS, Ledger, command_line, folder_of
 from experiments.tables import table
@@ -30,7 +32,8 @@ class Cell:
 
     Attributes:
         key: its name in the ledger.
-        work: measures; is handed the ledger, to look up cells before it. A ValueError is kept as the cell's failure.
+        work: measures; is handed the ledger, to look up cells before it. What diverges, or raises a `FailedError`, is
+            kept as the cell's failure; any other error ends the run, and the cell is measured by the next.
         seconds: how long it may take.
         needs: cells that must have been measured before, or have failed.
     """
@@ -78,8 +81,15 @@ class Experiment:
             known.add(cell.key)
 
 
+class FailedError(ValueError):
+    """A cell has no result and never will have, because trainings that it builds on have failed."""
+
+
 class _LateError(Exception):
     """A cell would end too late."""
+
+
+_FAILURES = (FailedError, NonFiniteLossError, NonFiniteInputError)  # those of a learning rate that is too high, say
 
 
 def run_experiment(
@@ -135,7 +145,7 @@ def run_experiment(
 def _values(cell: Cell, ledger: Ledger) -> Mapping[str, Any]:
     try:
         return cell.work(ledger)
-    except ValueError as error:  # e.g. a learning rate with which a training diverges
+    except _FAILURES as error:
         return {FAILED: str(error)}
 
 

@@ -23,7 +23,7 @@ from entourage.data import resolve_device
 from entourage.embed.recipe import Recipe
 from entourage.embed.represent import join_embeddings
 from entourage.training.weights import read_weights, write_weights
-from experiments.cells import Cell, Experiment, Table, arguments, main, results_folder
+from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main, results_folder
 from experiments.command import run_command
 from experiments.embed_losses import METRICS, OURS, RATES, choice_key, contestant, described
 from experiments.embed_trials import Bench, add_options, setting_of, with_training
@@ -103,7 +103,7 @@ def _ensemble(bench: Bench, work: Path, dataset: str, rate: float, members: rang
     for seed in members:
         trained = ledger.values(_member_key(dataset, rate, seed))
         if trained is None:
-            raise ValueError(f"network {seed} failed; expected all networks of the ensemble")
+            raise FailedError(f"network {seed} failed; expected all networks of the ensemble")
         recipe = _recipe(bench, dataset, rate, int(trained["epochs"]), seed)
         file = _file(bench, work, dataset, recipe)
         if not file.exists():  # rows are kept longer than embeddings

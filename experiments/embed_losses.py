@@ -18,7 +18,7 @@ from typing import Any
 
 from entourage.embed import preset
 from entourage.embed.recipe import Recipe, recipe
-from experiments.cells import Cell, Experiment, Table, arguments, main
+from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, setting_of, with_training
 from experiments.embed_variants import SEARCHED, search_experiment
@@ -121,7 +121,7 @@ def _choose(bench: Bench, dataset: str, name: str, rate: float, ledger: Ledger) 
 def _test(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> dict[str, Any]:
     best = chosen(ledger, dataset, name)
     if best is None:
-        raise ValueError(f"{name} diverges on {dataset} at all learning rates")
+        raise FailedError(f"{name} diverges on {dataset} at all learning rates")
     rate, epochs = best
     named = with_training(contestant(bench.setting, dataset, name), rate=rate, epochs=epochs, seed=seed)
     return {"rate": rate, "epochs": epochs, **bench.test(dataset, named)}

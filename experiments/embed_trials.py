@@ -34,6 +34,7 @@ from entourage.embed.recipe import Recipe, Stage
 from entourage.embed.represent import Rows, embed_rows
 from entourage.embed.training import EmbeddingData, EmbeddingTask
 from entourage.training.bank import PixelBank
+from experiments.cells import FailedError
 from experiments.command import one_or_more
 
 # The Group Loss and the classifier that presets and variants change.
@@ -105,14 +106,10 @@ class Bench:
         """The images of a data set, decoded once.
 
         Raises:
-            FileNotFoundError: the data set is missing or damaged. No ValueError: that would be kept as a measurement
-                that failed, and never be tried again.
+            ValueError: the data set is missing or damaged.
         """
         if dataset not in self._read:
-            try:
-                images = find_dataset(dataset)
-            except ValueError as error:
-                raise FileNotFoundError(str(error)) from error
+            images = find_dataset(dataset)
             if self.setting.classes is not None:
                 images = images.subset(_first_classes(images.labels, images.split, self.setting.classes))
             side = self.setting.recipe.decoded_side
@@ -134,7 +131,7 @@ class Bench:
         trained = self._train(EmbeddingData(halves.bank, halves.labels, halves.training[kept], parts), recipe)
         result = trained.stages[-1]
         if result.best is None or result.best_step is None:
-            raise ValueError("the recall of the held-out classes is not a number")
+            raise FailedError("the recall of the held-out classes is not a number")
         return {"recall@1": result.best, "epoch": round(result.best_step * result.epochs / result.steps)}
 
     def train(self, dataset: str, recipe: Recipe) -> TrainedEmbedding:

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from entourage.embed.recipe import Recipe
-from experiments.cells import Cell, Experiment, Table
+from experiments.cells import Cell, Experiment, FailedError, Table
 from experiments.embed_trials import Bench, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread
@@ -123,7 +123,7 @@ def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger
         return _try(bench, dataset, BESIDE[place], seed, ledger)
     ranked = ranking(ledger, bench.setting.datasets)
     if place >= len(ranked):
-        raise ValueError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")
+        raise FailedError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")
     return _try(bench, dataset, ranked[place][1], seed, ledger)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from entourage.data import claims
-from entourage.data.claims import claim_of, claimed
+from entourage.data import claimed, claims
+from entourage.data.claims import claim_of
 
 FORK = get_context("fork")  # children only touch files
 

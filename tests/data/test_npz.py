@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from entourage.data import UNREADABLE
 from entourage.data.npz import read_npz
 
 
@@ -40,3 +41,13 @@ def test_what_is_no_archive_of_plain_arrays_is_refused_in_one_line(archive: Path
         with pytest.raises(ValueError, match=f"{name}: cannot be read: .*{reason}") as caught:
             read_npz(tmp_path / name)
         assert "\n" not in str(caught.value)
+
+
+def test_what_numpy_raises_of_broken_archives_has_one_name(archive: Path) -> None:
+    whole = archive.read_bytes()
+    for place in range(0, len(whole), 7):
+        archive.write_bytes(whole[:place])  # cut off anywhere
+        with pytest.raises(UNREADABLE), np.load(archive) as arrays:
+            pytest.fail(f"{arrays.files} of {place} bytes")
+    with pytest.raises(UNREADABLE), np.load(archive.with_name("gone.npz")):
+        pass

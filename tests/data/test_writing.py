@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entourage.data import atomic_path, check_output_file, check_outputs, write_json, write_text
+from entourage.data import atomic_path, check_output_file, check_outputs, is_unfinished, write_json, write_text
 
 
 def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -49,6 +49,23 @@ def test_very_long_names_fit(tmp_path: Path) -> None:
     with atomic_path(target) as temporary:
         temporary.write_text("fits")
     assert target.read_text() == "fits"
+
+
+@pytest.mark.parametrize(
+    "name", ["out.csv", "a.b.tar.gz", "no ending", ".hidden", "odd.x-y", "x" * 90 + ".png", "a\nb.c"]
+)
+def test_what_is_unfinished_is_known_by_its_name(tmp_path: Path, name: str) -> None:
+    with atomic_path(tmp_path / name) as temporary:
+        assert is_unfinished(temporary)
+        assert is_unfinished(temporary, of=name)
+        assert not is_unfinished(temporary, of="other.txt")
+        temporary.touch()
+    assert not is_unfinished(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", [".out.csv", "out.0123456789abcdef.csv", ".out.0123.csv", ".0123456789abcdef"])
+def test_other_names_are_not_of_unfinished_files(name: str) -> None:
+    assert not is_unfinished(name)
 
 
 def test_a_folder_is_no_target(tmp_path: Path) -> None:

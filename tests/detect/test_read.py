@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import warnings
 import zlib
 from collections.abc import Container
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -225,3 +227,34 @@ def test_pages_are_listed_in_order_once_and_without_hidden_ones(tmp_path: Path) 
     (tmp_path / "void").mkdir()
     with pytest.raises(ValueError, match="holds no page"):
         list_pages([tmp_path / "void"])
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_are(tmp_path: Path) -> None:
+    page = Image.fromarray(staff_page(height=100, staves=1))
+    paths = [save(tmp_path / f"{n}.tif", page, save_all=True, append_images=[page]) for n in range(8)]
+    with warnings.catch_warnings():
+        before = list(warnings.filters)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)  # so that threads often come between each other
+        try:
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(read_page, paths * 20))
+        finally:
+            sys.setswitchinterval(interval)
+        assert list(warnings.filters) == before
+
+
+def test_filters_that_others_set_or_remove_meanwhile_stay_so(tmp_path: Path) -> None:
+    page = Image.fromarray(staff_page(height=100, staves=1))
+    path = save(tmp_path / "scan.tif", page, save_all=True, append_images=[page])
+    with warnings.catch_warnings():
+        before = list(warnings.filters)
+        with read._pillow_unheard():
+            warnings.filterwarnings("error", message="others'")
+            assert len(whole_pages(path)) == 2
+            with warnings.catch_warnings():
+                warnings.resetwarnings()
+        assert list(warnings.filters)[1:] == before
+        with read._pillow_unheard():
+            warnings.resetwarnings()
+        assert list(warnings.filters) == []

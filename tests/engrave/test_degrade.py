@@ -2,9 +2,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.engrave.decoded import decode_mask
 
 from entourage.engrave.degrade import Degrader
-from entourage.engrave.masks import decode_mask
 from entourage.engrave.outlines import rectangle
 from entourage.engrave.page import Page
 from entourage.engrave.scores import parse_score

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from tests.engrave.decoded import decode_mask
 
-from entourage.engrave.masks import decode_mask, encode_masks, mask_pixels
+from entourage.engrave.masks import encode_masks, mask_pixels
 
 
 def test_masks_come_back() -> None:

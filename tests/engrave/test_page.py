@@ -1,10 +1,10 @@
 from collections.abc import Callable
 
 import numpy as np
+from tests.engrave.decoded import decode_mask
 
 from entourage.engrave.instances import Related, Symbol
 from entourage.engrave.marks import Group, Mark
-from entourage.engrave.masks import decode_mask
 from entourage.engrave.outlines import filled, rectangle
 from entourage.engrave.page import Page, draw_page
 from entourage.engrave.symbols import EXTENDED_IDS

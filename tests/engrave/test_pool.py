@@ -44,6 +44,18 @@ def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyP
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
 
 
+def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    font, archive = MusicFont("Leipzig"), Path("songs.tar.gz")
+    tasks = [
+        Task(name, font, ScoreFile(name, archive, name, 0, place)) for place, name in ((2, "a"), (0, "b"), (1, "c"))
+    ]
+    tasks += [Task("e", font, ScoreFile("e", Path("e.xml"))), Task("d", font)]
+    outcomes = run_tasks(replace(JOB, workers=1), tasks)
+    assert [outcome.name for outcome in outcomes] == ["e", "d", "b", "c", "a"]
+
+
 def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,13 @@ def test_holes_are_empty_and_overlaps_count_once() -> None:
     assert picture(twice, 6, 6).sum() == 28
 
 
+def test_shares_of_overlapping_parts_are_added_up_to_the_whole_pixel() -> None:
+    part = rectangle(0, 0, 2.5, 1)
+    np.testing.assert_allclose(picture(part, 1, 3), [[1, 1, 0.5]])
+    np.testing.assert_allclose(picture(np.concatenate([part] * 2), 1, 3), [[1, 1, 1]])
+    np.testing.assert_allclose(picture(np.concatenate([part, rectangle(1, 0, 1.25, 1)]), 1, 3), [[1, 1, 0.75]])
+
+
 def test_shapes_are_kept_apart_and_may_be_empty_or_off_the_page() -> None:
     shapes = [rectangle(0, 0, 2, 1), filled([]), rectangle(-3, -2, 1, 1), rectangle(5, 5, 1, 3)]
     ink = rasterise(shapes)

@@ -158,7 +158,7 @@ def test_a_full_disk_is_no_fault_of_the_score(
 def test_what_nobody_foresaw_is_the_failure_of_one_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(file: ScoreFile) -> Score:
+    def fail(file: ScoreFile, reader: object) -> Score:
         raise KeyError("p1m1n1")
 
     monkeypatch.setattr(work, "read_score", fail)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.cells import Cell, Experiment, Table, pace, plan, run_experiment
+from experiments.cells import Cell, Experiment, FailedError, Table, pace, plan, run_experiment
 from experiments.ledger import Ledger
 
+from entourage.embed.inputs import NonFiniteInputError
+from entourage.training import NonFiniteLossError
 from experiments import cells, ledger
 
 
@@ -23,6 +25,7 @@ class Work:
         self.names = names
         self.asked: list[str] = []
         self.stop_at = ""
+        self.failure: Exception = NonFiniteLossError("the loss is not finite")
 
     def cell(self, name: str) -> Cell:
         def work(ledger: Ledger) -> Mapping[str, Any]:
@@ -30,7 +33,7 @@ class Work:
                 raise KeyboardInterrupt
             self.asked.append(name)
             if name == "f":
-                raise ValueError("the loss is not finite")
+                raise self.failure
             before = ledger.values(chr(ord(name) - 1))
             return {"value": 1.0 if before is None else before["value"] + 1, "curve": [1, 2]}
 
@@ -61,8 +64,20 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert work.asked == ["a", "b", "c"]
 
 
-def test_a_failure_is_kept_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_what_is_no_failure_of_the_cell_is_measured_by_the_next_run(tmp_path: Path) -> None:
     work = Work("efg")
+    work.failure = ValueError("/data/cifar10: no such file or folder")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such file or folder"):
+            run_experiment(work.experiment(), tmp_path)
+        assert plan(work.experiment(), tmp_path).startswith("toy: 2 of 3 cells left")
+    assert work.asked == ["e", "f", "f"]
+
+
+@pytest.mark.parametrize("kind", [NonFiniteLossError, NonFiniteInputError, FailedError])
+def test_a_failure_is_kept_and_the_rest_goes_on(tmp_path: Path, kind: type[ValueError]) -> None:
+    work = Work("efg")
+    work.failure = kind("the loss is not finite")
     ledger = run_experiment(work.experiment(), tmp_path)
     assert "f" in ledger
     assert ledger.values("f") is None

@@ -14,6 +14,7 @@ from experiments.ledger import Ledger
 
 from entourage.embed import RIVALS, preset
 from entourage.embed.recipe import Recipe
+from entourage.training import NonFiniteLossError
 from experiments import embed_losses
 
 
@@ -29,7 +30,7 @@ class Scripted(Bench):
 
     def choose(self, dataset: str, recipe: Recipe) -> dict[str, float]:
         if recipe.loss == "triplet":
-            raise ValueError("the loss is not finite")
+            raise NonFiniteLossError("the loss is not finite")
         return {"recall@1": self._answer("choose", recipe), "epoch": 1}
 
     def test(self, dataset: str, recipe: Recipe) -> dict[str, float]:

@@ -149,8 +149,9 @@ def test_what_cannot_go_on_is_told_with_the_folder_to_delete(
 
 
 def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    ours = [".model.0a1b2c.safetensors", ".metrics.0a1b2c.jsonl", ".tmpvEyOCM"]
-    others = [".tmpdir-of-mine", "notes.txt", ".hidden"]
+    random = "0a1b2c3d4e5f6071"
+    ours = [f".model.{random}.safetensors", f".metrics.{random}.jsonl", ".tmpvEyOCM"]
+    others = [".tmpdir-of-mine", "notes.txt", ".hidden", ".model.mine.safetensors", f".other.{random}.safetensors"]
     for name in (*ours, *others):
         (tmp_path / name).touch()
     Checkpoints(tmp_path, {}).tidy(None)
@@ -186,8 +187,8 @@ def test_whose_best_weights_wait_is_told_by_their_notes_alone(
 
 
 def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    for name in (".checkpoint.0a.safetensors", ".best.1b.safetensors", ".metrics.2c.jsonl"):
-        (tmp_path / name).touch()
+    for stem, ending in (("checkpoint", "safetensors"), ("best", "safetensors"), ("metrics", "jsonl")):
+        (tmp_path / f".{stem}.0a1b2c3d4e5f6071.{ending}").touch()
     for name in (".gitignore", "notes.txt", "other.safetensors"):
         (tmp_path / name).touch()
     Checkpoints(tmp_path, {}).tidy(None)

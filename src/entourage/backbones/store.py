@@ -2,8 +2,6 @@
 
 import secrets
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.data.npz import UNREADABLE
 from entourage.data.writing import atomic_path
 
 KEY_BYTES = 16
-_BROKEN = (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 class FeatureStore:
@@ -73,7 +71,7 @@ class FeatureStore:
                 if not rows:
                     return None
                 features = np.asarray(shard["features"])
-        except _BROKEN:
+        except UNREADABLE:
             return None
         if features.shape != (len(keys), self.dim) or features.dtype != np.float32:
             return None

@@ -8,6 +8,7 @@ from entourage.data.audio import (
     list_audio,
     read_audio,
 )
+from entourage.data.claims import claimed
 from entourage.data.datasets import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.device import resolve_device
 from entourage.data.features import FeatureTable, read_features
@@ -16,16 +17,25 @@ from entourage.data.image_set import ImageSet
 from entourage.data.images import IMAGE_SUFFIXES, UnreadableImageError, list_images, read_image
 from entourage.data.labels import read_labels, read_prior
 from entourage.data.matching import ItemMatcher
+from entourage.data.npz import UNREADABLE
 from entourage.data.pixels import Pixels, decode_pixels
 from entourage.data.progress import is_main_process, is_shown, process_count, progress_bar, status
 from entourage.data.sources import ImageSource
 from entourage.data.splits import draw_labels, seeded_split
-from entourage.data.writing import atomic_path, check_output_file, check_outputs, write_json, write_text
+from entourage.data.writing import (
+    atomic_path,
+    check_output_file,
+    check_outputs,
+    is_unfinished,
+    write_json,
+    write_text,
+)
 
 __all__ = [
     "AUDIO_SUFFIXES",
     "DATASET_NAMES",
     "IMAGE_SUFFIXES",
+    "UNREADABLE",
     "FeatureTable",
     "ImageSet",
     "ImageSource",
@@ -37,6 +47,7 @@ __all__ = [
     "atomic_path",
     "check_output_file",
     "check_outputs",
+    "claimed",
     "decode_audio",
     "decode_pixels",
     "draw_labels",
@@ -44,6 +55,7 @@ __all__ = [
     "has_audio_name",
     "is_main_process",
     "is_shown",
+    "is_unfinished",
     "list_audio",
     "list_images",
     "process_count",

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from entourage.data.files import reason_of
 
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)  # of a broken file
+# What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:

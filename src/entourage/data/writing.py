@@ -2,6 +2,7 @@
 
 import json
 import operator
+import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from entourage.data.files import read_object
+
+_UNFINISHED = re.compile(r"\..*\.(?P<random>[0-9a-f]{16})(\.[^.]*)?", re.DOTALL)  # as `_temporary_name` makes them
 
 
 @contextmanager
@@ -35,13 +38,29 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(f"cannot write {target}: {target.parent} is not a folder") from error
-    # The name is cut short: together with the random part it must stay below the 255 bytes of most file systems.
-    temporary = target.with_name(f".{target.stem[:40]}.{secrets.token_hex(8)}{target.suffix}")
+    temporary = target.with_name(_temporary_name(target, secrets.token_hex(8)))
     try:
         yield temporary
         temporary.replace(target)
     finally:  # also after KeyboardInterrupt; after a success there is nothing left to remove
         temporary.unlink(missing_ok=True)
+
+
+def is_unfinished(path: str | Path, of: str | None = None) -> bool:
+    """Whether a name is one that `atomic_path` gives to what is not yet complete, and that a kill leaves behind.
+
+    Args:
+        path: the file; only its name is looked at.
+        of: the name of the file that it was to become; None: any.
+    """
+    name = Path(path).name
+    match = _UNFINISHED.fullmatch(name)
+    return match is not None and (of is None or name == _temporary_name(Path(of), match["random"]))
+
+
+def _temporary_name(target: Path, random: str) -> str:
+    # The name is cut short: together with the random part it must stay below the 255 bytes of most file systems.
+    return f".{target.stem[:40]}.{random}{target.suffix}"
 
 
 def write_text(path: str | Path, text: str) -> None:

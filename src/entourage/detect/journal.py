@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from entourage.backbones.backbone import digest_weights
-from entourage.data import write_json
+from entourage.data import is_unfinished, write_json
 from entourage.data.files import UnreadableFileError, read_object
 from entourage.detect.detections import Detections
 from entourage.detect.write import PageResult
@@ -23,7 +22,6 @@ from entourage.detect.write import PageResult
 STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
 _OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
 _PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number", "unnamed")
 
 
@@ -158,13 +156,13 @@ def _clear(out: Path) -> None:
 def _clear_unfinished(out: Path) -> None:
     """Takes away what a kill left half written."""
     for leftover in [path for folder in (".", *_OWN) for path in (out / folder).glob(".*")]:
-        if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
+        if leftover.is_file() and is_unfinished(leftover):
             leftover.unlink()
 
 
 def _records_in(out: Path) -> list[Path]:
     """The files that a run keeps of its pages while it is not complete."""
-    return sorted(path for path in (out / STATE / "pages").glob("*.json") if not _UNFINISHED.fullmatch(path.name))
+    return sorted(path for path in (out / STATE / "pages").glob("*.json") if not is_unfinished(path))
 
 
 def _name(record: Path) -> str:

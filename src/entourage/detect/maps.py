@@ -56,11 +56,6 @@ class Maps:
         """The energy quantised to whole levels from 0 to levels - 1: (b, g, h, w) int64."""
         return (self.energy * (self.options.levels - 1)).round().long()
 
-    def class_map(self) -> Tensor:
-        """The label of every cell, 0 for background: (b, g, h, w) int64."""
-        padded = torch.cat([self.labels.new_zeros(1), self.labels])
-        return padded[self.owner + 1]
-
     def foreground(self) -> Tensor:
         """Where class and box are taught and looked at: (m, 4) page, group, row, column."""
         return torch.nonzero(self.taught & self.counts[:, None])

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -24,6 +24,7 @@ PDF_DPI = 300.0
 SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
 _SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # as `page_source` writes it
+_PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # a filter, as `warnings` keeps them
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,7 @@ def _has_second(file: Path) -> bool:
 
 
 def _turn_to(image: Image.Image, number: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of cut-off files; the error that follows says it
+    with _pillow_unheard():
         image.seek(number - 1)
 
 
@@ -171,12 +171,27 @@ def _frame(file: Path, image: Image.Image, number: int) -> Sheet | UnreadableIma
 
 
 @contextmanager
+def _pillow_unheard() -> Iterator[None]:
+    """Passes over what Pillow says of large pages, for which there is a limit of our own, and of damaged ones, of which
+    an error tells if it matters.
+
+    Pages are read by threads, and filters are those of the process: `catch_warnings` would put back what was there when
+    it began, and so what others have added or taken away since. Here each takes away what it has added itself.
+    """
+    filters = cast(list[object], warnings.filters)
+    filters.insert(0, _PILLOW)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # somebody has removed all of them
+            filters.remove(_PILLOW)
+
+
+@contextmanager
 def _one_kind_of_error(name: str | Path) -> Iterator[None]:
     """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
     try:
-        with warnings.catch_warnings():
-            # Of large pages, for which there is a limit of our own, and of damaged ones: an error tells if it matters.
-            warnings.filterwarnings("ignore", module=r"PIL\.")
+        with _pillow_unheard():
             yield
     except UnreadableImageError:
         raise

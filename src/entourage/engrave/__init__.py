@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from entourage.engrave.align import Alignment, write_alignment
-    from entourage.engrave.archives import ScoreFile, find_scores
+    from entourage.engrave.archives import ScoreFile, ScoreReader, find_scores
     from entourage.engrave.crops import write_crops
     from entourage.engrave.degrade import Degrader
     from entourage.engrave.fonts import convert_font, find_fonts
@@ -35,6 +35,7 @@ __all__ = [
     "PageOptions",
     "Score",
     "ScoreFile",
+    "ScoreReader",
     "Symbol",
     "VerovioEngraver",
     "convert_font",
@@ -53,7 +54,7 @@ __all__ = [
 
 _HOMES = {
     "align": ("Alignment", "write_alignment"),
-    "archives": ("ScoreFile", "find_scores"),
+    "archives": ("ScoreFile", "ScoreReader", "find_scores"),
     "crops": ("write_crops",),
     "degrade": ("Degrader",),
     "fonts": ("convert_font", "find_fonts"),

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, NamedTuple, Self, TypeVar
 
 from entourage.engrave.mxl import read_limited, unpack_mxl
+from entourage.engrave.opened import OpenArchive
 from entourage.engrave.tunes import tune_numbers
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -38,6 +39,7 @@ class Found(NamedTuple):
     path: Path
     member: str
     tune: int
+    place: int
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,14 @@ class ScoreFile:
         path: the file, or the archive.
         member: its name inside the archive, or nothing.
         tune: its place among the tunes of an ABC file that holds several, from 1; else 0.
+        place: its member's place among the scores of the archive, from 0.
     """
 
     name: str
     path: Path
     member: str = ""
     tune: int = 0
+    place: int = 0
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.member}" if self.member else str(self.path)
@@ -104,21 +108,65 @@ def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> lis
     return _named(found)
 
 
-def read_bytes(file: ScoreFile) -> bytes:
-    """The bytes of a score; those of a compressed one (.mxl) are the bytes of the score inside.
+class ScoreReader:
+    """Reads one score after another; the archive of the last one stays open for the next.
 
-    Raises:
-        ValueError: one line that says which score cannot be read, and why.
+    Scores of an archive should be read in the order of their `place`: who goes back in a compressed tar has to unpack
+    all that is before.
     """
-    try:
-        data = read_limited(file.path.open("rb"), LARGEST_SCORE, file) if not file.member else _from_archive(file)
-        if data[:4] == b"PK\x03\x04":
-            data = unpack_mxl(data, LARGEST_SCORE, file)
-    except _UNREADABLE as error:
-        raise ValueError(f"{file} cannot be read: {_why(error)}") from error
-    if not data.strip():
-        raise ValueError(f"{file} is empty; expected a score")
-    return data
+
+    def __init__(self) -> None:
+        self._archive: OpenArchive | None = None
+        self._last = ("", b"")  # the member that was read last, since tunes and fonts ask for it again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def read(self, file: ScoreFile) -> bytes:
+        """The bytes of a score; those of a compressed one (.mxl) are the bytes of the score inside.
+
+        Raises:
+            ValueError: one line that says which score cannot be read, and why.
+        """
+        try:
+            data = self._from_archive(file) if file.member else read_limited(_open(file.path), LARGEST_SCORE, file)
+            if data[:4] == b"PK\x03\x04":
+                data = unpack_mxl(data, LARGEST_SCORE, file)
+        except _UNREADABLE as error:
+            self.close()  # where in the archive it stands now is not known
+            raise ValueError(f"{file} cannot be read: {_why(error)}") from error
+        if not data.strip():
+            raise ValueError(f"{file} is empty; expected a score")
+        return data
+
+    def close(self) -> None:
+        """Closes the archive; the next score opens its own."""
+        if self._archive is not None:
+            self._archive.close()
+        self._archive, self._last = None, ("", b"")
+
+    def _from_archive(self, file: ScoreFile) -> bytes:
+        inside = PurePosixPath(file.member.replace("\\", "/"))
+        if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
+            raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
+        if self._archive is None or not self._archive.is_of(file.path):
+            self.close()
+            self._archive = OpenArchive(file.path, is_zip=_is_zip(file.path))
+        if self._last[0] != file.member:
+            stream = self._archive.open(file.member)
+            if stream is None:
+                raise ValueError(f"{file} is not a regular file")
+            self._last = file.member, read_limited(stream, LARGEST_SCORE, file)
+        return self._last[1]
+
+
+def read_bytes(file: ScoreFile) -> bytes:
+    """The bytes of a single score; see `ScoreReader`."""
+    with ScoreReader() as reader:
+        return reader.read(file)
 
 
 def _searched(source: Path, apart: Path | None) -> list[Path]:
@@ -158,14 +206,18 @@ def _members(archive: Path) -> list[Found]:
             with zipfile.ZipFile(archive) as opened:
                 infos = _at_most(opened.infolist(), "files", archive)
                 names = _scores(info.filename for info in infos if not info.is_dir())
-                each = (f for n in names for f in _tunes(n, archive, n, partial(opened.open, n)))
-                return _at_most(each, "scores", archive)
+                return _scores_of(archive, names, lambda name: opened.open(name))
         with tarfile.open(archive) as tar:
             members = {member.name: member for member in _at_most(tar, "files", archive) if member.isfile()}
-            each = (f for n in _scores(members) for f in _tunes(n, archive, n, partial(tar.extractfile, members[n])))
-            return _at_most(each, "scores", archive)
+            return _scores_of(archive, _scores(members), lambda name: tar.extractfile(members[name]))
     except _UNREADABLE as error:
         raise ValueError(f"{archive} cannot be read as an archive: {_why(error)}") from error
+
+
+def _scores_of(archive: Path, names: list[str], opener: Callable[[str], IO[bytes] | None]) -> list[Found]:
+    """The scores that members are, or hold, in the order of the archive."""
+    each = (f for k, n in enumerate(names) for f in _tunes(n, archive, n, partial(opener, n), k))
+    return _at_most(each, "scores", archive)
 
 
 def _why(error: Exception) -> str:
@@ -191,7 +243,7 @@ def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None]) -> list[Found]:
+def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None], place: int = 0) -> list[Found]:
     """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
     suffix = PurePosixPath(name).suffix.lower()
     numbers: list[str] = []
@@ -202,35 +254,23 @@ def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | 
                 with stream:
                     numbers = list(islice(tune_numbers(stream.read(LARGEST_SCORE)), MOST_MEMBERS + 1))
     if len(numbers) < 2:
-        return [Found(name, "", path, member, 0)]
-    return [Found(name, f"-X{number or k}", path, member, k) for k, number in enumerate(numbers, start=1)]
-
-
-def _from_archive(file: ScoreFile) -> bytes:
-    inside = PurePosixPath(file.member.replace("\\", "/"))
-    if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
-        raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
-    if _is_zip(file.path):
-        with zipfile.ZipFile(file.path) as archive:
-            return read_limited(archive.open(file.member), LARGEST_SCORE, file)
-    with tarfile.open(file.path) as tar:
-        stream = tar.extractfile(file.member)
-        if stream is None:
-            raise ValueError(f"{file} is not a regular file")
-        return read_limited(stream, LARGEST_SCORE, file)
+        return [Found(name, "", path, member, 0, place)]
+    return [Found(name, f"-X{number or k}", path, member, k, place) for k, number in enumerate(numbers, start=1)]
 
 
 def _named(found: list[Found]) -> list[ScoreFile]:
     """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
     named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
-    for name, ending, path, member, tune in found:
+    places: dict[tuple[Path, str], int] = {}
+    for name, ending, path, member, tune, place in found:
         stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + ending
         plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
         named.setdefault((path.resolve(), member, tune), (plain, path))
+        places[path, member] = place
     seen: dict[str, int] = {}
     files = []
     for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
         same = name.casefold()  # on macOS and Windows, Song and song are the same file
         count = seen[same] = seen.get(same, 0) + 1
-        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune))
+        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune, places[path, member]))
     return files

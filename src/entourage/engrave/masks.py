@@ -69,14 +69,6 @@ def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
     return flat // height, flat % height
 
 
-def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
-    """The mask that `encode_masks` wrote, shape (height, width)."""
-    mask = np.zeros((height, width), dtype=bool)
-    x, y = mask_pixels(counts, height)
-    mask[y, x] = True
-    return mask
-
-
 def _text_deltas(counts: Ints, offset: Ints) -> list[str]:
     """From the fourth number of a mask on, the difference to the last but one is written."""
     rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))

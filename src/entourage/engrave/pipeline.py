@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from entourage.data import atomic_path, progress_bar, status, write_json
+from entourage.data import atomic_path, claimed, is_unfinished, progress_bar, status, write_json
 from entourage.engrave.archives import find_scores
 from entourage.engrave.assemble import assemble
 from entourage.engrave.job import EngraveJob, tasks_of
@@ -22,8 +21,6 @@ from entourage.engrave.parts import FOLDERS, STATE
 from entourage.engrave.pool import run_tasks
 from entourage.engrave.ray_pool import check_address
 from entourage.engrave.work import Outcome
-
-_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{16}\.\w+")  # how `atomic_path` names what is not yet complete
 
 
 def engrave(job: EngraveJob) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
     if job.ray:
         check_address(job.ray)
     outcomes: dict[str, Outcome] = {}
-    with _claimed(job.out):
+    with _alone(job.out):
         _begin(job)
         for font, kept in zip(given, job.fonts, strict=True):
             _keep(font, kept)
@@ -86,26 +83,16 @@ def _keep(font: MusicFont, kept: MusicFont) -> None:
 
 
 @contextmanager
-def _claimed(out: Path) -> Iterator[None]:
+def _alone(out: Path) -> Iterator[None]:
     """Makes the folder and keeps other runs out of it: each would take the other's unfinished files for leftovers."""
     state = out / STATE
     if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; expected a new one, or one that this command has begun")
     state.mkdir(parents=True, exist_ok=True)
-    with (state / "lock").open("w") as lock:
-        _lock(lock, out)
+    with claimed(state / "run") as mine:
+        if not mine:
+            raise ValueError(f"another run is at work on {out}; expected to be alone")
         yield
-
-
-def _lock(lock: IO[str], out: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
-    except BlockingIOError as error:
-        raise ValueError(f"another run is at work on {out}; expected to be alone") from error
 
 
 def _begin(job: EngraveJob) -> None:
@@ -127,5 +114,5 @@ def _tidy(out: Path) -> None:
     """Removes what is not yet complete, where this command writes: other folders in there may be at work themselves."""
     places = [*out.glob(".*"), *(out / STATE).rglob(".*"), *(p for name in FOLDERS for p in (out / name).glob(".*"))]
     for leftover in places:
-        if leftover.is_file() and _UNFINISHED.fullmatch(leftover.name):
+        if leftover.is_file() and is_unfinished(leftover):
             leftover.unlink()

@@ -35,12 +35,19 @@ def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
     """
     if not tasks:
         return
+    tasks = sorted(tasks, key=_reading_order)
     workers = min(job.workers or os.cpu_count() or 1, len(tasks))
     pool = RayPool(job, tasks, _PATIENCE, _bound_memory) if job.ray else _Pool(job, tasks, workers)
     named = {task.name: task for task in tasks}
     for outcome in pool.run():
         before = Worker(job).done(named[outcome.name]) if outcome.lost else None
         yield before or outcome
+
+
+def _reading_order(task: Task) -> tuple[str, int]:
+    """Scores of an archive come as they lie in it: a worker that goes back in a compressed one unpacks it anew."""
+    file = task.file
+    return ("", 0) if file is None or not file.member else (str(file.path), file.place)
 
 
 class _Pool:

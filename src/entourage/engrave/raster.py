@@ -6,7 +6,8 @@ twice, and boxes, masks and image cannot disagree.
 
 The method is that of font rasterisers: each edge adds, to the pixels it crosses, the signed area between itself and the
 far side of the pixel, and a running sum turns that into coverage. The result is the exact area of the shape inside each
-pixel. The sum runs down the columns, not along the rows, because COCO's masks are stored by columns.
+pixel, unless parts of the shape overlap there: areas are added up, to the whole pixel at most. The sum runs down the
+columns, not along the rows, because COCO's masks are stored by columns.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Ink:
 def rasterise(shapes: list[Edges]) -> Ink:
     """The coverage of all pixels by each of the shapes.
 
-    Overlapping parts of one shape count once if they turn the same way; a hole turns the other way.
+    Parts of one shape that turn the same way may overlap: pixels inside are covered once. In a pixel at a border, what
+    each of them covers is added up, to 1 at most. A hole turns the other way.
 
     Args:
         shapes: the edges of each, shape (n, 4), in pixels; pixel (i, j) is the square from (i, j) to (i + 1, j + 1).

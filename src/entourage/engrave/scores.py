@@ -10,7 +10,7 @@ from typing import Literal
 
 from lxml import etree
 
-from entourage.engrave.archives import ScoreFile, read_bytes
+from entourage.engrave.archives import ScoreFile, ScoreReader, read_bytes
 from entourage.engrave.headings import mei_heading, musicxml_heading, text_heading
 from entourage.engrave.safe_xml import parse_xml
 from entourage.engrave.tunes import nth_tune
@@ -49,13 +49,17 @@ class Score:
         return plain or self.name
 
 
-def read_score(file: ScoreFile) -> Score:
+def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
     """Read a score of any kind.
+
+    Args:
+        file: where it lies.
+        reader: keeps archives open, where many scores are read; None: its archive is opened for this one.
 
     Raises:
         ValueError: one line that says which score cannot be engraved, and why.
     """
-    data = read_bytes(file)
+    data = read_bytes(file) if reader is None else reader.read(file)
     text = _decode(data, file)
     if not text.lstrip("\ufeff \t\r\n").startswith("<"):
         suffix = "." + (file.member or file.path.name).lower().rsplit(".", 1)[-1]

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from entourage.engrave.archives import ScoreReader
 from entourage.engrave.compose import compose
 from entourage.engrave.degrade import Degrader
 from entourage.engrave.formats import page_table, page_xml
@@ -56,11 +57,12 @@ class Outcome:
 
 
 class Worker:
-    """Does the tasks of a job one after the other; engravers are kept from task to task."""
+    """Does the tasks of a job one after the other; engravers and the open archive are kept from task to task."""
 
     def __init__(self, job: EngraveJob) -> None:
         self.job = job
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
+        self._reader = ScoreReader()
 
     def do(self, task: Task) -> Outcome:
         """Does a task, unless it has been done before, by the same versions, and its files are still there.
@@ -106,7 +108,7 @@ class Worker:
         if task.file is None:
             text = compose(self.job.seed, task.index, balanced=self.job.balanced)
             return parse_score(text, f"composed-{task.index:05d}")
-        return replace_common(read_score(task.file), self.job.replace, self.job.seed)
+        return replace_common(read_score(task.file, self._reader), self.job.replace, self.job.seed)
 
     def _engrave(self, task: Task, score: Score) -> Outcome:
         part, files = part_path(self.job.out, task.name), dict[str, str]()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from entourage.data import is_unfinished
 from entourage.training.identity import check_same_run, to_begin_anew
 from entourage.training.journal import METRICS
 from entourage.training.state import RunState
@@ -120,11 +121,10 @@ class Checkpoints:
     def tidy(self, state: RunState | None) -> None:
         """Remove what a killed program left half-written, and finish what it had all but finished."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        parts = [name.partition(".") for name in (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)]
-        patterns = [f".{stem}.*.{suffix}" for stem, _, suffix in parts]
-        for pattern in (*patterns, _SAFETENSORS_OWN):
-            for leftover in self.folder.glob(pattern):
-                leftover.unlink(missing_ok=True)
+        own = (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)
+        for path in self.folder.glob(".*"):
+            if any(is_unfinished(path, of=name) for name in own) or path.match(_SAFETENSORS_OWN):
+                path.unlink(missing_ok=True)
         self._settle_best(state)
 
     def offer_best(self, outcome: nn.Module, state: RunState) -> None:

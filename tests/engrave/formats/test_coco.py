@@ -3,9 +3,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from tests.engrave.decoded import decode_mask
 
 from entourage.engrave.formats import page_table, write_coco
-from entourage.engrave.masks import decode_mask
 from entourage.engrave.page import Page
 
 

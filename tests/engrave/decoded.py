@@ -1,0 +1,15 @@
+"""Masks as pictures, to look at what was written."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.engrave.masks import mask_pixels
+
+
+def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:
+    mask = np.zeros((height, width), dtype=bool)
+    x, y = mask_pixels(counts, height)
+    mask[y, x] = True
+    return mask
