@@ -94,8 +94,10 @@ def test_v1_has_words_in_one_piece(tmp_path: Path) -> None:
     (page, *_) = as_classes(pages, "v1")
     assert page.labels[:2] == [None, "dynamicPP"]
     assert as_classes(pages, "detector") == pages
+    before = torch.random.get_rng_state()
     summary = train_detector(job(tmp_path, classes="v1", recipe=replace(RECIPE, steps=1)))
     assert summary["classes"] == len(V1_IDS)
+    assert torch.equal(torch.random.get_rng_state(), before)  # a seed of ours is nobody else's
 
 
 def test_classes_of_the_same_name_keep_what_tells_them() -> None:

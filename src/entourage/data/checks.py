@@ -36,13 +36,14 @@ def check_count(name: str, value: object, least: int, more: str = "") -> int:
     return int(value)
 
 
-def keep_counts(options: object, least: int, *names: str) -> None:
+def keep_counts(options: object, least: int, *names: str, more: str = "") -> None:
     """Check counts that frozen options hold, as `check_count` does, and let them hold Python's numbers.
 
     Args:
         options: a dataclass, frozen or not, that is being made.
         least: the least that each may be.
         names: of the fields.
+        more: what else to say of what is expected.
     """
     for name in names:
-        object.__setattr__(options, name, check_count(name, getattr(options, name), least))
+        object.__setattr__(options, name, check_count(name, getattr(options, name), least, more))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from entourage.data.checks import check_count
+from entourage.data.checks import keep_counts
 from entourage.detect.choices import check_choice
 
 Method = Literal["peaks", "components"]
@@ -46,9 +46,9 @@ class DecodeOptions:
             raise ValueError(f"cuts are {self.cuts}; expected one or more, highest first")
         if not all(0 <= cut < 1 for cut in self.cuts):
             raise ValueError(f"cuts are {self.cuts}; expected energies in [0, 1)")
-        check_count("least", self.least, 1)
+        keep_counts(self, 1, "least")
         if self.most is not None:
-            check_count("most", self.most, 1, ", or None for no bound")
+            keep_counts(self, 1, "most", more=", or None for no bound")
         if self.snap is not None and not 0 < self.snap < math.inf:
             raise ValueError(f"snap is {self.snap}; expected pixels above 0, or None")
         if self.overlap is not None and not 0 < self.overlap <= 1:

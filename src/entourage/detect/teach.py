@@ -84,16 +84,15 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     """
     check_outputs(job.out, maker=COMMAND)
     sheets = training_sheets(job) if sheets is None else sheets
-    torch.manual_seed(job.recipe.seed)
     start = None if job.start is None else find_detector(job.start)
-    detector = (
-        WatershedDetector(sheets.classes, job.options or preset(job.preset))
-        if start is None
-        else continued(load_detector(start), sheets.classes)
-    )
-    validation = _validation(job)
-    task = DetectionTask(detector, sheets, validation, job.recipe, say=job.say)
-    with _fastest():
+    with torch.random.fork_rng(devices=[]), _fastest():  # the caller's generator stays as it is
+        torch.manual_seed(job.recipe.seed)
+        detector = (
+            WatershedDetector(sheets.classes, job.options or preset(job.preset))
+            if start is None
+            else continued(load_detector(start), sheets.classes)
+        )
+        task = DetectionTask(detector, sheets, _validation(job), job.recipe, say=job.say)
         trained, result = learn(task, job)
     boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
     trained = trained.cpu()

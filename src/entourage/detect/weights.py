@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from entourage import __version__
-from entourage.data import atomic_path, reason_of
+from entourage.data import reason_of
 from entourage.detect.model import WatershedDetector
 from entourage.detect.options import DetectorOptions
 
@@ -40,6 +39,8 @@ def save_detector(
     Returns:
         The files.
     """
+    from entourage.training.weights import write_weights  # who only detects does not load the training loop
+
     path = Path(path)
     head = {
         "entourage": __version__,
@@ -54,11 +55,7 @@ def save_detector(
     pieces = _pieces(state, piece)
     names = [path] if len(pieces) == 1 else [_piece_path(path, number, len(pieces)) for number in range(len(pieces))]
     for name, tensors in zip(names, pieces, strict=True):
-        with atomic_path(name) as temporary:
-            temporary.touch()
-            mode = temporary.stat().st_mode
-            save_file(tensors, temporary, metadata={_KEY: json.dumps(head)})
-            temporary.chmod(mode)  # save_file lets only its owner read
+        write_weights(name, tensors, head, key=_KEY)
     return names
 
 

@@ -1,9 +1,11 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from entourage.label.classify import PRESETS, AugmentOptions, preset
 from entourage.label.classify.looks import LookOptions
+from entourage.label.classify.method import MethodOptions
 from entourage.training import TrainingOptions
 from entourage.training.views import PLAIN
 
@@ -75,3 +77,8 @@ def test_bad_options_are_refused(changes: dict[str, object], message: str) -> No
 
 def test_no_way_has_more_neighbours_than_the_game_would_have() -> None:
     assert {options.neighbours for options in PRESETS.values()} == {"auto"}  # few images have few of their kind
+
+
+def test_whole_numbers_of_numpy_are_kept_as_pythons() -> None:
+    options = AugmentOptions(size=np.int64(64), neighbours=np.int32(5), batches=MethodOptions(seed=np.int64(3)))
+    assert [type(value) for value in (options.size, options.neighbours, options.batches.seed)] == [int] * 3

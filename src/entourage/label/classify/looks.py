@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.backbones import Preprocessing
-from entourage.data.checks import check_count
+from entourage.data.checks import keep_counts
 from entourage.training.bank import PixelBank
 from entourage.training.views import STRONG, WEAK, ViewOptions, random_view
 
@@ -32,8 +32,8 @@ class LookOptions:
     mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
 
     def __post_init__(self) -> None:
-        for name, least in (("weak_kept", 2), ("strong_kept", 0)):
-            check_count(name, getattr(self, name), least)
+        keep_counts(self, 2, "weak_kept")
+        keep_counts(self, 0, "strong_kept")
 
     def view(self, kind: ViewOptions) -> ViewOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.data.checks import check_count, is_number
+from entourage.data.checks import is_number, keep_counts
 from entourage.label.classify.examples import Examples
 from entourage.label.classify.network import ImageNetwork
 from entourage.training import AveragedTask, Losses, WeightAverage
@@ -47,10 +47,8 @@ class MethodOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("labelled_batch", "unlabelled_batch", "least_steps"):
-            check_count(name, getattr(self, name), 1)
-        for name in ("ramp_steps", "seed"):
-            check_count(name, getattr(self, name), 0)
+        keep_counts(self, 1, "labelled_batch", "unlabelled_batch", "least_steps")
+        keep_counts(self, 0, "ramp_steps", "seed")
         if not is_number(self.decay) or not 0 <= self.decay < 1:
             raise ValueError(f"decay is {self.decay!r}; expected a number in [0, 1)")
         if not is_number(self.head_rate) or not 0 < self.head_rate < math.inf:

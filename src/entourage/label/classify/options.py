@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from entourage.data.checks import check_count
+from entourage.data.checks import keep_counts
 from entourage.label.classify.given import Trust
 from entourage.label.classify.looks import LookOptions
 from entourage.label.classify.method import MethodOptions
@@ -41,10 +41,10 @@ class AugmentOptions:
     )  # of each round
 
     def __post_init__(self) -> None:
-        check_count("size", self.size, 32, ": networks halve their input five times")
-        check_count("rounds", self.rounds, 1)
+        keep_counts(self, 32, "size", more=": networks halve their input five times")
+        keep_counts(self, 1, "rounds")
         if self.neighbours != "auto":
-            check_count("neighbours", self.neighbours, 1, ", or 'auto'")
+            keep_counts(self, 1, "neighbours", more=", or 'auto'")
         choices: dict[str, tuple[object, ...]] = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),
