@@ -43,6 +43,28 @@ def test_a_round_with_shares_is_the_formula() -> None:
     torch.testing.assert_close(replicator(w.requires_grad_(), x, shares=shares, max_iter=1, tol=None).x, expected)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_who_is_lonely_counts_and_keeps_its_strategy_with_gradients_and_without(held: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    w = torch.rand(6, 6, generator=generator, dtype=torch.float64)
+    w[4:], w[:, 4:] = 0, 0
+    x = torch.rand(6, 3, generator=generator, dtype=torch.float64)
+    x /= x.sum(dim=1, keepdim=True)
+    shares = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    fixed = torch.arange(6) == (5 if held else 0)
+    expected = x.clone()
+    for _ in range(3):
+        y = expected.clone()
+        payoff = expected[:4] * (w[:4] @ expected)
+        y[:4] = payoff / payoff.sum(dim=1, keepdim=True)
+        balanced = y[:4] * (shares / y.mean(dim=0)) ** PACE
+        y[:4] = balanced / balanced.sum(dim=1, keepdim=True)
+        expected = torch.where(fixed[:, None], x, y)
+    told = {"fixed": fixed, "shares": shares, "max_iter": 3, "tol": None}
+    torch.testing.assert_close(replicator(w, x, **told).x, expected)
+    torch.testing.assert_close(replicator(w.requires_grad_(), x, **told).x, expected)
+
+
 def test_equal_shares_leave_a_balanced_play_alone() -> None:
     x = torch.tensor([[0.7, 0.3], [0.3, 0.7]], dtype=torch.float64)
     torch.testing.assert_close(balance(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double())

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from entourage.game import NeighbourGraph, auto_neighbours
+from entourage.game import NeighbourGraph, auto_neighbours, cosine, pearson
 
 Floats = NDArray[np.floating]
 POINTS = np.random.default_rng(0).normal(size=(60, 4))
@@ -129,6 +129,67 @@ def test_duplicates_are_neighbours_and_never_nan(k: int, beyond: bool) -> None:
 def test_nothing_but_duplicates_makes_a_graph_of_equal_weights() -> None:
     graph = NeighbourGraph(torch.ones(20, 3), 4, symmetrize="max", normalize=False)
     assert (graph.w.data == 1).all()
+
+
+def test_where_seven_neighbours_are_duplicates_the_farthest_is_the_scale() -> None:
+    points = torch.tensor([0.0, 300.0]).repeat_interleave(9)[:, None]
+    w = NeighbourGraph(points, 10, symmetrize="max", normalize=False).w.tocoo()  # eight copies, and two of the others
+    far = w.row // 9 != w.col // 9
+    assert far.any()
+    np.testing.assert_allclose(w.data[far], np.exp(-1), rtol=1e-5)
+    np.testing.assert_array_equal(w.data[~far], 1)
+
+
+def test_where_all_neighbours_are_duplicates_the_typical_scale_is_theirs() -> None:
+    points = torch.tensor([[0.0]] * 9 + [[300.0], [-600.0]])
+    w = NeighbourGraph(points, 8, symmetrize="max", normalize=False).w
+    # The two outliers see eight of the heap each, 300 and 600 away; the heap has their mean, 450.
+    np.testing.assert_allclose(w[[9]].data, [np.exp(-(300**2) / (300 * 450))] * 8, rtol=1e-5)
+    np.testing.assert_allclose(w[[10]].data, [np.exp(-(600**2) / (600 * 450))] * 8, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("affinity", "dense"), [("cosine", cosine), ("pearson", pearson)])
+@pytest.mark.parametrize("nothing", [[3], [0, 1, 2, 3], list(range(59)), list(range(60))], ids=len)
+def test_what_has_no_direction_is_similar_to_nothing(affinity: Any, dense: Any, nothing: list[int]) -> None:
+    points = torch.from_numpy(POINTS).clone()
+    points[nothing] = 0.0 if affinity == "cosine" else 2.5
+    graph = NeighbourGraph(points, None, affinity=affinity, negatives="clamp", normalize=False)
+    expected = dense(points).clamp_min(0).fill_diagonal_(0)
+    np.testing.assert_allclose(graph.w.toarray(), expected.numpy(), atol=1e-6)
+    queries = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 4)))
+    queries[[0, 4]] = points[nothing[0]]
+    found = graph.weights_to(queries).toarray()
+    assert found.shape == (5, 60)
+    assert not found[[0, 4]].any()
+    assert not found[:, nothing].any()
+    together = dense(torch.cat([queries, points])).clamp_min(0)[1:4, 5:]
+    if len(nothing) < 50:
+        near = found[1:4] > 0  # all but the farthest, as many as the graph has neighbours
+        np.testing.assert_allclose(found[1:4], together.numpy() * near, atol=1e-6)
+
+
+def test_what_has_no_direction_takes_nobodys_place_among_the_neighbours() -> None:
+    # Less alike than by 0.5, these are farther from each other than from the origin.
+    apart = np.eye(12) + 0.05
+    plain = NeighbourGraph(torch.from_numpy(apart), 4, affinity="cosine").w.toarray()
+    padded = np.insert(apart, [0, 5, 5, 5, 12], 0.0, axis=0)
+    graph = NeighbourGraph(torch.from_numpy(padded), 4, affinity="cosine")
+    kept = np.flatnonzero(padded.any(axis=1))
+    np.testing.assert_allclose(graph.w.toarray()[np.ix_(kept, kept)], plain)
+    assert graph.w.nnz == np.count_nonzero(plain)
+    assert (graph.weights_to(torch.from_numpy(apart)) > 0).sum(axis=1).min() == 4
+    restored = pickle.loads(pickle.dumps(graph))
+    assert (restored.weights_to(torch.from_numpy(apart)) != graph.weights_to(torch.from_numpy(apart))).nnz == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", range(5))
+def test_right_angles_are_no_negative_similarities(dtype: torch.dtype, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    basis = torch.linalg.qr(torch.randn(30, 30, generator=generator, dtype=dtype)).Q
+    graph = NeighbourGraph(basis, None, affinity="cosine")
+    assert graph.w.nnz == 0
+    np.testing.assert_allclose(graph.weights_to(basis[:9]).toarray(), np.eye(9, 30), atol=1e-6)
 
 
 @pytest.mark.parametrize("affinity", ["self_tuning", "gaussian"])

@@ -93,6 +93,29 @@ def test_sparsified_invents_no_edges_where_a_row_has_fewer() -> None:
     assert sparsified(w, 5).nnz == 2
 
 
+@pytest.mark.parametrize("k", [1, 4, 29])
+def test_sparsified_is_the_same_sparse_and_dense(k: int) -> None:
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(30, 30)) * (rng.random((30, 30)) < np.linspace(0, 1, 30)[:, None])  # empty rows to full ones
+    rows, columns = w.nonzero()
+    halves = np.tile(w[rows, columns] / 2, 2)
+    order = rng.permutation(len(halves))
+    twice = sparse.coo_matrix((halves[order], (np.tile(rows, 2)[order], np.tile(columns, 2)[order])), w.shape)
+    expected = sparsified(w, k)
+    for given in (sparse.csr_matrix(w), twice):
+        kept = sparsified(given, k)
+        assert kept.has_sorted_indices
+        assert kept.nnz == expected.nnz
+        np.testing.assert_allclose(kept.toarray(), expected.toarray())
+
+
+def test_sparsified_makes_no_row_of_a_sparse_graph_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = sparse.random_array((200, 200), density=0.1, format="csr", rng=np.random.default_rng(0))
+    for kind in (sparse.csr_matrix, sparse.csr_array):
+        monkeypatch.setattr(kind, "toarray", lambda *_: pytest.fail("a dense copy was made"))
+    assert sparsified(w, 5).nnz == np.minimum(np.diff(w.indptr) - (w.diagonal() != 0), 5).sum()
+
+
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_to_torch_carries_the_same_matrix(index: type) -> None:
     w = NeighbourGraph(torch.from_numpy(np.random.default_rng(0).normal(size=(60, 4)))).w

@@ -175,6 +175,12 @@ def test_a_permutation_of_the_points_permutes_the_answer(method: Method, three: 
     np.testing.assert_array_equal(moved.transduction_, plain.transduction_[order])
 
 
+def test_points_may_be_given_backwards(method: Method, three: Data) -> None:
+    found = method().fit(three.X[::-1], three.y[::-1])
+    np.testing.assert_array_equal(found.transduction_, three.truth[::-1])
+    np.testing.assert_array_equal(found.predict(three.X[::-1]), three.truth[::-1])
+
+
 def test_the_same_data_give_the_same_answer(method: Method, three: Data) -> None:
     first, second = (method().fit(three.X, three.y).label_distributions_ for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -67,6 +67,28 @@ def test_a_tie_is_no_decision(graph_method: Method) -> None:
     assert set(np.flatnonzero(found.transduction_ == -1)) == set(found.undecided_)
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_a_tie_is_no_decision_for_a_new_point_either(graph_method: Method, text: bool) -> None:
+    block = np.ones((3, 3)) - np.eye(3)
+    w = sparse.csr_matrix(sparse.block_diag([block, block]))
+    y = np.array([0, 0, 0, 1, 1, 1])
+    found = graph_method(affinity="precomputed").fit(w, y.astype(str) if text else y)
+    asked = np.array([[1.0, 0, 0, 1, 0, 0], [1e-20, 0, 0, 2e-20, 0, 0], [3, 3, 0, 0, 1, 0], [0] * 6])
+    np.testing.assert_allclose(found.predict_proba(asked)[[0, 3]], 0.5, atol=1e-6)
+    assert found.predict(asked).tolist() == (["", "1", "0", ""] if text else [-1, 1, 0, -1])
+
+
+def test_who_has_no_direction_is_reached_by_no_label(graph_method: Method) -> None:
+    X = np.abs(np.random.default_rng(0).normal(size=(20, 3)))
+    X[10:14] = 0  # fewer than the neighbours that each looks for
+    y = np.where(np.arange(20) < 6, np.arange(20) % 2, -1)
+    with pytest.warns(UserWarning, match="no label reaches 4 of 20 points"):
+        found = graph_method(affinity="cosine").fit(X, y)
+    assert found.unreached_.tolist() == [10, 11, 12, 13]
+    assert (found.confidence_[10:14] == 0).all()
+    assert found.predict(X[9:12]).tolist()[1:] == [-1, -1]
+
+
 def test_a_weight_that_became_0_is_no_edge(graph_method: Method) -> None:
     block = np.ones((4, 4)) - np.eye(4)
     w = np.block([[block, -0.1 * np.ones((4, 4))], [-0.1 * np.ones((4, 4)), block]])

@@ -49,3 +49,10 @@ def test_an_array_that_must_not_be_written_is_copied_and_no_other() -> None:
     assert as_tensor(x).data_ptr() == x.ctypes.data
     x.flags.writeable = False
     assert as_tensor(x).data_ptr() != x.ctypes.data
+
+
+def test_an_array_that_runs_backwards_is_copied_and_one_in_columns_is_not() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    for backwards in (x[::-1], x[:, ::-1], x[::-1, ::-1]):
+        np.testing.assert_array_equal(as_tensor(backwards).numpy(), backwards)
+    assert as_tensor(x.T).data_ptr() == x.ctypes.data

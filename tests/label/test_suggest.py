@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.datasets import load_digits
 
 from entourage.label import GraphTransduction
@@ -37,6 +38,20 @@ def test_an_unreached_group_comes_first_and_says_why() -> None:
     first = suggest(model, 1)[0]
     assert first.index >= 40
     assert "no label reaches it" in first.reason
+
+
+@pytest.mark.filterwarnings("ignore:no label reaches")
+def test_the_second_suggestion_is_from_elsewhere() -> None:
+    # Three pairs that are tied to point 0, and faintly to each other; a point alone; two that are labelled.
+    w = np.zeros((10, 10))
+    w[0, 1:7] = 1
+    w[[1, 3, 5], [2, 4, 6]] = 0.25
+    w[8, 9] = 1
+    model = GraphTransduction(affinity="precomputed").fit(sparse.csr_matrix(w + w.T), [-1] * 8 + [0, 1])
+    found = suggest(model, 5)
+    # Two steps from point 0 end at the pairs alike: what it can settle is settled, and all that is left is alone.
+    assert [s.index for s in found] == [0, 7]
+    assert [s.gain for s in found] == pytest.approx([7, 1])
 
 
 def test_nothing_to_suggest_when_all_is_labelled() -> None:

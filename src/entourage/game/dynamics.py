@@ -103,7 +103,8 @@ def replicator(
         fixed: players that never move, shape (n,), boolean.
         class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
         shares: how frequent each label is known to be, shape (m,), positive for labels that anyone plays. Each round
-            then favours the labels that have too few followers (`balance`); F(X) may fall for it.
+            then favours the labels that have too few followers (`balance`); F(X) may fall for it. Players whom
+            nobody supports are counted, and keep their strategies.
         max_iter: the most rounds to play.
         tol: when to stop; None plays exactly `max_iter` rounds.
         trace: keep F(X) of every round (F comes out of the round itself: the trace costs one extra round at the end).
@@ -165,7 +166,8 @@ def _differentiable_round(
 ) -> tuple[Tensor, Tensor]:
     revised, average = revise(x, support(w, x, s))
     if shares is not None:
-        revised, _ = revise(revised, balance(revised, shares).expand_as(revised))
+        balanced, _ = revise(revised, balance(revised, shares).expand_as(revised))
+        revised = torch.where(average > torch.finfo(x.dtype).tiny, balanced, revised)  # who is lonely stays as it is
     return (revised if still is None else revised.index_copy(0, still, x[still])), average
 
 
@@ -177,12 +179,13 @@ def _buffered_round(
     payoff = torch.addmm(spare, w, voices, beta=0, out=spare).mul_(x)  # (n, m)
     average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
     tiny = torch.finfo(x.dtype).tiny
-    lonely = (average <= tiny).flatten()  # (n,), nobody supports them
-    still = lonely.nonzero().flatten() if still is None else torch.cat([still, lonely.nonzero().flatten()])
+    lonely = (average <= tiny).flatten().nonzero().flatten()  # (l,), nobody supports them
     revised = payoff.div_(average.clamp_min(tiny))
     if shares is not None:
+        revised.index_copy_(0, lonely, x[lonely])  # who does not move has followed a label too
         revised.mul_(balance(revised, shares))
         revised.div_(revised.sum(dim=1, keepdim=True).clamp_min(tiny))
+    still = lonely if still is None else torch.cat([still, lonely])
     return revised.index_copy_(0, still, x[still]), average
 
 

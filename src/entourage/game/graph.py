@@ -26,6 +26,8 @@ Negatives = Literal["error", "clamp", "shift"]
 
 # exp underflows for an outlier beside a dense cluster; with this floor it keeps its neighbours and can be reached.
 FAINTEST_EDGE = 1e-30
+# Cosines below it are 0 but for rounding: the search is in float32, and right angles came out within half of this.
+ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
 def auto_neighbours(n: int) -> int:
@@ -40,7 +42,8 @@ class NeighbourGraph:
         points: shape (n, d), finite; the search runs on their device.
         n_neighbors: how many neighbours each point looks for; "auto" for `auto_neighbours(n)`, None for all of them.
         affinity: weight of an edge. "self_tuning" and "gaussian" fall with Euclidean distance; "cosine" and "pearson"
-            compare directions, and so do the neighbours they are given.
+            compare directions, and so do the neighbours they are given; who has none (a zero or a constant row) is
+            similar to nothing and nobody's neighbour.
         squared: self-tuning with d^2 as published, or with d as the original code had it.
         bandwidth: of the Gaussian; by default the root mean square distance to the seventh neighbour.
         negatives: what becomes of negative cosines and correlations.
@@ -73,36 +76,53 @@ class NeighbourGraph:
         self.negatives: Negatives = negatives
         self.lift: float | None = None
         self.k = _count(n_neighbors, len(points))
-        self.search = NeighbourSearch(self._directed(points), self.k, recall)
+        directed, self.known = self._directed(points)  # (p, d), (n,)
+        self.search = NeighbourSearch(directed, max(0, min(self.k, len(directed) - 1)), recall)
         found = self.search.among_themselves()
-        self.scale = _local_scale(found.distance)  # (n,)
-        w = _csr(found.index, self._weights(found, self.scale), len(points))
-        w = symmetrized(w, symmetrize)
+        self.scale = _local_scale(found.distance)  # (p,)
+        w = symmetrized(self._csr(found, self.scale, self.known), symmetrize)
         self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
         self.w = _divided(w, self.degree, self.degree)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "scale": self.scale.cpu()}
+        return {**self.__dict__, "scale": self.scale.cpu(), "known": self.known.cpu()}
 
     def weights_to(self, queries: Tensor) -> sparse.csr_matrix:
         """Similarities of new points, shape (q, d), to the k nearest of the graph's points: shape (q, n).
 
         They are in the graph's own units (its local scales and degrees) up to a factor for each query.
         """
-        found = self.search.of(self._directed(queries))
-        w = _csr(found.index, self._weights(found, _local_scale(found.distance, self.scale)), len(self.degree))
+        directed, known = self._directed(queries)
+        found = self.search.of(directed)
+        w = self._csr(found, _local_scale(found.distance, self.scale), known)
         return _divided(w, np.ones(len(queries)), self.degree)
 
-    def _directed(self, points: Tensor) -> Tensor:
-        if self.affinity == "pearson":
-            return directions(centre(points))
-        return directions(points) if self.affinity == "cosine" else points
+    def _directed(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """What is compared of the points that can be, shape (p, d), and which these are, shape (n,), boolean."""
+        if self.affinity not in ("cosine", "pearson"):
+            return points, torch.ones(len(points), dtype=torch.bool, device=points.device)
+        directed = directions(centre(points) if self.affinity == "pearson" else points)
+        known = directed.any(dim=1)
+        # The origin is nearer to a direction than most other directions are: left in, it would take their places.
+        return directed if bool(known.all()) else directed[known], known
+
+    def _csr(self, found: Neighbours, scale: Tensor, known: Tensor) -> sparse.csr_matrix:
+        """The edges to the found neighbours of those who look, shape (q, n), none for who has no direction."""
+        columns = found.index  # (p, k), positions among those that have a direction
+        if len(self.search.points) < len(self.known):
+            columns = self.known.nonzero().flatten().to(columns.device)[columns]
+        ends = np.append(0, known.cpu().numpy().cumsum()) * columns.shape[1]
+        data = self._weights(found, scale).float().cpu().numpy().ravel()
+        w = sparse.csr_matrix((data, columns.int().cpu().numpy().ravel(), ends), shape=(len(known), len(self.known)))
+        w.sort_indices()
+        return w
 
     def _weights(self, found: Neighbours, scale: Tensor) -> Tensor:
         """Weights of the edges to the found neighbours, shape (q, k); `scale` is that of those who look, shape (q,)."""
         near = found.distance
         if self.affinity in ("cosine", "pearson"):
             similarity = 1 - near.square() / 2
+            similarity = similarity.masked_fill(similarity.abs() < ROUNDING, 0)
             if self.lift is None or self.negatives == "error":
                 self.lift = needed_lift(similarity, self.negatives, self.affinity)
             return (similarity + self.lift).clamp_min(0)
@@ -163,14 +183,16 @@ def sparsified(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["au
         k: entries to keep; "auto" for `auto_neighbours(n)`.
 
     Returns:
-        A graph of at most n k entries. Costs O(nnz) time, a block of rows at a time.
+        A graph of at most n k entries. Costs O(n^2) time for a dense w, a block of rows at a time, and O(nnz log nnz)
+        time and O(nnz) memory for a sparse one.
     """
     n = w.shape[0]
     keep = _count(k, n)
+    if sparse.issparse(w):
+        return _sparsified_rows(w, keep)
     rows: list[sparse.csr_matrix] = []
     for first in range(0, n, 1024):
-        block = w[first : first + 1024]
-        dense = np.array(block) if isinstance(block, np.ndarray) else block.toarray()
+        dense = np.array(w[first : first + 1024])
         np.fill_diagonal(dense[:, first:], 0)
         best = np.argpartition(-dense, keep - 1, axis=1)[:, :keep] if 0 < keep < n else np.empty((len(dense), 0), int)
         kept = np.take_along_axis(dense, best, axis=1)
@@ -179,6 +201,22 @@ def sparsified(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["au
     sparse_rows.eliminate_zeros()
     sparse_rows.sort_indices()
     return sparse_rows
+
+
+def _sparsified_rows(w: sparse.csr_matrix, keep: int) -> sparse.csr_matrix:
+    """`sparsified` by what is stored alone."""
+    n = w.shape[0]
+    stored = sparse.csr_matrix(w, copy=True)
+    stored.sum_duplicates()
+    entries = stored.tocoo()
+    order = np.lexsort((-entries.data, entries.row))  # the largest of each row first
+    order = order[entries.row[order] != entries.col[order]]
+    row, column, data = entries.row[order], entries.col[order], entries.data[order]
+    counts = np.bincount(row, minlength=n)  # (n,)
+    place = np.arange(len(row)) - (counts.cumsum() - counts)[row]
+    place += np.where(data < 0, n - counts[row], 0)  # the zeros that are not stored come before what is negative
+    best = (place < keep) & (data != 0)
+    return sparse.csr_matrix((data[best], (row[best], column[best])), shape=w.shape)
 
 
 def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor:
@@ -214,14 +252,6 @@ def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
     known = known[known > 0]
     typical = known.mean() if len(known) else scale.new_ones(())
     return torch.where(scale > 0, scale, typical)
-
-
-def _csr(index: Tensor, weights: Tensor, n: int) -> sparse.csr_matrix:
-    q, k = index.shape
-    columns, data = index.int().cpu().numpy().ravel(), weights.float().cpu().numpy().ravel()
-    w = sparse.csr_matrix((data, columns, np.arange(q + 1) * k), shape=(q, n))
-    w.sort_indices()
-    return w
 
 
 def _divided(w: sparse.csr_matrix, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> sparse.csr_matrix:

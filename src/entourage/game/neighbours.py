@@ -38,6 +38,9 @@ class Neighbours:
 class NeighbourSearch:
     """Finds the nearest of a set of points.
 
+    Points are told apart to about 1e-7 of how far they lie from the mean of all: where a few outliers have dragged that
+    mean away by more than 1e4 times what the others lie apart, neighbours among the others begin to be missed.
+
     Args:
         points: shape (n, d), finite; the search runs on their device, in float32.
         k: how many neighbours are wanted, 0 to n.
@@ -50,8 +53,8 @@ class NeighbourSearch:
             raise ValueError(f"{k} neighbours asked of {len(points)} points; expected 0 to {len(points)}")
         if not 0 < recall <= 1:
             raise ValueError(f"recall is {recall}; expected a share above 0 and up to 1")
-        # In units of their spread around their mean, float32 serves any data: |a|^2 + |b|^2 - 2ab does not cancel where
-        # they lie far from 0, and nothing overflows.
+        # In units of their spread around their mean, float32 serves all data without extreme outliers: where points lie
+        # far from 0, |a|^2 + |b|^2 - 2ab does not cancel, and nothing overflows.
         self.origin = points.mean(dim=0, keepdim=True)  # (1, d)
         self.unit = _largest(points - self.origin)
         self.points = self._scaled(points)

@@ -160,15 +160,26 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
                 f"no label reaches {len(self.unreached_)} of {n} points: they stay undecided",
                 stacklevel=3,
             )
-        self.label_distributions_ = np.where(reached[:, None], x, start)
         self._targets = targets
         self.given_ = targets.labelled
-        decided = targets.labelled | (reached & _prefers(self.label_distributions_[:, targets.seen]))
-        self.undecided_ = np.flatnonzero(~decided)
+        self.settle(np.where(reached[:, None], x, start))
         if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
             warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided", stacklevel=3)
-        codes = self.label_distributions_.argmax(axis=1)
-        self.transduction_ = targets.names(np.where(decided, codes, -1))
+        return self
+
+    def settle(self, x: Floats) -> Self:
+        """Take distributions for what was found: labels, confidences and the answers for new points follow from them.
+
+        Args:
+            x: distributions, shape (n, m), the prior where no label reaches.
+        """
+        self.label_distributions_ = x
+        reached = np.ones(len(x), dtype=bool)
+        reached[self.unreached_] = False
+        decided = self.given_ | (reached & _prefers(x[:, self._targets.seen]))
+        self.undecided_ = np.flatnonzero(~decided)
+        codes = x.argmax(axis=1)
+        self.transduction_ = self._targets.names(np.where(decided, codes, -1))
         self._voices = np.where(reached[:, None], self._heard(), 0)
         self.confidence_ = np.where(decided, self._confidence(codes).clip(0, 1), 0)
         return self
@@ -183,14 +194,18 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             Distributions, shape (q, m); uniform for a point none of whose neighbours was reached by a label.
         """
         votes = self._votes(X)
-        total = votes.sum(axis=1, keepdims=True)
         uniform = self._targets.seen / self._targets.seen.sum()
-        return np.asarray(np.where(total > 0, votes / np.where(total > 0, total, 1), uniform))
+        return np.asarray(np.where(votes.any(axis=1, keepdims=True), _in_parts_of_1(votes), uniform))
 
     def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
-        """Labels of new points, shape (q,); -1 (or "" among text) where no label reaches. For X see `predict_proba`."""
+        """Labels of new points, shape (q,). For X see `predict_proba`.
+
+        They are -1 (or "" among text) where no label reaches, or where several are level: a tie is no decision here
+        either.
+        """
         votes = self._votes(X)
-        return self._targets.names(np.where(votes.any(axis=1), votes.argmax(axis=1), -1))
+        decided = votes.any(axis=1) & _prefers(_in_parts_of_1(votes))
+        return self._targets.names(np.where(decided, votes.argmax(axis=1), -1))
 
     def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on the labelled points of y, so that cross-validation works with unlabelled ones.
@@ -273,6 +288,12 @@ def with_prior(x: Floats, problem: Problem) -> Floats:
     x = np.where(problem.targets.labelled[:, None], x, x * problem.start)
     total = x.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), problem.start))
+
+
+def _in_parts_of_1(votes: Floats) -> Floats:
+    """Rows over their sum, shape (q, m); a row without votes stays so."""
+    total = votes.sum(axis=1, keepdims=True)
+    return np.asarray(votes / np.where(total > 0, total, 1))
 
 
 def _prefers(x: Floats) -> NDArray[np.bool_]:

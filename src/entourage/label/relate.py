@@ -13,8 +13,11 @@ from entourage.game import Negatives, needed_lift
 
 
 def as_tensor(X: Any) -> torch.Tensor:
-    """The array as a tensor, copied only if it must not be written, as those that pandas hands out."""
-    return torch.from_numpy(X if X.flags.writeable else X.copy())
+    """The array as a tensor.
+
+    Copied only if it must not be written, as those that pandas hands out, or runs backwards, which torch cannot.
+    """
+    return torch.from_numpy(X if X.flags.writeable and min(X.strides, default=0) >= 0 else X.copy())
 
 
 def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:

@@ -75,6 +75,14 @@ def test_every_labeller_comes_nearer_to_the_shares(name: str, graph: sparse.csr_
     assert ((balanced.confidence_ >= 0) & (balanced.confidence_ <= 1)).all()
 
 
+@pytest.mark.parametrize("name", [name for name in LABELLERS if name not in ("game", "svm")])
+def test_new_points_hear_what_fitted_points_were_held_to(name: str, graph: sparse.csr_matrix) -> None:
+    balanced = fit_labeller(labeller(name), graph, CODES, balance=True)
+    one_by_one = balanced.predict_proba(np.eye(60))  # each asks one of the fitted points
+    np.testing.assert_allclose(one_by_one, balanced.label_distributions_, atol=1e-6)
+    np.testing.assert_array_equal(balanced.predict(np.eye(60)), balanced.transduction_)
+
+
 def test_the_game_keeps_to_the_shares_while_it_is_played(graph: sparse.csr_matrix) -> None:
     fitted = fit_labeller(labeller("game"), graph, CODES, balance=True)
     told = labeller("game", shares="given").fit_graph(graph, CODES)

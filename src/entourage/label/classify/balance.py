@@ -24,7 +24,8 @@ def fit_labeller(
     """Fit a labeller to a graph, and hold what it finds to the frequencies of the given labels if that is asked for.
 
     The game keeps to them while it is played; the distributions of other labellers are scaled when they are done (much
-    as by the class mass normalisation that Zhu, Ghahramani and Lafferty have for harmonic functions).
+    as by the class mass normalisation that Zhu, Ghahramani and Lafferty have for harmonic functions). New points hear
+    of it from those that were fitted; an SVM, which asks none of them, answers as without.
 
     Args:
         labeller: it is fitted.
@@ -42,11 +43,9 @@ def fit_labeller(
     decided = np.ones(len(codes), dtype=bool)
     decided[labeller.undecided_] = False
     counts = np.bincount(codes[codes >= 0], minlength=len(labeller.classes_))
-    x = held_to_shares(labeller.label_distributions_[decided], counts / counts.sum())
-    labeller.label_distributions_[decided] = x
-    labeller.transduction_[decided] = labeller.classes_[x.argmax(axis=1)]
-    labeller.confidence_[decided] = x.max(axis=1)
-    return labeller
+    x = labeller.label_distributions_.copy()
+    x[decided] = held_to_shares(x[decided], counts / counts.sum())
+    return labeller.settle(x)
 
 
 def held_to_shares(x: Floats, shares: Floats) -> Floats:
