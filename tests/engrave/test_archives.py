@@ -371,4 +371,4 @@ def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
         warnings.simplefilter("always")
         assert ScoreReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
         gc.collect()
-    assert not told
+    assert not [one for one in told if str(archive) in str(one.message)]  # other tests may have left something
