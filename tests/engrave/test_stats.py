@@ -53,10 +53,12 @@ def test_other_lists_count_other_names(data_set: Path) -> None:
 
 def test_the_contact_sheet_shows_each_class_in_order(data_set: Path) -> None:
     sheet = contact_sheet(data_set, count_symbols(data_set))
-    assert sheet.shape == (12 * 204, 12 * 120)
+    assert sheet.shape == (204, 12 * 120)  # of the classes that occur
     for k in range(3):
         assert (sheet[4:166, 120 * k + 4 : 120 * k + 116] == 0).sum() == 400  # the square
-    assert (sheet[4:166, 364:476] == 255).all()  # a class that does not occur
+        assert (sheet[170:, 120 * k + 4 : 120 * k + 116] < 255).any()  # its name
+        assert (sheet[:, 120 * k + 117 : 120 * k + 123] == 255).all()  # nothing runs into the next
+    assert (sheet[:, 360:] == 255).all()
 
 
 def test_one_page_at_a_time_is_in_memory(data_set: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +84,7 @@ def test_the_report_is_written(data_set: Path) -> None:
     page = (data_set / "stats" / "report.html").read_text()
     assert "2 pages with 100 symbols of 136 classes" in page
     assert (data_set / "stats" / "contact_sheet.png").is_file()
+    assert 'viewBox="0 0 1440 204"' in page  # the same
 
 
 def test_what_is_no_data_set_is_refused(tmp_path: Path, data_set: Path) -> None:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from entourage.report import bars, curve, histogram, to_svg
+from entourage.report import bars, curve, histogram, raster_figure, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -58,3 +58,11 @@ def test_any_figure_becomes_svg() -> None:
     figure = Figure()
     figure.subplots().set_title("by hand")
     assert "by hand" in texts(to_svg(figure))
+
+
+def test_a_picture_of_pixels_is_held_by_an_element_of_its_shape() -> None:
+    root = ElementTree.fromstring(raster_figure(b"packed", "png", 30, 20))
+    assert (root.tag, root.get("viewBox")) == (f"{SVG}svg", "0 0 30 20")
+    image = root.find(f"{SVG}image")
+    assert image is not None
+    assert image.get("href") == "data:image/png;base64,cGFja2Vk"

@@ -16,7 +16,10 @@ cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_ar
 
 @cluster.command()
 def run(
-    source: Annotated[Path, typer.Argument(help="A table of points (.csv, .npy...), or a folder of images or sounds.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SOURCE", help="A table of points (.csv, .npy...), or a folder of images or sounds."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
     model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
     clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
@@ -44,7 +47,10 @@ def run(
 @resumable()
 def train(
     source: Annotated[
-        str, typer.Argument(help="A folder of images or sounds, a folder a class; a table; or points: 2D shapes.")
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A folder of images or sounds, a folder a class; a table; or points: 2D shapes."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File for the network.")],
     labels: Annotated[Path | None, typer.Option(help="CSV file with the columns item,label.")] = None,

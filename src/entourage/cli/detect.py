@@ -22,7 +22,10 @@ ClassList = Literal["own", "extended", "v1", "v1-118", "muscima"]
 
 @detect.command()
 def run(
-    pages: Annotated[list[Path], typer.Argument(help="Images (PNG, JPEG, TIFF...), PDF files, or folders of such.")],
+    pages: Annotated[
+        list[Path],
+        typer.Argument(metavar="PAGES", help="Images (PNG, JPEG, TIFF...), PDF files, or folders of such."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for boxes, drawn pages and report.html.")] = Path("found"),
     model: Annotated[str | None, typer.Option(help=_MODEL_HELP)] = None,
     classes: Annotated[
@@ -52,7 +55,8 @@ def run(
 @detect.command(name="eval")
 def evaluate(
     data: Annotated[
-        str, typer.Argument(help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive.")
+        str,
+        typer.Argument(metavar="DATA", help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive."),
     ],
     split: Annotated[Literal["train", "val", "test", "all"], typer.Option(help="Which pages.")] = "test",
     classes: Annotated[
@@ -89,7 +93,10 @@ def evaluate(
 @resumable()
 def train(
     data: Annotated[
-        list[str], typer.Argument(help="Folders that `entourage engrave` made; muscima, or its folder or archive.")
+        list[str],
+        typer.Argument(
+            metavar="DATA", help="Folders that `entourage engrave` made; muscima, or its folder or archive."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for detect.safetensors, checkpoints and summary.json.")],
     classes: Annotated[

@@ -39,7 +39,7 @@ app = typer.Typer(
 @app.command()
 @resumable()
 def run(
-    scores: Annotated[list[Path] | None, typer.Argument(help="Scores, folders or archives of scores.")] = None,
+    scores: Annotated[list[Path] | None, typer.Argument(metavar="SCORES", help="Scores, folders or archives.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the data set.")] = Path("engraved"),
     compose: Annotated[int, typer.Option(min=0, help="How many scores to compose.")] = 0,
     balanced: Annotated[bool, typer.Option("--balanced", help="Compose all classes about equally often.")] = False,
@@ -93,7 +93,7 @@ def run(
 
 @app.command()
 def stats(
-    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A data set that this command has made.")],
     classes: Annotated[Literal["extended", "v1", "v1-118"], typer.Option(help="The list to count.")] = "extended",
     out: Annotated[Path | None, typer.Option(help="Folder for the report; DIR/stats by default.")] = None,
 ) -> None:
@@ -116,7 +116,7 @@ def stats(
 
 @app.command()
 def show(
-    page: Annotated[Path, typer.Argument(help="The image of a page: DIR/images/PAGE.png.")],
+    page: Annotated[Path, typer.Argument(metavar="PAGE", help="The image of a page: DIR/images/PAGE.png.")],
     out: Annotated[Path | None, typer.Option(help="The picture to write; PAGE_truth.png by default.")] = None,
     layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
 ) -> None:
@@ -138,8 +138,8 @@ def show(
 
 @app.command()
 def align(
-    scan: Annotated[Path, typer.Argument(help="A scan or photo of a page.")],
-    page: Annotated[Path, typer.Argument(help="The clean page: DIR/images/PAGE.png.")],
+    scan: Annotated[Path, typer.Argument(metavar="SCAN", help="A scan or photo of a page.")],
+    page: Annotated[Path, typer.Argument(metavar="PAGE", help="The clean page: DIR/images/PAGE.png.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder for picture and annotations; aligned/SCAN by default.")
     ] = None,
@@ -159,7 +159,7 @@ def align(
 
 @app.command()
 def crops(
-    folder: Annotated[Path, typer.Argument(help="A data set that this command has made.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A data set that this command has made.")],
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("crops.parquet"),
     share: Annotated[float, typer.Option(min=0, max=1, help="Classes below this share of symbols are rare.")] = 0.01,
     most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,

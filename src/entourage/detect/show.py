@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import colorsys
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
 from entourage.detect.grey import scaled_size
-from entourage.report import Block, Section, counted
+from entourage.report import Block, Section, counted, raster_figure
 
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]
@@ -84,9 +83,7 @@ def picture(drawn: Colour, width: int = _WIDTH) -> str:
     small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
     height, wide = small.shape[:2]
     packed = cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
-    data = base64.b64encode(packed.tobytes()).decode("ascii")
-    inside = f'<image width="{wide}" height="{height}" href="data:image/jpeg;base64,{data}"/>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {height}" width="100%">{inside}</svg>'
+    return raster_figure(packed.tobytes(), "jpeg", wide, height)
 
 
 def run_sections(

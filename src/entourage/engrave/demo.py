@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from entourage.engrave.page import Page
 from entourage.engrave.scores import parse_score
 from entourage.engrave.show import draw_truth
 from entourage.engrave.verovio_engine import VerovioEngraver
-from entourage.report import Block, Section
+from entourage.report import Block, Section, raster_figure
 
 _FONTS = ("Leipzig", "Petaluma")
 _SIZE = PageOptions(width=1894, height=1000)
@@ -49,6 +47,5 @@ def picture(page: Page) -> str:
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
     drawn = draw_truth(image, rows, ("boxes", "masks", "onsets"))
     height, width = drawn.shape[:2]
-    data = base64.b64encode(cv2.imencode(".png", drawn, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1].tobytes()).decode("ascii")
-    inside = f'<image width="{width}" height="{height}" href="data:image/png;base64,{data}"/>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%">{inside}</svg>'
+    packed = cv2.imencode(".png", drawn, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1]
+    return raster_figure(packed.tobytes(), "png", width, height)

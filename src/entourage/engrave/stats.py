@@ -16,9 +16,10 @@ from entourage.engrave.formats import read_table
 from entourage.engrave.patches import cut_patch
 from entourage.engrave.png import encode_png, read_grey
 from entourage.engrave.symbols import ClassSet, class_ids
-from entourage.report import Block, Section, house_style, to_svg, write_page
+from entourage.report import Block, Section, house_style, raster_figure, to_svg, write_page
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
+_LETTERS = 0.42  # size of the names below pictures, where they have room
 _TOP = 10
 
 
@@ -97,22 +98,22 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> Statistics:
 
 
 def contact_sheet(folder: Path, statistics: Statistics) -> NDArray[np.uint8]:
-    """One picture a class, ordered by frequency, with its name and count below."""
+    """One picture of each class that occurs, ordered by frequency, with its name and count below."""
     column = "label" if statistics.list_name == "extended" else "v1"
     table = read_table(folder, ["page", column, "x0", "y0", "x1", "y1"])
     # The middle one of the symbols that occur: neither the first page nor the last is typical.
     sample = {name: rows.iloc[len(rows) // 2] for name, rows in table.groupby(column)}
-    names = [str(name) for name in statistics.classes.index]
+    names = [str(name) for name in statistics.classes.index[statistics.classes > 0]]
     rows = -(-len(names) // _COLUMNS)
     height = _CELL_HEIGHT + _NAME_HEIGHT
     sheet = np.full((rows * height, _COLUMNS * _CELL_WIDTH), 255, dtype=np.uint8)
-    patches = _patches(folder, {name: sample[name] for name in names if name in sample})
+    patches = _patches(folder, {name: sample[name] for name in names})
     for k, name in enumerate(names):
         y, x = (k // _COLUMNS) * height, (k % _COLUMNS) * _CELL_WIDTH
-        if name in patches:
-            sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
+        sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
         for line, text in enumerate((name, f"{statistics.classes[name]:,}")):
-            size = min(0.42, 0.42 * 19 / max(len(text), 1))
+            wide = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _LETTERS, 1)[0][0]
+            size = _LETTERS * min(1.0, (_CELL_WIDTH - 8) / wide)  # no name runs into the next
             place = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
             cv2.putText(sheet, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
     return sheet
@@ -138,8 +139,10 @@ def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
     frame = pd.DataFrame({"class": statistics.classes.index, "symbols": statistics.classes.to_numpy()})
     with atomic_path(out / "classes.csv") as temporary:
         frame.to_csv(temporary, index=False)
+    sheet = contact_sheet(folder, statistics)
+    packed = encode_png(sheet, dpi=100, level=6)
     with atomic_path(out / "contact_sheet.png") as temporary:
-        temporary.write_bytes(encode_png(contact_sheet(folder, statistics), dpi=100, level=6))
+        temporary.write_bytes(packed)
     lead = f"{len(statistics.pages):,} pages with {int(statistics.classes.sum()):,} symbols of {len(frame)} classes. "
     lead += f"The ten commonest classes hold {statistics.top_share:.0%} of them; {len(statistics.absent)} do not occur."
     blocks = [
@@ -147,7 +150,9 @@ def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
         Block("Pages by number of symbols", figure=_histogram(statistics.pages.to_numpy())),
     ]
     order = Block("Symbols of each class", figure=_frequencies(statistics.classes))
-    write_page(out / "report.html", "Engraved pages", str(folder), [Section("Statistics", lead, blocks, wide=[order])])
+    one = Block("One of each class, and how many there are", figure=raster_figure(packed, "png", *sheet.shape[::-1]))
+    sections = [Section("Statistics", lead, blocks, wide=[order, one])]
+    write_page(out / "report.html", "Engraved pages", str(folder), sections)
 
 
 def _histogram(counts: NDArray[np.integer]) -> str:

@@ -1,7 +1,7 @@
 """Figures and the HTML report, in one look for all verbs."""
 
 from entourage.report.counted import counted
-from entourage.report.figures import bars, curve, histogram, house_style, to_svg
+from entourage.report.figures import bars, curve, histogram, house_style, raster_figure, to_svg
 from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "curve",
     "histogram",
     "house_style",
+    "raster_figure",
     "sound_address",
     "thumbnail_address",
     "to_svg",

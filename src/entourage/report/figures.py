@@ -5,10 +5,11 @@ Matplotlib takes longer to import than many a command takes to answer, so that o
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,3 +98,16 @@ def _figure(width: float, height: float) -> Figure:
 def _short(name: str, longest: int = 28) -> str:
     # A dollar sign would start mathematics.
     return (name if len(name) <= longest else name[: longest - 1] + "…").replace("$", r"\$")
+
+
+def raster_figure(packed: bytes, kind: Literal["png", "jpeg"], width: int, height: int) -> str:
+    """A picture of pixels as an `<svg>` element that is as wide as the page lets it.
+
+    Args:
+        packed: the image file.
+        kind: of file.
+        width, height: in pixels.
+    """
+    data = base64.b64encode(packed).decode("ascii")
+    inside = f'<image width="{width}" height="{height}" href="data:image/{kind};base64,{data}"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%">{inside}</svg>'
