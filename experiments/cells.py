@@ -202,5 +202,5 @@ def main(experiment: Experiment, options: argparse.Namespace) -> None:
 
 
 def results_folder(options: argparse.Namespace) -> Path:
-    """Where results go; a rehearsal is `--tiny` here."""
-    return folder_of(options.out, small=getattr(options, "tiny", False))
+    """Where results go; those of a rehearsal, `--small`, have a place of their own."""
+    return folder_of(options.out, small=getattr(options, "small", False))

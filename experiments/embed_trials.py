@@ -224,7 +224,7 @@ def add_options(parser: argparse.ArgumentParser, *, epochs: int, seeds: int | No
     parser.add_argument("--epochs", type=one_or_more, default=epochs, help="the longest training")
     if seeds is not None:
         parser.add_argument("--seeds", type=one_or_more, default=seeds, help="trainings that a figure is the mean of")
-    parser.add_argument("--tiny", action="store_true", help="a rehearsal: few classes, the smallest network, one epoch")
+    parser.add_argument("--small", action="store_true", help="a rehearsal: few classes, a small network, one epoch")
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
@@ -232,7 +232,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
     recipe = with_training(BASE, rate=BASE.stages[-1].learning_rate, epochs=options.epochs)
     seeds = getattr(options, "seeds", 1)
     setting = Setting(tuple(options.datasets), recipe=recipe, seeds=seeds, device=options.device)
-    if not options.tiny:
+    if not options.small:
         return setting
     small = replace(
         recipe,

@@ -221,10 +221,10 @@ def test_a_rehearsal_has_a_folder_of_its_own_unless_one_is_named(
     monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(ledger, "REHEARSED", tmp_path / "rehearsed")
     parser = cells.arguments("")
-    parser.add_argument("--tiny", action="store_true")
-    cells.main(Work().experiment(), parser.parse_args(["--tiny"]))
+    parser.add_argument("--small", action="store_true")
+    cells.main(Work().experiment(), parser.parse_args(["--small"]))
     assert {path.parent.name for path in tmp_path.rglob("toy.*")} == {"rehearsed"}
     cells.main(Work().experiment(), parser.parse_args([]))
     assert (tmp_path / "results" / "toy.md").exists()
     named = tmp_path / "named"
-    assert cells.results_folder(parser.parse_args(["--tiny", "--out", str(named)])) == named
+    assert cells.results_folder(parser.parse_args(["--small", "--out", str(named)])) == named

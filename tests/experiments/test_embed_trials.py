@@ -103,7 +103,7 @@ def test_options_make_a_setting() -> None:
     embed_trials.add_options(parser, epochs=7, seeds=3)
     setting = setting_of(parser.parse_args(["--datasets", "cub200"]))
     assert (setting.datasets, setting.seeds, setting.recipe.stages[-1].epochs) == (("cub200",), 3, 7)
-    tiny = setting_of(parser.parse_args(["--tiny"]))
+    tiny = setting_of(parser.parse_args(["--small"]))
     assert (tiny.backbone, tiny.recipe.size, tiny.recipe.stages[-1].epochs) == ("efficientnet-lite0", 64, 1)
     assert with_training(setting.recipe, rate=0.1, epochs=2, seed=5).seed == 5
 
@@ -115,7 +115,7 @@ def test_rehearsals_are_not_in_the_way_of_real_results(
     name = experiment.__name__.rpartition(".")[2]
     assert (ledger.RESULTS / f"{name}.json").exists()
     monkeypatch.setattr(ledger, "REHEARSED", tmp_path)
-    monkeypatch.setattr("sys.argv", [f"{name}.py", "--tiny", "--plan", "--device", "cpu"])
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--small", "--plan", "--device", "cpu"])
     experiment.run()
     told = capsys.readouterr().out
     assert told.startswith(f"{name}: ")
