@@ -37,6 +37,31 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("detekt", "no such command 'detekt'"),
+        ("detect run", "missing argument 'PAGES'"),
+        ("detect run page.png --threshold 2", "invalid value for '--threshold'"),
+        ("label photos --labelz known.csv", "no such option: --labelz"),
+    ],
+)
+def test_words_that_are_none_are_one_line_that_leads_to_the_help(words: str, said: str) -> None:
+    result = run(*words.split())
+    verb = " ".join(words.split()[: 2 if "detect run" in words else int("label" in words)])
+    command = f"entourage {verb}".strip()  # behind "python -m", as the test calls it
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"entourage: {said}")
+    assert result.stderr.endswith(f"{command} --help` tells what is expected)\n")
+    assert (result.stderr.count("\n"), result.stdout) == (1, "")
+
+
+def test_a_verb_without_words_shows_its_help() -> None:
+    result = run("detect")
+    assert result.returncode == 2
+    assert "Find every symbol on pages of music." in result.stdout + result.stderr
+
+
 def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
     result = run("label", tmp_path / "nowhere", "--labels", "l.csv", "--out", tmp_path / "out", debug=True)
     assert "Traceback" in result.stderr
@@ -64,7 +89,7 @@ def test_options_out_of_range_are_refused(tmp_path: Path, option: str) -> None:
 
 def test_a_name_that_is_not_utf_8_goes_out_as_it_is() -> None:
     code = r"import sys, typer, entourage.cli; m = sys.modules['entourage.cli.main']"
-    code += r"; m.app = lambda: typer.echo('caf\udce9'); m.main()"
+    code += r"; m.app = lambda **_: typer.echo('caf\udce9'); m.main()"
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, env=strict, check=True)
     assert result.stdout == b"caf\xe9\n"

@@ -45,7 +45,7 @@ def test_what_is_stopped_is_one_line(
 
 def test_a_signal_stops_a_process() -> None:
     code = "import os, signal, sys, entourage.cli; m = sys.modules['entourage.cli.main']"
-    code += "; m.app = lambda: os.kill(os.getpid(), signal.SIGINT); m.main()"
+    code += "; m.app = lambda **_: os.kill(os.getpid(), signal.SIGINT); m.main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGINT, "", "entourage: stopped\n")
 

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
@@ -19,6 +19,9 @@ from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
 from entourage.cli.stopped import STOPPED, StoppedError
+
+# click's, which newer versions of typer have as their own
+_UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
 
 app = typer.Typer(
     help="Neural networks that use context.",
@@ -54,6 +57,20 @@ def _end_stopped(told: str) -> NoReturn:
     sys.exit(STOPPED)
 
 
+def _end_misused(error: Any) -> NoReturn:
+    """One line for what is no command, no option, or no value of one; a command without any words shows its help."""
+    told, command = (
+        " ".join(error.format_message().split()),
+        "entourage" if error.ctx is None else error.ctx.command_path,
+    )
+    if told.startswith("Usage:"):
+        error.show()
+    elif told:  # else the help has been shown
+        line = f"{told[0].lower()}{told[1:].rstrip('.')} (`{command} --help` tells what is expected)"
+        typer.echo(f"entourage: {line}", err=True)
+    sys.exit(error.exit_code)
+
+
 def main() -> None:
     """Runs the command line. Bad input is one line and exit code 2; ENTOURAGE_DEBUG=1 shows where it came from.
 
@@ -66,17 +83,18 @@ def main() -> None:
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8: they go out as they are
     warnings.showwarning = lambda message, *_: typer.echo(f"entourage: note: {message}", err=True)
     try:
-        app()
+        code = app(standalone_mode=False)
     except StoppedError:
         _end_stopped("stopped; the same command goes on from here")
     except KeyboardInterrupt:
         _end_stopped("stopped")
-    except SystemExit as ended:  # typer makes this of being stopped
-        if ended.code == STOPPED:
-            _end_stopped("stopped")
-        raise
+    except _UsageError as error:
+        _end_misused(error)
     except (ValueError, OSError) as error:
         if os.environ.get("ENTOURAGE_DEBUG"):
             raise
         typer.echo(f"entourage: {' '.join(str(error).split())}", err=True)
         sys.exit(2)
+    if code == STOPPED:  # typer makes this of being stopped
+        _end_stopped("stopped")
+    sys.exit(code if isinstance(code, int) else 0)
