@@ -136,7 +136,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
 
     monkeypatch.setattr(Detector, "see", stopped)
     told = (
-        pytest.warns(UserWarning, match="holds the 2 pages that are done")
+        pytest.warns(UserWarning, match="holds what was found on 2 pages so far")
         if how is KeyboardInterrupt
         else nullcontext()
     )

@@ -59,10 +59,8 @@ def _end_stopped(told: str) -> NoReturn:
 
 def _end_misused(error: Any) -> NoReturn:
     """One line for what is no command, no option, or no value of one; a command without any words shows its help."""
-    told, command = (
-        " ".join(error.format_message().split()),
-        "entourage" if error.ctx is None else error.ctx.command_path,
-    )
+    told = " ".join(error.format_message().split())
+    command = "entourage" if error.ctx is None else error.ctx.command_path
     if told.startswith("Usage:"):
         error.show()
     elif told:  # else the help has been shown

@@ -27,7 +27,7 @@ from entourage.detect.truth import NoPagesError, read_truth, spread_over
 from entourage.detect.words import as_list, count_unnamed
 from entourage.detect.write import PageResult, open_results, write_xml
 from entourage.engrave.symbols import class_ids
-from entourage.report import write_page
+from entourage.report import counted, write_page
 
 COMMAND = "detect run"
 HEADER = ("page", "symbols", "interline", "seconds", "note")
@@ -119,7 +119,8 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     except KeyboardInterrupt:
         if len(journal):
             _finish(job, journal, classes, skipped, complete=False)
-            told = f"{job.out} holds the {len(journal)} pages that are done; the same command goes on with the others"
+            done = counted(len(journal), "pages")
+            told = f"{job.out} holds what was found on {done} so far; the same command goes on with the others"
             warnings.warn(told, stacklevel=2)
         raise
     summary = _finish(job, journal, classes, skipped, complete=True)
