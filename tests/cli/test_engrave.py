@@ -97,7 +97,8 @@ def test_pages_are_counted_and_shown(tmp_path: Path, scores: Path) -> None:
     assert code == 0
     assert (tmp_path / "truth.png").is_file()
     before = page.read_bytes(), (out / "symbols.parquet").read_bytes()
-    for target in (page, out / "symbols.parquet"):
+    (out / "images" / "other.png").write_bytes(page.read_bytes())
+    for target in (page, out / "images" / "other.png", out / "symbols.parquet"):
         code, text = run("show", page, "--out", target)
         assert code != 0
         assert "expected" in text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -266,6 +267,8 @@ def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
     save_detector(WatershedDetector(classes, options), tmp_path / "m.safetensors")
     data = some_pages(tmp_path / "data", test=3)
     job = EvalJob(str(data), model=str(tmp_path / "m.safetensors"), pages=2, out=tmp_path / "out", device="cpu")
+    with pytest.raises(ValueError, match="data: holds the pages; expected another folder to write to"):
+        evaluate_data(replace(job, out=data))
     evaluation = evaluate_data(job)
     assert evaluation.judged == "own"
     assert evaluation.pages == 2

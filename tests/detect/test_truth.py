@@ -14,6 +14,13 @@ from tests.detect.engraved import some_pages, write_engraved
 from entourage.detect.truth import NoPagesError, class_names, make_page, read_truth
 
 
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    folder = some_pages(tmp_path / "data")
+    (folder / "symbols.parquet").write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table; expected what `entourage"):
+        read_truth(folder, "test")
+
+
 def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> None:
     symbols = [
         ("staff", "", 40, 120, 440, 202),

@@ -96,6 +96,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_search(
         search_run(job(trained, image_folder, "24.png", page=tmp_path / "file" / "found.html"))
     with pytest.raises(ValueError, match=r"config\.json: is no place for the result; .* ends in \.html"):
         search_run(job(trained, image_folder, "24.png", page=trained / "config.json"))
+    with pytest.raises(ValueError, match=r"report\.html: is read and would be overwritten"):
+        search_run(job(trained, image_folder, "24.png", page=trained / "report.html"))
 
 
 @pytest.mark.parametrize(

@@ -361,6 +361,8 @@ def test_what_cannot_be_read_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
             assert reader.read(ScoreFile("one", good, "one.xml")) == b"<one/>"
             with pytest.raises(ValueError, match=r"good\.tar:none\.xml is empty"):
                 reader.read(ScoreFile("none", good, "none.xml"))
+            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml cannot be read: no such file in the archive"):
+                reader.read(ScoreFile("gone", good, "gone.xml"))
             with pytest.raises(ValueError, match=r"bad\.tar:one\.xml cannot be read"):
                 reader.read(ScoreFile("one", tmp_path / "bad.tar", "one.xml"))
 

@@ -90,6 +90,15 @@ def test_the_report_is_written(data_set: Path) -> None:
 def test_what_is_no_data_set_is_refused(tmp_path: Path, data_set: Path) -> None:
     with pytest.raises(ValueError, match=r"has no symbols\.parquet"):
         count_symbols(tmp_path / "nowhere")
+    whole = (data_set / "symbols.parquet").read_bytes()
+    for damaged in (b"no table", whole[:-9]):
+        (data_set / "symbols.parquet").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table"):
+            count_symbols(data_set)
+    pq.write_table(pa.table({"other": [1]}), data_set / "symbols.parquet")
+    with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table"):
+        count_symbols(data_set)
+    (data_set / "symbols.parquet").write_bytes(whole)
     (data_set / "images" / "a.png").unlink()
     (data_set / "images" / "b.png").unlink()
     with pytest.raises(ValueError, match="cannot be read"):

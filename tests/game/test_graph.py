@@ -168,6 +168,15 @@ def test_what_has_no_direction_is_similar_to_nothing(affinity: Any, dense: Any, 
         np.testing.assert_allclose(found[1:4], together.numpy() * near, atol=1e-6)
 
 
+@pytest.mark.parametrize("known", [1, 3])
+def test_new_points_see_all_that_have_a_direction(known: int) -> None:
+    points = torch.zeros(8, 2)
+    points[:known] = torch.tensor([[1.0, 0], [0.8, 0.6], [0.6, 0.8]])[:known]
+    graph = NeighbourGraph(points, 5, affinity="cosine", normalize=False)
+    assert graph.w[:, known:].nnz == 0
+    np.testing.assert_allclose(graph.weights_to(points[:1]).toarray()[0, :known], [1, 0.8, 0.6][:known], atol=1e-6)
+
+
 def test_what_has_no_direction_takes_nobodys_place_among_the_neighbours() -> None:
     # Less alike than by 0.5, these are farther from each other than from the origin.
     apart = np.eye(12) + 0.05

@@ -195,6 +195,8 @@ def test_the_score_counts_labelled_points_only(method: Method, three: Data) -> N
     assert found.score(three.X, y, weights) == pytest.approx(0.25)
     with pytest.raises(ValueError, match="none of the 60 points to score is labelled; expected at least one"):
         found.score(three.X, np.full(60, -1))
+    with pytest.raises(ValueError, match="5 labels for 60 points to score; expected one each"):
+        found.score(three.X, y[:5])
 
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
@@ -221,6 +223,7 @@ def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
     assert np.array_equal(fast.label_distributions_, slow.label_distributions_)
     assert np.array_equal(fast.confidence_, slow.confidence_)
     assert fast.n_features_in_ == 20
+    assert np.array_equal(fast.predict(graph[:3]), slow.predict(graph[:3]))  # sparse, too
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fast.fit_graph(graph, y[:19])
 

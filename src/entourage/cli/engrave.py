@@ -130,7 +130,7 @@ def show(
         raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
     image, rows = read_page(page)
     target = out or Path(f"{page.stem}_truth.png")
-    check_output_file(target, ".png", [page])
+    check_output_file(target, ".png", page.parent.glob("*.png"))
     with atomic_path(target) as temporary:
         temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
     typer.echo(f"{len(rows)} symbols drawn: {target}")

@@ -135,7 +135,9 @@ def evaluate_data(job: EvalJob) -> Evaluation:
         ValueError: there is no such data set, split or detector, or nothing of the class list.
     """
     if job.out is not None:
-        check_outputs(job.out, maker="detect eval")  # not among the results of a run
+        check_outputs(job.out, maker="detect eval")  # not among the results of a run...
+        if job.out.resolve() == Path(job.data).resolve():  # ...nor among pages
+            raise ValueError(f"{job.out}: holds the pages; expected another folder to write to")
     try:
         pages = read_truth(job.data, job.split)
     except NoPagesError as error:

@@ -86,7 +86,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     sheets = training_sheets(job) if sheets is None else sheets
     start = None if job.start is None else find_detector(job.start)
     with torch.random.fork_rng(devices=[]), _fastest():  # the caller's generator stays as it is
-        torch.manual_seed(job.recipe.seed)
+        torch.default_generator.manual_seed(job.recipe.seed)  # the CPU's, where networks are made
         detector = (
             WatershedDetector(sheets.classes, job.options or preset(job.preset))
             if start is None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from entourage.data.muscima import SPLITS, MuscimaPage, find_muscima, holds_muscima, read_muscima
 from entourage.detect.classes import detector_class
 from entourage.detect.deepscores import DeepScoresPage, deepscores_splits, holds_deepscores, read_deepscores, unpack
+from entourage.engrave.formats.table import undamaged
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _CORNERS = ("x0", "y0", "x1", "y1")
@@ -118,7 +119,8 @@ def _others(path: Path) -> str:
     if str(path) == "muscima":
         found = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
-        found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
+        with undamaged(path / "symbols.parquet"):
+            found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
     elif holds_muscima(path):
         found = {page.split for page in read_muscima(path)}
     else:
@@ -159,7 +161,8 @@ def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
     interline = float(json.loads(manifest.read_text(encoding="utf-8"))["options"]["page"]["interline"])
     filters = None if split is None else [("split", "==", split)]
     names = ["page", "label", "v1"]
-    read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
+    with undamaged(folder / "symbols.parquet"):
+        read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
     table = read.to_pandas().drop_duplicates([*names, *_CORNERS])  # what make_page does, for millions of rows
     if table.empty:
         return []

@@ -82,7 +82,7 @@ def search_run(job: SearchJob) -> Answer:
             written.
     """
     if job.page is not None:
-        check_output_file(job.page, ".html")
+        check_output_file(job.page, ".html", job.run.rglob("*.html"))
     config = read_config(job.run)
     images = read_images(job.data)
     queries = _resolve(job, images.items)  # before anything is embedded, which may take long

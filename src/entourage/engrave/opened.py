@@ -30,10 +30,17 @@ class OpenArchive:
         return path == self._path and _stamp(path) == self._stamp
 
     def open(self, member: str) -> IO[bytes] | None:
-        """The stream of a member; None if it is not a regular file."""
-        if isinstance(self._archive, zipfile.ZipFile):
-            return self._archive.open(member)
-        return self._archive.extractfile(self._members[member])
+        """The stream of a member; None if it is not a regular file.
+
+        Raises:
+            FileNotFoundError: there is no such member any more.
+        """
+        try:
+            if isinstance(self._archive, zipfile.ZipFile):
+                return self._archive.open(member)
+            return self._archive.extractfile(self._members[member])
+        except KeyError as error:
+            raise FileNotFoundError("no such file in the archive") from error
 
     @cached_property
     def _members(self) -> dict[str, tarfile.TarInfo]:

@@ -77,7 +77,7 @@ class NeighbourGraph:
         self.lift: float | None = None
         self.k = _count(n_neighbors, len(points))
         directed, self.known = self._directed(points)  # (p, d), (n,)
-        self.search = NeighbourSearch(directed, max(0, min(self.k, len(directed) - 1)), recall)
+        self.search = NeighbourSearch(directed, min(self.k, len(directed)), recall)
         found = self.search.among_themselves()
         self.scale = _local_scale(found.distance)  # (p,)
         w = symmetrized(self._csr(found, self.scale, self.known), symmetrize)

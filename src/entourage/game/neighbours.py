@@ -93,9 +93,13 @@ class NeighbourSearch:
         return both
 
     def among_themselves(self) -> Neighbours:
-        """The k nearest other points of every point. No point is its own neighbour; duplicates are each other's."""
+        """The k nearest other points of every point, or all of them if there are fewer.
+
+        No point is its own neighbour; duplicates are each other's.
+        """
         if self.exact or self._cells is None:
-            return self._in_units(*nearest(self.points, self.points, self.k, exclude_self=True))
+            others = min(self.k, max(0, len(self.points) - 1))
+            return self._in_units(*nearest(self.points, self.points, others, exclude_self=True))
         one, other = self._cells
         return self._in_units(*_merged(one.among_themselves(), other.among_themselves()))
 

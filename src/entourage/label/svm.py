@@ -26,11 +26,11 @@ class LinearSVMLabeller(GraphLabeller):
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
             return super()._relate(X, device)
-        self._features = X
+        self._features, self._by_similarities = X, False
         return sparse.csr_matrix((len(X), len(X)))
 
     def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
-        self._features = graph
+        self._features, self._by_similarities = graph, True
         return super()._adopt(graph, lift)
 
     def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
@@ -52,7 +52,7 @@ class LinearSVMLabeller(GraphLabeller):
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         check_is_fitted(self)
         features = validate_data(
-            self, X, reset=False, accept_sparse=self.affinity == "precomputed", dtype=[np.float32, np.float64]
+            self, X, reset=False, accept_sparse=self._by_similarities, dtype=[np.float32, np.float64]
         )
         return self._margins(features)
 

@@ -118,9 +118,11 @@ def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, weights: Arr
         weights: of the points, shape (n,).
 
     Raises:
-        ValueError: none of them has a label.
+        ValueError: none of them has a label, or there are more or fewer labels than points.
     """
     labels = np.asarray(without_missing(y))
+    if len(labels) != len(predicted):
+        raise ValueError(f"{len(labels)} labels for {len(predicted)} points to score; expected one each")
     known = labelled_mask(labels)
     if not known.any():
         raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from entourage.label.classify.images import files_or_pixels, stacked
 
@@ -39,6 +41,8 @@ def test_files_are_told_from_decoded_images() -> None:
     whole = IMAGE[None]
     assert files_or_pixels(whole) is whole
     assert np.array_equal(files_or_pixels([IMAGE, IMAGE]), np.stack([IMAGE, IMAGE]))
+    assert np.array_equal(files_or_pixels(torch.from_numpy(whole)), whole)  # type: ignore[arg-type]
+    assert files_or_pixels(pd.Series(["a.png"])) == [Path("a.png")]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -93,7 +95,18 @@ def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
     path = folder / "symbols.parquet"
     if not path.is_file():
         raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
-    try:
+    with undamaged(path):
         return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
-    except pa.ArrowInvalid as error:  # no Parquet at all, or another table
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Says in one line of a table that is read within the block if it is damaged.
+
+    Raises:
+        ValueError: it is no Parquet at all, or another table.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         raise ValueError(f"{path} is damaged, or another table; expected what `entourage engrave` wrote") from error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from entourage.data import atomic_path, check_outputs, list_images
+from entourage.data import atomic_path, check_output_file, list_images
 from entourage.label.classify.classifier import ImageClassifier, Predictions
 
 
@@ -40,9 +40,7 @@ def predict_images(
         raise ValueError(f"{images[0]}: no such file or folder; expected image files, or folders of them")
     paths = [path for place in images for path in (list_images(place) if place.is_dir() else [place])]
     if out is not None:
-        if out.is_dir():
-            raise ValueError(f"{out}: is a folder; expected a CSV file to write")
-        check_outputs(out.parent, [out.name], [Path(classifier), *paths])
+        check_output_file(out, ".csv", [Path(classifier), *paths])
     model = ImageClassifier.load(classifier)
     predictions = model.predict(paths, device=device, progress=progress)
     if paths and not predictions.kept:

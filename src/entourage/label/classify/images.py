@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +27,16 @@ def files_or_pixels(images: Images) -> list[Path] | Decoded:
         raise TypeError(f"images is the path {str(images)!r}; {_EXPECTED}")
     if isinstance(images, np.ndarray):
         return images
-    if not isinstance(images, Sequence):
+    if not isinstance(images, Sequence) and not hasattr(images, "__array__"):  # as tensors and pandas' columns have
         raise TypeError(f"images is a {type(images).__name__}; {_EXPECTED}")
-    named = [isinstance(image, str | Path) for image in images]
-    if not any(named) and images:
-        return stacked(images)
+    given: list[Any] = list(images)
+    named = [isinstance(image, str | Path) for image in given]
+    if given and not any(named):
+        return stacked(given)
     if not all(named):
         place = named.index(False)
-        raise TypeError(f"images holds a {type(images[place]).__name__} at {place}; {_EXPECTED}")
-    return [Path(str(image)) for image in images]
+        raise TypeError(f"images holds a {type(given[place]).__name__} at {place}; {_EXPECTED}")
+    return [Path(str(image)) for image in given]
 
 
 def stacked(images: Images) -> Decoded:
