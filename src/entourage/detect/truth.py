@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from entourage.data.muscima import SPLITS, MuscimaPage, find_muscima, holds_muscima, read_muscima
+from entourage.data.parquet import undamaged
 from entourage.detect.classes import detector_class
 from entourage.detect.deepscores import DeepScoresPage, deepscores_splits, holds_deepscores, read_deepscores, unpack
-from entourage.engrave.formats.table import undamaged
 from entourage.engrave.symbols import CLASSES, EXTENDED_IDS
 
 _CORNERS = ("x0", "y0", "x1", "y1")
@@ -119,7 +119,7 @@ def _others(path: Path) -> str:
     if str(path) == "muscima":
         found = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
-        with undamaged(path / "symbols.parquet"):
+        with undamaged(path / "symbols.parquet", "entourage engrave"):
             found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
     elif holds_muscima(path):
         found = {page.split for page in read_muscima(path)}
@@ -161,7 +161,7 @@ def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
     interline = float(json.loads(manifest.read_text(encoding="utf-8"))["options"]["page"]["interline"])
     filters = None if split is None else [("split", "==", split)]
     names = ["page", "label", "v1"]
-    with undamaged(folder / "symbols.parquet"):
+    with undamaged(folder / "symbols.parquet", "entourage engrave"):
         read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
     table = read.to_pandas().drop_duplicates([*names, *_CORNERS])  # what make_page does, for millions of rows
     if table.empty:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from entourage.engrave.formats.table import undamaged
+from entourage.data.parquet import undamaged
 from entourage.engrave.masks import mask_pixels
 from entourage.engrave.symbols import EXTENDED_IDS
 
@@ -36,7 +36,7 @@ def read_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
     table = path.parent.parent / "symbols.parquet"
     if not table.is_file():
         raise ValueError(f"{table} does not exist; expected the table of the data set that {path} belongs to")
-    with undamaged(table):
+    with undamaged(table, "entourage engrave"):
         rows = pq.read_table(table, filters=[("page", "=", path.stem)]).to_pylist()
     if not rows:
         raise ValueError(f"{table} knows no page {path.stem!r}; expected the image of one of its pages")

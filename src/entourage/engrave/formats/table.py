@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from entourage.data.parquet import undamaged
 from entourage.engrave.page import Page
 from entourage.engrave.symbols import EXTENDED_IDS, V1_IDS, muscima_id
 
@@ -95,18 +94,5 @@ def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
     path = folder / "symbols.parquet"
     if not path.is_file():
         raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
-    with undamaged(path):
+    with undamaged(path, "entourage engrave"):
         return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
-
-
-@contextmanager
-def undamaged(path: Path) -> Iterator[None]:
-    """Says in one line of a table that is read within the block if it is damaged.
-
-    Raises:
-        ValueError: it is no Parquet at all, or another table.
-    """
-    try:
-        yield
-    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise ValueError(f"{path} is damaged, or another table; expected what `entourage engrave` wrote") from error
