@@ -44,7 +44,7 @@ from experiments.detect_rows import (
     training_of,
 )
 from experiments.ledger import Ledger, ledger_of
-from experiments.tables import table
+from experiments.tables import missing_told, table
 
 RARE = 100  # classes with fewer symbols in the corpus (not the composed pages) are rare
 
@@ -188,8 +188,7 @@ def _text(book: Ledger) -> str:
         rows.append((VARIANTS[name].text, test, *figures, str(row["rare classes"]), *learned))
     header = ("variant", "pages", "mAP", "AP50", f"mAP of classes under {RARE}", "of these", "steps", "minutes")
     missing = [one.text for name, one in VARIANTS.items() if not any(key.startswith(f"{name}: ") for key in book.rows)]
-    told = f"\n\nNot measured yet: {', '.join(missing)}." if missing else ""
-    return table(header, rows) + told
+    return f"{table(header, rows)}\n\n{missing_told(missing)}"  # blanks at the end are cut off
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import cv2
 
 from entourage.cli.demo import composed_pages
 from entourage.data import atomic_path
-from entourage.detect.demo import LIKELY
 from entourage.detect.detector import Detector
-from entourage.detect.show import draw_detections
+from entourage.detect.show import LIKELY, draw_detections
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "detect.jpg"

@@ -55,7 +55,7 @@ from experiments.label_settings import (
 )
 from experiments.ledger import Ledger
 from experiments.side_by_side import side_by_side
-from experiments.tables import mean_and_spread, measured, seeds_told, table
+from experiments.tables import mean_and_spread, measured, missing_told, seeds_told, table
 
 NAME = "label_cifar10"
 COUNTS = (10, 50, 100, 250)
@@ -149,7 +149,7 @@ def text(ledger: Ledger) -> str:
     if names:
         seeds = {name: fewest_seeds(ledger, [f"{name}/{count}/" for count in COUNTS]) for name in names}
         missing = [name for name in TRAINED if name not in names]
-        parts.append(seeds_told(seeds) + (f" Not measured yet: {', '.join(missing)}." if missing else ""))
+        parts.append(f"{seeds_told(seeds)} {missing_told(missing)}".strip())
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), names)])
 
 

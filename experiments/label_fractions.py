@@ -38,7 +38,7 @@ from experiments.label_rows import (
 from experiments.label_settings import GAME, LABELLED, TRAINED, check_choices, choices_text, read_choices
 from experiments.ledger import Ledger
 from experiments.side_by_side import side_by_side
-from experiments.tables import mean_and_spread, measured, seeds_told, table
+from experiments.tables import mean_and_spread, measured, missing_told, seeds_told, table
 
 NAME = "label_fractions"
 SHARES = (0.02, 0.05, 0.10)
@@ -90,7 +90,7 @@ def text(ledger: Ledger) -> str:
         places = {name: [_key(backbone, name, share, "") for backbone, share in cells] for name in methods}
         parts.append(seeds_told({name: fewest_seeds(ledger, places[name]) for name in methods}))
         missing = [name for name in (*LABELLED, "supervised") if name not in methods]
-        parts += [f"Not measured yet: {', '.join(missing)}."] if missing else []
+        parts += [missing_told(missing)] if missing else []
     return "\n\n".join([*parts, *choices_text(read_choices(ledger.path.parent), methods)])
 
 

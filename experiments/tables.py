@@ -36,3 +36,8 @@ def seeds_told(seeds: Mapping[str, int]) -> str:
         f"{counted(number, 'seeds')} a cell{'' if number == most else ', or more'}: {', '.join(names)}."
         for number, names in named
     )
+
+
+def missing_told(names: Sequence[str]) -> str:
+    """What a table says of rows that are still to come: nothing where there are none."""
+    return f"Not measured yet: {', '.join(names)}." if names else ""

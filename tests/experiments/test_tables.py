@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.tables import mean_and_spread, measured, seeds_told, table
+from experiments.tables import mean_and_spread, measured, missing_told, seeds_told, table
 
 
 def test_a_table_has_a_header_and_keeps_its_columns() -> None:
@@ -22,3 +22,8 @@ def test_means_tell_their_spread_where_there_is_one() -> None:
 def test_how_many_seeds_there_were_is_told_once_for_all_that_had_as_many() -> None:
     told = seeds_told({"game": 5, "vat": 1, "linear": 5})
     assert told == "5 seeds a cell: game, linear. 1 seed a cell, or more: vat."
+
+
+def test_what_is_still_to_come_is_named() -> None:
+    assert missing_told(["vat", "pi-model"]) == "Not measured yet: vat, pi-model."
+    assert missing_told([]) == ""

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
@@ -18,6 +17,7 @@ from entourage.cluster.metric import FEW
 from entourage.cluster.options import ModelOptions
 from entourage.cluster.prediction import SetPrediction
 from entourage.data import reason_of
+from entourage.data.seeds import seeded
 from entourage.training.weights import write_weights
 
 _EXPECTED = "expected one that `entourage cluster train` wrote"
@@ -72,8 +72,7 @@ class ClusterNetwork(nn.Module):
 
 def first_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
     """A network that has not learned yet, its weights drawn from a seed; torch's own generator stays as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's, where networks are made
+    with seeded(seed):
         return ClusterNetwork(shape, options)
 
 

@@ -8,12 +8,11 @@ from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector
 from entourage.detect.evaluate import known_objects
 from entourage.detect.precision import score_pages, without_twins
-from entourage.detect.show import draw_detections, picture
+from entourage.detect.show import LIKELY, draw_detections, picture
 from entourage.detect.truth import TruthPage
 from entourage.detect.words import as_list
 from entourage.report import Block, Section
 
-LIKELY = 0.3  # least score of what is drawn
 _WIDTH = 1000  # pixels of a picture
 
 

@@ -17,13 +17,12 @@ from entourage.data import progress_bar, write_json
 from entourage.detect.confusion import Confusion, confusions, missed_objects
 from entourage.detect.detections import Detections
 from entourage.detect.precision import Scores, score_pages, without_twins
-from entourage.detect.show import MOST_PICTURES, draw_detections, draw_missed, found_section, picture
+from entourage.detect.show import LIKELY, MOST_PICTURES, draw_detections, draw_missed, found_section, picture
 from entourage.detect.truth import TruthPage
 from entourage.detect.words import as_list
 from entourage.engrave.symbols import CLASSES, class_ids
 from entourage.report import Block, Section, counted, write_page
 
-SHOWN = 0.3  # least score of what is drawn
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
 
 
@@ -172,7 +171,7 @@ def judged_pictures(seen: Seen, pages: Sequence[TruthPage], judged: Judged) -> l
     pictures = []
     for page, found in list(zip(pages, seen.found, strict=True))[:MOST_PICTURES]:
         listed = found if judged == "own" else as_list(found, judged)
-        sure = listed.select(listed.scores >= SHOWN)
+        sure = listed.select(listed.scores >= LIKELY)
         lost = missed_objects(known_objects(page, judged, seen.classes), sure)
         pictures.append((page.name, picture(draw_missed(draw_detections(page.image(), sure), lost))))
     return pictures
@@ -210,7 +209,7 @@ def write_evaluation(
         text = "A row is what the symbols are, a column what they were taken for."
         sections.append(Section("Look-alikes", text, wide=blocks))
     if pictures:
-        told = f" From a score of {SHOWN} on; in thick red what was missed: nothing of its class overlaps it by half."
+        told = f" From a score of {LIKELY} on; in thick red what was missed: nothing of its class overlaps it by half."
         sections.append(found_section(pictures, told))
     told = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
     write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.{told}", sections)

@@ -22,7 +22,7 @@ from entourage.detect.journal import Journal, fingerprint
 from entourage.detect.look import look_at_all
 from entourage.detect.read import Sheet, list_pages
 from entourage.detect.ready import DetectOptions
-from entourage.detect.show import MOST_PICTURES, draw_detections, picture, run_sections
+from entourage.detect.show import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.detect.truth import NoPagesError, read_truth, spread_over
 from entourage.detect.words import as_list, count_unnamed
 from entourage.detect.write import PageResult, open_results, write_xml
@@ -53,7 +53,7 @@ class RunJob:
     out: Path
     model: str | None = None
     classes: Judged = "own"
-    threshold: float = 0.3
+    threshold: float = LIKELY
     interline: float | None = None
     draw: bool = True
     device: str = "auto"

@@ -17,6 +17,7 @@ from entourage.report import Block, Section, counted, raster_figure
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]
 
+LIKELY = 0.3  # least score of what is shown to people
 RED = (0, 0, 220)  # in BGR
 MOST_PICTURES = 12  # in a report
 MOST_ROWS = 2000  # of pages in a report

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from entourage.data import check_outputs, write_json
+from entourage.data.seeds import seeded
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import detector_name, find_detector
 from entourage.detect.model import WatershedDetector
@@ -85,8 +86,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     check_outputs(job.out, maker=COMMAND)
     sheets = training_sheets(job) if sheets is None else sheets
     start = None if job.start is None else find_detector(job.start)
-    with torch.random.fork_rng(devices=[]), _fastest():  # the caller's generator stays as it is
-        torch.default_generator.manual_seed(job.recipe.seed)  # the CPU's, where networks are made
+    with seeded(job.recipe.seed), _fastest():
         detector = (
             WatershedDetector(sheets.classes, job.options or preset(job.preset))
             if start is None

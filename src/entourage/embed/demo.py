@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from entourage.backbones import Backbone, Preprocessing
 from entourage.data import write_text
+from entourage.data.seeds import seeded
 from entourage.embed.fit import TrainedEmbedding, train_embedding
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.recipe import Recipe, Stage
@@ -108,8 +109,7 @@ def read_digits() -> Digits:
 
 def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
     """A network that has learnt the training digits."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+    with seeded(recipe.seed):
         body = DigitBody().eval()
     preprocessing = Preprocessing((SIDE, SIDE), (127.0,) * 3, (128.0,) * 3, crop=1.0)
     backbone = Backbone("digits", DigitBody.dim, body, preprocessing, weights="random")

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from entourage.backbones import Backbone, Preprocessing
+from entourage.data.seeds import seeded
 from entourage.embed.group_loss import GroupLoss
 from entourage.embed.network import EmbeddingNetwork, build_network
 from entourage.embed.recipe import Recipe, Stage
@@ -146,8 +147,7 @@ def _best_epoch(result: TrainingResult) -> int:
 
 def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
     """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)  # of the classifier's and the proxies' first weights
+    with seeded(recipe.seed):  # the classifier's and the proxies' first weights
         network = build_network(
             backbone,
             classes,

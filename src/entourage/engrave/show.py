@@ -82,9 +82,8 @@ def _text(row: dict[str, Any], layers: Collection[Layer]) -> str:
     """What is written above a symbol; stems, beams and leger lines stay without, lest nothing can be read."""
     named = "labels" in layers and row["label"] not in ("stem", "legerLine", "beam")
     notehead = row["label"].startswith("notehead")
-    times = []
+    words = [row["label"]] if named else []
     if "onsets" in layers and row["onset"] is not None and (notehead or row["label"].startswith("rest") or named):
-        times.append(f"{row['onset']:g}")
-        if notehead:
-            times += [f"{row['position']}", f"{row['duration']:g}"]
-    return " ".join([*([row["label"]] if named else ()), *(["/".join(times)] if times else ())])
+        times = f"{row['onset']:g}"
+        words.append(f"{times}/{row['position']}/{row['duration']:g}" if notehead else times)
+    return " ".join(words)

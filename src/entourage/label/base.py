@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from entourage.data import resolve_device
 from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry
+from entourage.label.distributions import in_parts_of_1, prefers
 from entourage.label.relate import as_tensor, checked_graph, lifted
 from entourage.label.targets import (
     Floats,
@@ -176,7 +177,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.label_distributions_ = x
         reached = np.ones(len(x), dtype=bool)
         reached[self.unreached_] = False
-        decided = self.given_ | (reached & _prefers(x[:, self._targets.seen]))
+        decided = self.given_ | (reached & prefers(x[:, self._targets.seen]))
         self.undecided_ = np.flatnonzero(~decided)
         codes = x.argmax(axis=1)
         self.transduction_ = self._targets.names(np.where(decided, codes, -1))
@@ -194,8 +195,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             Distributions, shape (q, m); uniform for a point none of whose neighbours was reached by a label.
         """
         votes = self._votes(X)
-        uniform = self._targets.seen / self._targets.seen.sum()
-        return np.asarray(np.where(votes.any(axis=1, keepdims=True), _in_parts_of_1(votes), uniform))
+        return in_parts_of_1(votes, self._targets.seen / self._targets.seen.sum())
 
     def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
         """Labels of new points, shape (q,). For X see `predict_proba`.
@@ -204,7 +204,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         either.
         """
         votes = self._votes(X)
-        decided = votes.any(axis=1) & _prefers(_in_parts_of_1(votes))
+        decided = votes.any(axis=1) & prefers(in_parts_of_1(votes))
         return self._targets.names(np.where(decided, votes.argmax(axis=1), -1))
 
     def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -281,24 +281,3 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         tags.input_tags.pairwise = self.affinity == "precomputed"
         tags.input_tags.sparse = self.affinity == "precomputed"
         return tags
-
-
-def with_prior(x: Floats, problem: Problem) -> Floats:
-    """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
-    x = np.where(problem.targets.labelled[:, None], x, x * problem.start)
-    total = x.sum(axis=1, keepdims=True)
-    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), problem.start))
-
-
-def _in_parts_of_1(votes: Floats) -> Floats:
-    """Rows over their sum, shape (q, m); a row without votes stays so."""
-    total = votes.sum(axis=1, keepdims=True)
-    return np.asarray(votes / np.where(total > 0, total, 1))
-
-
-def _prefers(x: Floats) -> NDArray[np.bool_]:
-    """Which rows have one label ahead of all others, shape (n,): a tie means that nothing that counts reached them."""
-    if x.shape[1] == 1:
-        return np.ones(len(x), dtype=bool)
-    best = np.partition(x, -2, axis=1)[:, -2:]  # (n, 2)
-    return np.asarray(best[:, 1] - best[:, 0] > 1e-7)

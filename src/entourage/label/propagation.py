@@ -9,7 +9,8 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from entourage.game import to_torch
-from entourage.label.base import GraphLabeller, Problem, with_prior
+from entourage.label.base import GraphLabeller, Problem
+from entourage.label.distributions import with_prior
 from entourage.label.targets import Floats
 
 

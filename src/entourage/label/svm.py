@@ -12,7 +12,8 @@ from scipy.special import softmax
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from entourage.label.base import GraphLabeller, Problem, with_prior
+from entourage.label.base import GraphLabeller, Problem
+from entourage.label.distributions import with_prior
 from entourage.label.targets import Floats, Targets, few_of_a_class
 
 
