@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.engrave_scores import default_source
 from benchmarks.machine import machine
+from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.job import EngraveJob
-from entourage.engrave.pipeline import engrave
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from entourage.engrave.archives import ScoreFile, find_scores
-from entourage.engrave.compose import compose
+from entourage.engrave.scores.archives import ScoreFile, find_scores
+from entourage.engrave.scores.compose import compose
 
 CORPUS = "openscore_lieder_mxl_half.zip"
 

@@ -23,19 +23,19 @@ import cv2
 
 from benchmarks.engrave_scores import default_source, some_scores
 from benchmarks.machine import machine
-from entourage.engrave.archives import ScoreFile
-from entourage.engrave.formats import page_table
+from entourage.engrave.annotate.relate import relate
+from entourage.engrave.dataset.pipeline import engrave
+from entourage.engrave.dataset.table import page_table
+from entourage.engrave.engines.lilypond_engine import LilypondEngraver
+from entourage.engrave.engines.svg import SvgReader
+from entourage.engrave.engines.verovio_engine import VerovioEngraver
 from entourage.engrave.job import EngraveJob
-from entourage.engrave.lilypond_engine import LilypondEngraver
 from entourage.engrave.options import MusicFont, PageOptions
-from entourage.engrave.page import draw_page
-from entourage.engrave.pipeline import engrave
-from entourage.engrave.png import encode_png
-from entourage.engrave.relate import relate
-from entourage.engrave.scores import Score, read_score
-from entourage.engrave.svg import SvgReader
-from entourage.engrave.symbols import EXTENDED_IDS
-from entourage.engrave.verovio_engine import VerovioEngraver
+from entourage.engrave.render.page import draw_page
+from entourage.engrave.render.png import encode_png
+from entourage.engrave.scores.archives import ScoreFile
+from entourage.engrave.scores.parsing import Score, read_score
+from entourage.symbols import EXTENDED_IDS
 
 LEIPZIG = MusicFont("Leipzig")
 

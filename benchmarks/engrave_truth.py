@@ -20,12 +20,12 @@ import music21
 import numpy as np
 
 from benchmarks.engrave_scores import default_source, some_scores
-from entourage.engrave.archives import ScoreFile
+from entourage.engrave.engines.verovio_engine import VerovioEngraver
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
-from entourage.engrave.page import Page
-from entourage.engrave.raster import rasterise
-from entourage.engrave.scores import Score, read_score
-from entourage.engrave.verovio_engine import VerovioEngraver
+from entourage.engrave.render.page import Page
+from entourage.engrave.render.raster import rasterise
+from entourage.engrave.scores.archives import ScoreFile
+from entourage.engrave.scores.parsing import Score, read_score
 
 # Symbols of no fixed shape, which the engraver draws as long or as tall as needed.
 FREE = ("staff", "stem", "beam", "slur", "tie", "brace", "legerLine", "dynamicCrescendo", "dynamicDiminuendo")

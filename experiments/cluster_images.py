@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.augment import ImageView, plain_image
-from entourage.cluster.disguise import ImageDisguise
-from entourage.data import decode_pixels, find_dataset
+from entourage.cluster.sampling.augment import ImageView, plain_image
+from entourage.cluster.sampling.disguise import ImageDisguise
+from entourage.data.datasets.registry import find_dataset
+from entourage.data.pixels import decode_pixels
 from experiments.cluster_rows import (
     EPISODE_K,
     EPISODE_N,

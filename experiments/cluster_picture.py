@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entourage.cluster.demo import demo_section
-from entourage.data import write_text
+from entourage.demo.cluster_demo import demo_section
+from entourage.io.writing import write_text
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"

@@ -31,11 +31,11 @@ from entourage.cluster import (
     save_network,
     score,
 )
-from entourage.cluster.curriculum import FIXED
 from entourage.cluster.evaluate import draw_sets
-from entourage.cluster.options import preset
-from entourage.cluster.sizes import FEWEST
-from entourage.data import resolve_device
+from entourage.cluster.models.options import preset
+from entourage.cluster.sampling.curriculum import FIXED
+from entourage.cluster.sampling.sizes import FEWEST
+from entourage.device import resolve_device
 from experiments.cluster_rows import (
     NETWORK,
     NETWORKS,

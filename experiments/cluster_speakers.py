@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.augment import SoundView, plain_sound
-from entourage.cluster.disguise import SoundDisguise
-from entourage.cluster.labelled import View
+from entourage.cluster.sampling.augment import SoundView, plain_sound
+from entourage.cluster.sampling.disguise import SoundDisguise
+from entourage.cluster.sampling.labelled import View
 from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
-from entourage.data import atomic_path, decode_audio, has_audio_name, progress_bar, read_audio
+from entourage.data.audio import decode_audio, has_audio_name, read_audio
+from entourage.io.progress import progress_bar
+from entourage.io.writing import atomic_path
 from experiments.cluster_rows import (
     EPISODE_K,
     EPISODE_N,

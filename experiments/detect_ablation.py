@@ -21,13 +21,13 @@ import numpy as np
 import torch
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluate import DetectsPages, evaluate
-from entourage.detect.ready import DetectOptions
-from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import Sheets
-from entourage.detect.sides import typical_sides
-from entourage.detect.teach import TrainJob
-from entourage.detect.truth import TruthPage, read_truth
+from entourage.detect.evaluation.evaluate import DetectsPages, evaluate
+from entourage.detect.evaluation.ground_truth import TruthPage, read_truth
+from entourage.detect.models.sides import typical_sides
+from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import Sheets
+from entourage.detect.training.train import TrainJob
 from experiments.command import run_command
 from experiments.detect_rows import (
     arguments,

@@ -17,12 +17,13 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from entourage.data import atomic_path, progress_bar
-from entourage.engrave.archives import find_scores
+from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.job import EngraveJob, draw
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
-from entourage.engrave.pipeline import engrave
-from entourage.engrave.scores import read_score
+from entourage.engrave.scores.archives import find_scores
+from entourage.engrave.scores.parsing import read_score
+from entourage.io.progress import progress_bar
+from entourage.io.writing import atomic_path
 from experiments.command import run_command
 
 UNSEEN = "Gootville"  # the font that no network learns from

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import cv2
 
-from entourage.cli.demo import composed_pages
-from entourage.data import atomic_path
+from entourage.demo import composed_pages
 from entourage.detect.detector import Detector
-from entourage.detect.show import LIKELY, draw_detections
+from entourage.detect.report import LIKELY, draw_detections
+from entourage.io.writing import atomic_path
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "detect.jpg"

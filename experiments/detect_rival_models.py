@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from entourage.data import reason_of
+from entourage.io.files import reason_of
 
 RIVALS = ("faster-rcnn", "retinanet", "fcos")
 MOST = 3000  # detections on a page; the fullest has 1,200 symbols

@@ -18,17 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.data import resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.detector import on_page
-from entourage.detect.learner import Batch, Draw, cut_early, make_batch
-from entourage.detect.page_task import PageTask
-from entourage.detect.ready import DetectOptions, make_ready
-from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import Sheets
-from entourage.detect.windows import WindowDrawer, WindowOptions, Windows
+from entourage.detect.preprocessing.prepare import DetectOptions, make_ready
+from entourage.detect.training.learner import Batch, Draw, cut_early, make_batch
+from entourage.detect.training.page_task import PageTask
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import Sheets
+from entourage.detect.training.windows import WindowDrawer, WindowOptions, Windows
+from entourage.device import resolve_device
 from entourage.training import Losses, TrainingOptions, train
-from entourage.training.pace import TRIAL_STEPS, steps_within
+from entourage.training.time_budget import TRIAL_STEPS, steps_within
 from experiments.detect_rival_models import make_rival
 
 # torchvision's second versions were trained with AdamW, this decay and 16 images a step, at a third of this rate: they

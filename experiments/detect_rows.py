@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluate import Evaluation
+from entourage.detect.evaluation.evaluate import Evaluation
+from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
 from entourage.detect.network_options import NetworkOptions
+from entourage.detect.preprocessing.prepare import DetectOptions
 from entourage.detect.presets import preset
-from entourage.detect.ready import DetectOptions
-from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import Sheets
-from entourage.detect.teach import ClassList, TrainJob, train_detector, training_sheets
-from entourage.detect.truth import TruthPage, read_truth, spread_over
-from entourage.detect.windows import WindowOptions
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import Sheets
+from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_sheets
+from entourage.detect.training.windows import WindowOptions
 from experiments.claims import alone
 from experiments.ledger import Ledger, Row, run_name
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from entourage.data import resolve_device
-from entourage.embed.fit import stage_options
-from entourage.embed.recipe import Recipe
-from entourage.training.pace import seconds_a_step
+from entourage.device import resolve_device
+from entourage.embed.training.fit import stage_options
+from entourage.embed.training.recipes import Recipe
+from entourage.training.time_budget import seconds_a_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described

@@ -19,10 +19,10 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from entourage.data import resolve_device
-from entourage.embed.recipe import Recipe
+from entourage.device import resolve_device
 from entourage.embed.represent import join_embeddings
-from entourage.training.weights import read_weights, write_weights
+from entourage.embed.training.recipes import Recipe
+from entourage.io.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main, results_folder
 from experiments.command import run_command
 from experiments.embed_losses import METRICS, OURS, RATES, choice_key, contestant, described

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from entourage.embed import preset
-from entourage.embed.recipe import Recipe, recipe
+from entourage.embed.training.recipes import Recipe, recipe
 from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, setting_of, with_training

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from entourage.embed import preset
-from entourage.embed.recipe import Recipe
+from entourage.embed.training.recipes import Recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL

@@ -16,23 +16,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entourage.backbones import Backbone, load_backbone
-from entourage.data import decode_pixels, find_dataset, resolve_device
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.registry import load_backbone
+from entourage.data.datasets.registry import find_dataset
+from entourage.data.pixels import decode_pixels
+from entourage.device import resolve_device
 from entourage.embed import retrieval_metrics
-from entourage.embed.course import read_course
-from entourage.embed.fit import (
+from entourage.embed.data import whole_classes
+from entourage.embed.losses.options import GroupLossOptions
+from entourage.embed.network import build_network
+from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.training.course import read_course
+from entourage.embed.training.fit import (
     TrainedEmbedding,
     build_learner,
     hold_out_classes,
     network_preprocessing,
     train_embedding,
 )
-from entourage.embed.network import build_network
-from entourage.embed.options import GroupLossOptions
-from entourage.embed.read import whole_classes
-from entourage.embed.recipe import Recipe, Stage
-from entourage.embed.represent import Rows, embed_rows
-from entourage.embed.training import EmbeddingData, EmbeddingTask
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.task import EmbeddingData, EmbeddingTask
 from entourage.training.bank import PixelBank
 from experiments.cells import FailedError
 from experiments.command import one_or_more

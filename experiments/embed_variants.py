@@ -12,7 +12,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from entourage.embed.recipe import Recipe
+from entourage.embed.training.recipes import Recipe
 from experiments.cells import Cell, Experiment, FailedError, Table
 from experiments.embed_trials import Bench, with_training
 from experiments.ledger import Ledger

@@ -27,8 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.data import progress_bar, resolve_device
-from entourage.engrave.symbols import V1_IDS
+from entourage.device import resolve_device
+from entourage.io.progress import progress_bar
+from entourage.symbols import V1_IDS
 from experiments.command import run_command
 from experiments.ledger import RESULTS, Ledger
 from experiments.tables import mean_and_spread, table

@@ -10,14 +10,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from entourage.data import atomic_path
-from entourage.engrave.compose import compose
-from entourage.engrave.formats import page_table
+from entourage.engrave.dataset.show import draw_truth
+from entourage.engrave.dataset.table import page_table
+from entourage.engrave.engines.verovio_engine import VerovioEngraver
 from entourage.engrave.options import MusicFont, PageOptions
-from entourage.engrave.png import encode_png
-from entourage.engrave.scores import parse_score
-from entourage.engrave.show import draw_truth
-from entourage.engrave.verovio_engine import VerovioEngraver
+from entourage.engrave.render.png import encode_png
+from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.parsing import parse_score
+from entourage.io.writing import atomic_path
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "engrave.png"

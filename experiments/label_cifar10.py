@@ -20,9 +20,10 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
-from entourage.data import draw_labels, find_dataset
-from entourage.label.classify.rivals import METHODS
-from entourage.report import house_style, to_svg
+from entourage.data.datasets.registry import find_dataset
+from entourage.data.splits import draw_labels
+from entourage.label.semi_supervised.rivals import METHODS
+from entourage.report.figures import house_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,

@@ -19,8 +19,9 @@ from itertools import product
 import numpy as np
 from matplotlib.figure import Figure
 
-from entourage.data import draw_labels, find_dataset, seeded_split
-from entourage.report import house_style, to_svg
+from entourage.data.datasets.registry import find_dataset
+from entourage.data.splits import draw_labels, seeded_split
+from entourage.report.figures import house_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,

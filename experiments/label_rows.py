@@ -16,18 +16,24 @@ from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 from torch import Tensor
 
-from entourage.backbones import Backbone, default_cache_dir, load_backbone, split_backbone
-from entourage.data import ImageSet, atomic_path, decode_pixels, resolve_device
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.cache import default_cache_dir
+from entourage.backbones.registry import load_backbone
+from entourage.backbones.split import split_backbone
+from entourage.data.image_set import ImageSet
+from entourage.data.pixels import decode_pixels
+from entourage.device import resolve_device
 from entourage.game import NeighbourGraph, directions
-from entourage.label.classify.examples import Examples
-from entourage.label.classify.features import outputs
-from entourage.label.classify.frozen import FROZEN, frozen_classifier
-from entourage.label.classify.kept import keep_looks
-from entourage.label.classify.looks import LiveLooks, LookOptions, Looks
-from entourage.label.classify.network import ImageNetwork
-from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.rivals import LABELLERS, METHODS
-from entourage.label.classify.rounds import play_rounds
+from entourage.io.writing import atomic_path
+from entourage.label.semi_supervised.examples import Examples
+from entourage.label.semi_supervised.features import outputs
+from entourage.label.semi_supervised.frozen import FROZEN, frozen_classifier
+from entourage.label.semi_supervised.kept import keep_looks
+from entourage.label.semi_supervised.looks import LiveLooks, LookOptions, Looks
+from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.label.semi_supervised.options import AugmentOptions
+from entourage.label.semi_supervised.rivals import LABELLERS, METHODS
+from entourage.label.semi_supervised.rounds import play_rounds
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.command import one_or_more

@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from entourage.data import ImageSet, draw_labels, find_dataset, seeded_split
-from entourage.label.classify.frozen import FROZEN
-from entourage.label.classify.options import AugmentOptions
+from entourage.data.datasets.registry import find_dataset
+from entourage.data.image_set import ImageSet
+from entourage.data.splits import draw_labels, seeded_split
+from entourage.label.semi_supervised.frozen import FROZEN
+from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.training import NonFiniteLossError
 from experiments.command import run_command
 from experiments.label_cifar10 import BACKBONE

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entourage.label.classify.frozen import FROZEN, USUAL
-from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.rivals import METHODS
-from entourage.report import counted
+from entourage.label.semi_supervised.frozen import FROZEN, USUAL
+from entourage.label.semi_supervised.options import AugmentOptions
+from entourage.label.semi_supervised.rivals import METHODS
+from entourage.report.counted import counted
 from experiments.ledger import FAILED, RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 

@@ -1,5 +1,5 @@
 """`python -m entourage` is `entourage`."""
 
-from entourage.cli import main
+from entourage.cli.main import main
 
 main()

@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, Preprocessing
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.preprocessing import Preprocessing
 
 
 class MeanColour(nn.Module):

@@ -3,8 +3,7 @@ from dataclasses import replace
 import torch
 from PIL import Image
 
-from entourage.backbones import Backbone
-from entourage.backbones.backbone import digest_weights
+from entourage.backbones.backbone import Backbone, digest_weights
 
 
 def test_embed_gives_features_of_preprocessed_images(backbone: Backbone) -> None:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from entourage.backbones import load_backbone
 from entourage.backbones.bn_inception import BNInception
+from entourage.backbones.registry import load_backbone
 
 BLOCKS = ("3a", "3b", "3c", "4a", "4b", "4c", "4d", "4e", "5a", "5b")
 HALVING = ("3c", "4e")

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.backbones import Backbone, Extraction, cached_features, default_cache_dir
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.cache import cached_features, default_cache_dir
+from entourage.backbones.extract import Extraction
 
 Makes = Callable[[int], list[Path]]
 Expected = Callable[[list[int]], np.ndarray]

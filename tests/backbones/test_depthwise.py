@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.backbones import depthwise, load_backbone
+from entourage.backbones import depthwise
 from entourage.backbones.depthwise import DepthwiseConv
+from entourage.backbones.registry import load_backbone
 
 
 def layer(kernel: int, stride: int, padding: int, zeros: tuple[int, int, int, int] | None) -> nn.Conv2d:

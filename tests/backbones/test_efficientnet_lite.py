@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from entourage.backbones import freeze, load_backbone
-from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, fold_for_inference
+from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, fold_for_inference, freeze
+from entourage.backbones.registry import load_backbone
 
 
 @pytest.mark.parametrize(("name", "size"), list(zip(EFFICIENTNET_LITE, (224, 240, 260), strict=True)))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, extract, extract_features
-from entourage.backbones.extract import extract_batches
+from entourage.backbones import extract
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.extract import extract_batches, extract_features
 
 Makes = Callable[[int], list[Path]]
 Expected = Callable[[list[int]], np.ndarray]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones import keep_statistics, load_backbone
-from entourage.backbones.norm import SteadyNorm, with_steady_norms
+from entourage.backbones.norm import SteadyNorm, keep_statistics, with_steady_norms
+from entourage.backbones.registry import load_backbone
 
 
 def test_statistics_stay_and_are_what_is_gone_by() -> None:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from entourage.backbones import Preprocessing
+from entourage.backbones.preprocessing import Preprocessing
 
 SQUARE = Preprocessing(size=(28, 28), mean=(127.0,) * 3, std=(128.0,) * 3)
 

@@ -1,7 +1,7 @@
 import pytest
 from torch import nn
 
-from entourage.backbones import BACKBONE_NAMES, load_backbone
+from entourage.backbones.registry import BACKBONE_NAMES, load_backbone
 
 
 @pytest.mark.parametrize("name", ["resnet50", "", "timm:", "efficientnet-lite9"])

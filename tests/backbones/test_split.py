@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, Stem, Tail, load_backbone, split_backbone
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.registry import load_backbone
+from entourage.backbones.split import Stem, Tail, split_backbone
 
 STAGES = {1: 320, 2: 192, 3: 112, 4: 80, 5: 40, 6: 24}  # the width with which the late part begins
 

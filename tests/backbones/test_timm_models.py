@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from entourage.backbones import load_backbone
+from entourage.backbones.registry import load_backbone
 
 
 class Model(nn.Module):

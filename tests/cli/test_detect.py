@@ -17,7 +17,8 @@ from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Sight
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
 
 CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from entourage.cli.engrave import _FORMATS_HELP
 from entourage.cli.main import app
-from entourage.engrave import pipeline
 from entourage.engrave.align import Alignment
+from entourage.engrave.dataset import pipeline
 from entourage.engrave.job import FORMATS
 from entourage.engrave.unbend import Field
 

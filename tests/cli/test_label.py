@@ -10,8 +10,8 @@ from tests.label.photos import red_and_blue
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
-from entourage.label.classify import preset
 from entourage.label.pipeline import LabelJob
+from entourage.label.semi_supervised import preset
 
 
 @pytest.fixture

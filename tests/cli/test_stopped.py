@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from entourage.cli import main
+from entourage.cli.main import main
 from entourage.cli.stopped import StoppedError, resumable
 
 GOES_ON = "entourage: stopped; the same command goes on from here\n"
@@ -24,8 +24,8 @@ def stop(*_: object, **__: object) -> None:
     [
         ("entourage.embed.pipeline.train_run", "embed train data --out out", GOES_ON),
         ("entourage.cluster.teach.train_source", "cluster train points --out out", GOES_ON),
-        ("entourage.detect.teach.train_detector", "detect train data --out out", GOES_ON),
-        ("entourage.engrave.pipeline.engrave", "engrave --compose 1 --out out", GOES_ON),
+        ("entourage.detect.training.train.train_detector", "detect train data --out out", GOES_ON),
+        ("entourage.engrave.dataset.pipeline.engrave", "engrave --compose 1 --out out", GOES_ON),
         ("entourage.label.pipeline.label_source", "label data --labels l.csv --out out --train", GOES_ON),
         ("entourage.label.pipeline.label_source", "label data --labels l.csv --out out", "entourage: stopped\n"),
         ("entourage.embed.evaluate.evaluate_run", "embed eval run data", "entourage: stopped\n"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from entourage.cluster.curriculum import Curriculum
-from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import LossOptions, ModelOptions
-from entourage.cluster.points import PointSampler
+from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.options import LossOptions, ModelOptions
+from entourage.cluster.sampling.curriculum import Curriculum
+from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 
 SMALL = ModelOptions(k_max=3, width=16, depth=2, heads=2, code=8, frequencies=8)

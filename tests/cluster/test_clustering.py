@@ -23,9 +23,9 @@ from entourage.cluster import (
     usual,
 )
 from entourage.cluster import clustering as module
-from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import PRESETS, ModelOptions, Preset, preset
-from entourage.cluster.prediction import SetPrediction
+from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.options import PRESETS, ModelOptions, Preset, preset
+from entourage.cluster.models.prediction import SetPrediction
 from entourage.cluster.usual import fitting_options, usual_recipe
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)

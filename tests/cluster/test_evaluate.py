@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from entourage.cluster.constraints import ConstraintSampler
 from entourage.cluster.evaluate import evaluate
-from entourage.cluster.points import PointSampler
+from entourage.cluster.sampling.constraints import ConstraintSampler
+from entourage.cluster.sampling.points import PointSampler
 
 
 def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:

@@ -10,7 +10,7 @@ from tests.cluster.small import RECIPE, make
 
 from entourage.cluster.learn import learn
 from entourage.cluster.pace import steps_within
-from entourage.training import pace
+from entourage.training import time_budget as pace
 
 
 def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:

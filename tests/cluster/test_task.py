@@ -8,13 +8,13 @@ import pytest
 import torch
 from tests.cluster.small import GAUSSIANS, RECIPE, SIZES, SMALL, make
 
-from entourage.cluster.constraints import ConstraintSampler
-from entourage.cluster.curriculum import Curriculum, Draw
-from entourage.cluster.episodes import EpisodeSampler
-from entourage.cluster.labelled import LabelledSampler
-from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import LossOptions
-from entourage.cluster.points import PointSampler
+from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.options import LossOptions
+from entourage.cluster.sampling.constraints import ConstraintSampler
+from entourage.cluster.sampling.curriculum import Curriculum, Draw
+from entourage.cluster.sampling.episodes import EpisodeSampler
+from entourage.cluster.sampling.labelled import LabelledSampler
+from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 
 # What a run's record says of its recipe: with other names or values, a run that was begun could not go on.

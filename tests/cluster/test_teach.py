@@ -14,8 +14,8 @@ from PIL import Image
 from entourage.cluster import Episode, ModelOptions, load_network, usual
 from entourage.cluster import teach as module
 from entourage.cluster.begun import GENTLE
-from entourage.cluster.curriculum import Curriculum
-from entourage.cluster.options import PRESETS, LossOptions, Preset
+from entourage.cluster.models.options import PRESETS, LossOptions, Preset
+from entourage.cluster.sampling.curriculum import Curriculum
 from entourage.cluster.task import ClusterTask, Recipe
 from entourage.cluster.teach import TrainJob, train_source
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from entourage.cluster import Curriculum, LabelledSampler, PointSampler, preset
-from entourage.cluster.curriculum import EPISODE, FIXED
+from entourage.cluster.sampling.curriculum import EPISODE, FIXED
 from entourage.cluster.usual import SETS, fitting_options, usual_recipe
 
 POINTS = PointSampler(3)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from entourage.data import read_features
+from entourage.data.features import read_features
 
 VALUES = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]])
 

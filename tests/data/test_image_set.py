@@ -3,7 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.data import ImageSet, UnreadableImageError
+from entourage.data.image_set import ImageSet
+from entourage.data.images import UnreadableImageError
 from entourage.data.sources import EncodedImages, RawImages
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.data import UnreadableImageError, list_images, read_image
+from entourage.data.images import UnreadableImageError, list_images, read_image
 
 
 def save(path: Path, image: Image.Image | None = None) -> Path:

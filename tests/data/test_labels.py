@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entourage.data import read_labels, read_prior
+from entourage.data.labels import read_labels, read_prior
 
 ITEMS = ["photos/cat1.jpg", "photos/dog1.jpg", "more/dog1.jpg", "7"]
 

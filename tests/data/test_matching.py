@@ -1,6 +1,6 @@
 import pytest
 
-from entourage.data import ItemMatcher
+from entourage.data.matching import ItemMatcher
 
 MATCHER = ItemMatcher(["a/cat.jpg", "b/cat.jpg", "b/dog.jpg", "x/b/cat.jpg", "cow.jpg", "a\\hen.jpg"])
 

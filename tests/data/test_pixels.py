@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.data import ImageSet, decode_pixels
+from entourage.data.image_set import ImageSet
+from entourage.data.pixels import decode_pixels
 from entourage.data.sources import EncodedImages, RawImages
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.data import ImageSource, UnreadableImageError
-from entourage.data.sources import EncodedImages, ImageFiles, RawImages
+from entourage.data.images import UnreadableImageError
+from entourage.data.sources import EncodedImages, ImageFiles, ImageSource, RawImages
 
 VALUES = (0, 90, 180)
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.data import draw_labels, seeded_split
+from entourage.data.splits import draw_labels, seeded_split
 
 # Classes of 10, 45, 1, 2 and 3 images in no order; class 3 is not there.
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 4, 5], [10, 45, 1, 2, 3]))

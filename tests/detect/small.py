@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from tests.detect.engraved import some_pages
 
-from entourage.detect.model import WatershedDetector
+from entourage.detect.evaluation.ground_truth import TruthPage, class_names, read_truth
+from entourage.detect.models.model import WatershedDetector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
-from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import Sheets, pack_sheets
-from entourage.detect.truth import TruthPage, class_names, read_truth
-from entourage.detect.windows import WindowOptions
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import Sheets, pack_sheets
+from entourage.detect.training.windows import WindowOptions
 
 # oneDNN crashes on 1 x 1 convolutions of stride 2 with fewer than 16 channels in channels-last order
 NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(8, 16, 24), hidden=16)

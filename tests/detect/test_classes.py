@@ -4,7 +4,7 @@ import pytest
 
 from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
 from entourage.detect.map_options import GROUPS
-from entourage.engrave.symbols import EXTENDED_IDS, ClassSet, class_ids
+from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 
 def test_the_classes_are_the_extended_list_by_id_and_six_of_v1() -> None:

@@ -14,13 +14,13 @@ from torch import Tensor
 from entourage.detect import detector as module
 from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
-from entourage.detect.model import WatershedDetector
+from entourage.detect.inference.box_refinement import trace
+from entourage.detect.models.model import WatershedDetector
+from entourage.detect.models.weights import save_detector
 from entourage.detect.network_options import NetworkOptions
 from entourage.detect.options import DetectorOptions
-from entourage.detect.ready import NO_STAVES, ON_SIDE, DetectOptions
-from entourage.detect.straighten import Turn
-from entourage.detect.trace import trace
-from entourage.detect.weights import save_detector
+from entourage.detect.preprocessing.prepare import NO_STAVES, ON_SIDE, DetectOptions
+from entourage.detect.preprocessing.straighten import Turn
 
 PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
 TINY = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))

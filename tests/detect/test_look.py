@@ -9,10 +9,10 @@ from PIL import Image
 from tests.detect.drawn import SquareFinder, staff_page, with_squares
 
 from entourage.detect.detector import Detector
-from entourage.detect.journal import Journal
+from entourage.detect.inference.journal import Journal
+from entourage.detect.inference.write import PageResult, write_xml
 from entourage.detect.look import look_at_all
-from entourage.detect.ready import Ready
-from entourage.detect.write import PageResult, write_xml
+from entourage.detect.preprocessing.prepare import Ready
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
 

@@ -8,11 +8,12 @@ import torch
 from PIL import Image
 from tests.embed import toys as toys_module
 
-from entourage.backbones import Backbone
-from entourage.embed import pipeline, run_folder
-from entourage.embed.options import GroupLossOptions
+from entourage.backbones.backbone import Backbone
+from entourage.embed import pipeline
+from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.pipeline import TrainJob, train_run
-from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.task import run_folder
 from entourage.training.views import PLAIN
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small

@@ -7,10 +7,10 @@ import pytest
 from tests.embed.toys import index_file
 
 from entourage.embed import evaluate
+from entourage.embed.data import read_images
 from entourage.embed.evaluate import EvalJob, choose_part, evaluate_run
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.read import read_images
-from entourage.training.weights import read_weights
+from entourage.io.weights import read_weights
 
 
 def test_metrics_are_those_of_the_index(trained: Path, image_folder: Path, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.data import ImageSet
+from entourage.data.image_set import ImageSet
 from entourage.embed import index as module
-from entourage.embed.ensemble import EmbeddedImages, embed_images
+from entourage.embed.data import read_images
 from entourage.embed.index import Index, find_index
-from entourage.embed.read import read_images
-from entourage.embed.run_folder import load_members, read_config
+from entourage.embed.training.ensemble import EmbeddedImages, embed_images
+from entourage.embed.training.run_folder import load_members, read_config
 from entourage.game import directions
 
 

@@ -12,7 +12,7 @@ from tests.embed.toys import index_file
 from entourage.embed import search
 from entourage.embed.search import SearchJob, search_run
 from entourage.embed.show import RIGHT, UNKNOWN, WRONG
-from entourage.training.weights import read_weights
+from entourage.io.weights import read_weights
 
 
 def job(trained: Path, data: Path, *queries: str, page: Path | None = None) -> SearchJob:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from entourage.embed.data import read_images
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.read import read_images
 from entourage.embed.sections import (
     FAILED_QUERIES,
     FOUND,

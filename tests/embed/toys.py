@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, Preprocessing
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.preprocessing import Preprocessing
 
 SIDE = 20
 

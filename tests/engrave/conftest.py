@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from entourage.engrave import pipeline
-from entourage.engrave.archives import ScoreFile
+from entourage.engrave.dataset import pipeline
+from entourage.engrave.dataset.worker import Outcome, Worker
+from entourage.engrave.engines.verovio_engine import VerovioEngraver
 from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.options import MusicFont, PageOptions
-from entourage.engrave.page import Page
-from entourage.engrave.scores import read_score
-from entourage.engrave.verovio_engine import VerovioEngraver
-from entourage.engrave.work import Outcome, Worker
+from entourage.engrave.render.page import Page
+from entourage.engrave.scores.archives import ScoreFile
+from entourage.engrave.scores.parsing import read_score
 
 SCORE = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE score-partwise PUBLIC "-//Recordare//DTD MusicXML 4.0 Partwise//EN" "http://www.musicxml.org/dtds/partwise.dtd">

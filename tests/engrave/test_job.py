@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from entourage.engrave.archives import ScoreFile
 from entourage.engrave.job import FORMATS, EngraveJob, Format, draw, tasks_of
 from entourage.engrave.options import FONTS, MusicFont
+from entourage.engrave.scores.archives import ScoreFile
 
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from entourage.data import ImageSet
+from entourage.data.image_set import ImageSet
 from entourage.data.sources import RawImages
 
 

@@ -6,10 +6,10 @@ import torch
 from experiments.embed_trials import Bench, Setting
 from tests.embed import toys
 
-from entourage.data import ImageSet
+from entourage.data.image_set import ImageSet
 from entourage.data.sources import RawImages
-from entourage.embed.options import GroupLossOptions
-from entourage.embed.recipe import Recipe, Stage
+from entourage.embed.losses.options import GroupLossOptions
+from entourage.embed.training.recipes import Recipe, Stage
 from entourage.training.views import PLAIN
 from experiments import embed_trials
 

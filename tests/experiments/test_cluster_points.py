@@ -13,8 +13,8 @@ from experiments.ledger import Ledger
 from torch import Tensor, nn
 
 from entourage.cluster import ClusterNetwork, PointSampler, evaluate, load_network, mean_scores, save_network
-from entourage.cluster.options import ModelOptions
-from entourage.cluster.points import UNEQUAL, VARIED
+from entourage.cluster.models.options import ModelOptions
+from entourage.cluster.sampling.points import UNEQUAL, VARIED
 from experiments import cluster_points
 
 TINY = ModelOptions(k_max=3, width=16, depth=1, heads=2, code=8, frequencies=8)

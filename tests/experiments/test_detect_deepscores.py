@@ -18,10 +18,10 @@ from tests.detect.engraved import some_pages
 from tests.detect.small import small_detector
 
 from entourage.detect.detections import Detections
-from entourage.detect.recipe import Recipe
-from entourage.detect.teach import TrainJob
-from entourage.detect.truth import read_truth
-from entourage.detect.weights import save_detector
+from entourage.detect.evaluation.ground_truth import read_truth
+from entourage.detect.models.weights import save_detector
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.train import TrainJob
 from experiments import detect_deepscores
 
 SUMMARY = {"steps": 7, "seconds": 120.0}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from experiments.detect_pages import TENTHS, UNSEEN, divide, jobs
 
-from entourage.engrave.compose import compose
-from entourage.engrave.scores import parse_score
+from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.parsing import parse_score
 
 
 def test_every_work_is_in_one_part_whatever_its_file_is_called(tmp_path: Path) -> None:

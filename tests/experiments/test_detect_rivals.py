@@ -22,11 +22,11 @@ from tests.detect.drawn import staff_page
 from tests.detect.engraved import write_engraved
 from tests.detect.small import RECIPE, small_data
 
-from entourage.detect.learner import Batch, Draw, make_batch
-from entourage.detect.recipe import Recipe
-from entourage.detect.sheets import pack_sheets
-from entourage.detect.truth import class_names, read_truth
-from entourage.detect.windows import WindowDrawer, WindowOptions
+from entourage.detect.evaluation.ground_truth import class_names, read_truth
+from entourage.detect.training.learner import Batch, Draw, make_batch
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import pack_sheets
+from entourage.detect.training.windows import WindowDrawer, WindowOptions
 from entourage.training import TrainingOptions
 from experiments import detect_rivals
 

@@ -14,7 +14,7 @@ from experiments.embed_cost import LOSSES, TURNS, cost_experiment, first_epoch_n
 from experiments.embed_trials import Bench, add_options, setting_of
 from experiments.ledger import Ledger
 
-from entourage.embed.training import EmbeddingTask
+from entourage.embed.training.task import EmbeddingTask
 from entourage.training import TrainingOptions
 from experiments import embed_cost
 

@@ -14,8 +14,8 @@ from experiments.embed_ensembles import TRIED, ensembles_experiment
 from experiments.embed_trials import Bench
 from experiments.ledger import Ledger
 
-from entourage.embed.recipe import Recipe, Stage
-from entourage.training.weights import read_weights
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.io.weights import read_weights
 
 
 def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from experiments.embed_trials import MIRRORED, Bench
 from experiments.ledger import Ledger
 
 from entourage.embed import RIVALS, preset
-from entourage.embed.recipe import Recipe
+from entourage.embed.training.recipes import Recipe
 from entourage.training import NonFiniteLossError
 from experiments import embed_losses
 

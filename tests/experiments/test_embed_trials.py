@@ -13,7 +13,7 @@ import torch
 from experiments.embed_trials import MIRRORED, Bench, Setting, setting_of, with_training
 
 from entourage.embed import retrieval_metrics
-from entourage.embed.training import EmbeddingData
+from entourage.embed.training.task import EmbeddingData
 from experiments import embed_cost, embed_ensembles, embed_losses, embed_robustness, embed_trials, ledger
 
 

@@ -10,7 +10,7 @@ from experiments.embed_trials import BASE, Bench
 from experiments.embed_variants import BESIDE, FINAL_SEEDS, RIVALS, VARIANTS, ranking, search_experiment, variant
 from experiments.ledger import Ledger
 
-from entourage.embed.recipe import Recipe
+from entourage.embed.training.recipes import Recipe
 from experiments import embed_variants
 
 

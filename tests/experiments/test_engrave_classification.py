@@ -13,7 +13,7 @@ import torch
 from experiments.engrave_classification import Options, measure, network, read_patches
 from torch import nn
 
-from entourage.engrave.symbols import V1_IDS
+from entourage.symbols import V1_IDS
 from experiments import engrave_classification as baseline
 
 HEIGHT, WIDTH = 170, 45

@@ -15,7 +15,8 @@ from experiments.ledger import Ledger
 from matplotlib.axes import Axes
 from tests.experiments.colours import coloured
 
-from entourage.data import ImageSet, draw_labels, seeded_split
+from entourage.data.image_set import ImageSet
+from entourage.data.splits import draw_labels, seeded_split
 from experiments import label_fractions
 
 METHODS = ("linear", "supervised", "svm+network")

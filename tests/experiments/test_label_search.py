@@ -15,7 +15,8 @@ from experiments.label_settings import CANDIDATES, GAME, OPTIONS, TRAINED, key
 from experiments.ledger import FAILED
 from tests.experiments.colours import coloured
 
-from entourage.data import ImageSet, draw_labels, seeded_split
+from entourage.data.image_set import ImageSet
+from entourage.data.splits import draw_labels, seeded_split
 from entourage.training import NonFiniteLossError
 from experiments import label_cifar10, label_search
 

@@ -30,8 +30,8 @@ from experiments.label_settings import (
 )
 from experiments.ledger import FAILED, Ledger
 
-from entourage.label.classify.options import AugmentOptions
-from entourage.label.classify.rivals import LABELLERS, METHODS
+from entourage.label.semi_supervised.options import AugmentOptions
+from entourage.label.semi_supervised.rivals import LABELLERS, METHODS
 
 Rows = dict[str, dict[str, Any]]
 

@@ -1,4 +1,4 @@
-from entourage.report import counted
+from entourage.report.counted import counted
 
 
 def test_one_thing_is_not_several() -> None:

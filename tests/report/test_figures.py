@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from entourage.report import bars, curve, histogram, raster_figure, to_svg
+from entourage.report.figures import bars, curve, histogram, raster_figure, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from entourage.report import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
 
 
 def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:

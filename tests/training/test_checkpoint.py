@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from entourage.io.weights import read_weights, write_weights
 from entourage.training import TrainingOptions
 from entourage.training import checkpoint as module
 from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state, own_state
-from entourage.training.optimise import make_optimizer
+from entourage.training.optim import make_optimizer
 from entourage.training.state import RunState
-from entourage.training.weights import read_weights, write_weights
 
 CPU = torch.device("cpu")
 

@@ -21,9 +21,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.training import NonFiniteLossError, Task, TrainingOptions, WeightAverage, train, weights
+from entourage.io import weights
+from entourage.runs.metrics_log import Journal
+from entourage.training import NonFiniteLossError, Task, TrainingOptions, WeightAverage, train
 from entourage.training.checkpoint import Checkpoints
-from entourage.training.journal import Journal
 from entourage.training.state import RunState
 
 

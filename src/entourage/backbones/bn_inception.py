@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, digest_weights
 from entourage.backbones.preprocessing import Preprocessing
-from entourage.data.files import reason_of
+from entourage.io.files import reason_of
 
 BN_INCEPTION = "bn-inception"
 DIM = 1024

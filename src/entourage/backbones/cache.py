@@ -13,8 +13,8 @@ import torch
 from entourage.backbones.backbone import Backbone
 from entourage.backbones.extract import Extraction, extract_batches
 from entourage.backbones.store import KEY_BYTES, FeatureStore
-from entourage.data.progress import progress_bar
-from entourage.data.threads import count_threads
+from entourage.io.progress import progress_bar
+from entourage.threads import count_threads
 
 
 def cached_features(

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.backbones.backbone import Backbone
-from entourage.data.device import resolve_device
 from entourage.data.images import UnreadableImageError, read_image
-from entourage.data.progress import progress_bar
-from entourage.data.threads import count_threads, map_ahead
+from entourage.device import resolve_device
+from entourage.io.progress import progress_bar
+from entourage.threads import count_threads, map_ahead
 
 _BATCHES_AHEAD = 2
 

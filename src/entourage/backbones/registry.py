@@ -7,7 +7,7 @@ from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
 from entourage.backbones.norm import with_steady_norms
 from entourage.backbones.timm_models import TIMM_PREFIX, load_timm
-from entourage.data.device import resolve_device
+from entourage.device import resolve_device
 
 BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{BN_INCEPTION}:<file>", f"{TIMM_PREFIX}<model>")
 

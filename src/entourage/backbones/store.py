@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.data.npz import UNREADABLE
-from entourage.data.writing import atomic_path
+from entourage.io.npz import UNREADABLE
+from entourage.io.writing import atomic_path
 
 KEY_BYTES = 16
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from entourage.backbones.backbone import Backbone, digest_weights
 from entourage.backbones.preprocessing import Preprocessing
-from entourage.data.files import reason_of
+from entourage.io.files import reason_of
 
 TIMM_PREFIX = "timm:"
 

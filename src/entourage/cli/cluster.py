@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Cluster points, images or sounds, and find how many clusters there are."""
     from entourage.cluster.pipeline import RunJob, run_source
-    from entourage.report import counted
+    from entourage.report.counted import counted
 
     job = RunJob(source, out, model, n_clusters=clusters, k_max=most, set_size=set_size, device=device, seed=seed)
     summary = run_source(job)
@@ -72,7 +72,7 @@ def train(
 ) -> None:
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
     from entourage.cluster.teach import TrainJob, train_source
-    from entourage.report import counted
+    from entourage.report.counted import counted
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")

@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
     from entourage.detect.pipeline import RunJob, run_pages
-    from entourage.report import counted
+    from entourage.report.counted import counted
 
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
@@ -73,7 +73,7 @@ def evaluate(
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
     from entourage.detect.pipeline import EvalJob, evaluate_data
-    from entourage.report import counted
+    from entourage.report.counted import counted
 
     job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
     found = evaluate_data(job)
@@ -121,9 +121,9 @@ def train(
     seed: Seed = 0,
 ) -> None:
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
-    from entourage.detect.recipe import Recipe
-    from entourage.detect.teach import TrainJob, train_detector
-    from entourage.report import counted
+    from entourage.detect.training.recipe import Recipe
+    from entourage.detect.training.train import TrainJob, train_detector
+    from entourage.report.counted import counted
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")

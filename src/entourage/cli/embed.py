@@ -52,9 +52,9 @@ def train(
 ) -> None:
     """Train embeddings; stopped and called again, it continues."""
     from entourage.embed.pipeline import TrainJob, train_run
-    from entourage.embed.recipe import recipe as named
-    from entourage.embed.recipe import with_epochs, with_learning_rate, with_loss
     from entourage.embed.sections import aligned, metrics_table
+    from entourage.embed.training.recipes import recipe as named
+    from entourage.embed.training.recipes import with_epochs, with_learning_rate, with_loss
 
     chosen = replace(named(recipe), seed=seed)
     if loss is not None:

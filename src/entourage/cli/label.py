@@ -15,7 +15,7 @@ from entourage.cli.skipped import skipped_in, tell_skipped
 from entourage.cli.stopped import resumable
 
 if TYPE_CHECKING:
-    from entourage.label.classify import AugmentOptions
+    from entourage.label.semi_supervised.options import AugmentOptions
 
 Metric = Literal["auto", "euclidean", "cosine"]
 
@@ -111,7 +111,7 @@ def label(
         raise ValueError(f"--backbone {backbone}: only for images, and {source} holds features; expected none")
     from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
-    from entourage.report import counted
+    from entourage.report.counted import counted
 
     options = named(preset)
     with resumable(train):  # labels alone are found anew each time
@@ -151,10 +151,10 @@ def predict(
 
     To label a folder named predict, write ./predict.
     """
-    from entourage.data import is_main_process
-    from entourage.label.classify.ask import predict_images, write_predictions
+    from entourage.io.progress import is_main_process
     from entourage.label.pipeline import check_no_labels
-    from entourage.report import counted
+    from entourage.label.semi_supervised.ask import predict_images, write_predictions
+    from entourage.report.counted import counted
 
     if out is not None:
         check_no_labels(out)
@@ -174,7 +174,7 @@ def _option(name: str, value: Any) -> str:
 
 def _training(preset: str, neighbours: int | None, asked: dict[str, Any]) -> AugmentOptions:
     """The preset's options, changed where the user said so."""
-    from entourage.label.classify import preset as named
+    from entourage.label.semi_supervised.options import preset as named
 
     options = named(preset)
     learn = asked.get("learn")

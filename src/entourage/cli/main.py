@@ -13,12 +13,12 @@ import typer
 
 from entourage import __version__
 from entourage.cli.cluster import cluster
-from entourage.cli.demo import demo
 from entourage.cli.detect import detect
 from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
 from entourage.cli.stopped import STOPPED, StoppedError
+from entourage.demo import demo
 
 # click's, which newer versions of typer have as their own
 _UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])

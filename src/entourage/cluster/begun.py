@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from entourage.cluster.digest import digest
-from entourage.cluster.model import ClusterNetwork, load_network
-from entourage.cluster.shipped import find_weights
+from entourage.cluster.models.model import ClusterNetwork, load_network
+from entourage.cluster.models.shipped import find_weights
 from entourage.cluster.task import Recipe
+from entourage.io.fingerprint import digest
 
 GENTLE = 0.3  # of the learning rate, for what has learned before
 

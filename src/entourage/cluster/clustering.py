@@ -13,19 +13,19 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from entourage.checks import is_whole
 from entourage.cluster.checked import checked_items
-from entourage.cluster.coherent import Floats, cluster_coherently
-from entourage.cluster.embed import standardised
-from entourage.cluster.episodes import EpisodeSampler
+from entourage.cluster.large_scale import Floats, cluster_coherently
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, first_network, load_network, save_network
-from entourage.cluster.options import Metric, preset
-from entourage.cluster.prediction import SetPrediction
-from entourage.cluster.shipped import find_weights
+from entourage.cluster.models.embed import standardised
+from entourage.cluster.models.model import ClusterNetwork, first_network, load_network, save_network
+from entourage.cluster.models.options import Metric, preset
+from entourage.cluster.models.prediction import SetPrediction
+from entourage.cluster.models.shipped import find_weights
+from entourage.cluster.sampling.episodes import EpisodeSampler
 from entourage.cluster.task import ClusterTask, Recipe
 from entourage.cluster.usual import fitting_options, usual_recipe
-from entourage.data import resolve_device
-from entourage.data.checks import is_whole
+from entourage.device import resolve_device
 
 USUAL_SET = 1000  # items, where a network does not say with how many it was trained
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from entourage.cluster.episodes import Episode, EpisodeSampler
 from entourage.cluster.measures import Scores, score
+from entourage.cluster.sampling.episodes import Episode, EpisodeSampler
 
 VALIDATION_SEED = 1_000_003
 PAIRS = 4_000_000  # that are looked at together, to keep memory in bounds

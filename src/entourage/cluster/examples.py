@@ -10,7 +10,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from entourage.cluster.represent import Items
-from entourage.data import ItemMatcher, read_labels
+from entourage.data.labels import read_labels
+from entourage.data.matching import ItemMatcher
 from entourage.data.rows import read_rows
 
 _YES, _NO = {"1", "yes", "true", "same"}, {"0", "no", "false", "different"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from entourage.cluster.model import ClusterNetwork
+from entourage.cluster.models.model import ClusterNetwork
 from entourage.cluster.pace import steps_within
 from entourage.cluster.task import ClusterTask
-from entourage.training import TrainingResult, train
+from entourage.training.loop import train
+from entourage.training.state import TrainingResult
 
 
 def learn(

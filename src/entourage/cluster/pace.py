@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from entourage.cluster.task import ClusterTask
-from entourage.training import pace
+from entourage.training import time_budget as pace
 
 
 def steps_within(

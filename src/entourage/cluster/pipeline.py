@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from entourage import __version__
-from entourage.cluster.augment import scaled
 from entourage.cluster.clustering import LearnedClustering
 from entourage.cluster.represent import Items, Kind, represent
+from entourage.cluster.sampling.augment import scaled
 from entourage.cluster.show import clustering_sections
-from entourage.data import atomic_path, check_outputs, write_json
-from entourage.report import write_page
+from entourage.io.writing import atomic_path, check_outputs, write_json
+from entourage.report.page import write_page
 
 COMMAND = "cluster run"
 OUTPUTS = ("clusters.csv", "report.html", "summary.json")

@@ -10,20 +10,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from entourage.backbones import cached_features, load_backbone
+from entourage.backbones.cache import cached_features
+from entourage.backbones.registry import load_backbone
 from entourage.cluster.spectrogram import FRAMES, HOP, RATE, SNIPPET, at_least, mel_spectrogram
-from entourage.data import (
-    IMAGE_SUFFIXES,
-    UnreadableAudioError,
-    decode_pixels,
-    has_audio_name,
-    list_audio,
-    list_images,
-    progress_bar,
-    read_audio,
-    read_features,
-)
-from entourage.data.threads import count_threads, map_ahead
+from entourage.data.audio import UnreadableAudioError, has_audio_name, list_audio, read_audio
+from entourage.data.features import read_features
+from entourage.data.images import IMAGE_SUFFIXES, list_images
+from entourage.data.pixels import decode_pixels
+from entourage.io.progress import progress_bar
+from entourage.threads import count_threads, map_ahead
 
 Kind = Literal["points", "images", "sounds"]
 SIDE = 128  # pixels of an image, a side

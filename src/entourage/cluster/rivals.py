@@ -18,7 +18,7 @@ from sklearn.cluster import DBSCAN, HDBSCAN, KMeans
 from sklearn.metrics import silhouette_score
 
 from entourage.cluster.measures import mean_scores, score
-from entourage.report import counted
+from entourage.report.counted import counted
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]

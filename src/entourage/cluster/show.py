@@ -12,18 +12,11 @@ from sklearn.decomposition import PCA
 from entourage.cluster.clustering import LearnedClustering
 from entourage.cluster.represent import Items, loudest_snippet
 from entourage.cluster.spectrogram import RATE
-from entourage.data import read_audio, read_image
-from entourage.report import (
-    Block,
-    Section,
-    Thumbnail,
-    counted,
-    house_style,
-    sound_address,
-    thumbnail_address,
-    to_svg,
-)
-from entourage.report.figures import ACCENT, SOFT
+from entourage.data.audio import read_audio
+from entourage.data.images import read_image
+from entourage.report.counted import counted
+from entourage.report.figures import ACCENT, SOFT, house_style, to_svg
+from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address
 
 MOST_THUMBNAILS = 600  # some 2 MB of report
 MOST_PLAYERS = 150

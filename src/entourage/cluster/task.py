@@ -11,14 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entourage.cluster.curriculum import Curriculum, Draw
-from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.evaluate import evaluate
-from entourage.cluster.loss import total_loss
+from entourage.cluster.losses import total_loss
 from entourage.cluster.measures import mean_scores
-from entourage.cluster.model import ClusterNetwork
-from entourage.cluster.options import LossOptions
-from entourage.training import AveragedTask, StepRecipe, TrainingOptions
+from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.options import LossOptions
+from entourage.cluster.sampling.curriculum import Curriculum, Draw
+from entourage.cluster.sampling.episodes import EpisodeSampler
+from entourage.training.averaged import AveragedTask
+from entourage.training.options import TrainingOptions
+from entourage.training.recipe import StepRecipe
 
 CHECKPOINT_STEPS = 50  # as often as the losses are written down: an epoch may take hours on a CPU
 

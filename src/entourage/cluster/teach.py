@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from entourage.cluster.augment import ImageView, SoundView, plain_image, plain_sound
 from entourage.cluster.begun import check_fits, continued, load_begun, preset_of
-from entourage.cluster.constraints import ConstraintSampler
-from entourage.cluster.disguise import ImageDisguise, SoundDisguise
-from entourage.cluster.episodes import EpisodeSampler
 from entourage.cluster.examples import folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
-from entourage.cluster.labelled import Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.learn import learn
-from entourage.cluster.model import ClusterNetwork, first_network, save_network
-from entourage.cluster.options import Metric, preset
-from entourage.cluster.points import VARIED, PointSampler
+from entourage.cluster.models.model import ClusterNetwork, first_network, save_network
+from entourage.cluster.models.options import Metric, preset
+from entourage.cluster.models.shipped import find_weights
 from entourage.cluster.represent import Items, Kind, kind_of_folder, represent, represent_voices
-from entourage.cluster.shipped import find_weights
+from entourage.cluster.sampling.augment import ImageView, SoundView, plain_image, plain_sound
+from entourage.cluster.sampling.constraints import ConstraintSampler
+from entourage.cluster.sampling.disguise import ImageDisguise, SoundDisguise
+from entourage.cluster.sampling.episodes import EpisodeSampler
+from entourage.cluster.sampling.labelled import Disguise, LabelledSampler, View, unchanged
+from entourage.cluster.sampling.points import VARIED, PointSampler
 from entourage.cluster.task import ClusterTask
 from entourage.cluster.usual import fitting_options, usual_recipe
-from entourage.data import check_outputs
+from entourage.io.writing import check_outputs
 
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
 USUAL_CLUSTERS = 5  # of a set of a user's own examples, at most

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from entourage.cluster.curriculum import EPISODE, FIXED, Curriculum
-from entourage.cluster.episodes import EpisodeSampler
-from entourage.cluster.options import Metric, ModelOptions, Preset
-from entourage.cluster.points import PointSampler
+from entourage.cluster.models.options import Metric, ModelOptions, Preset
+from entourage.cluster.sampling.curriculum import EPISODE, FIXED, Curriculum
+from entourage.cluster.sampling.episodes import EpisodeSampler
+from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import Recipe
 
 SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples

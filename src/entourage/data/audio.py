@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.data.files import UnreadableFileError, is_named_like, list_files, reason_of
+from entourage.io.files import UnreadableFileError, is_named_like, list_files, reason_of
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
 LONGEST = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.data.files import reason_of
-from entourage.data.npz import UNREADABLE, read_npz
+from entourage.io.files import reason_of
+from entourage.io.npz import UNREADABLE, read_npz
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from entourage.data.files import UnreadableFileError, list_files, reason_of
+from entourage.io.files import UnreadableFileError, list_files, reason_of
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 

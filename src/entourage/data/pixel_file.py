@@ -12,8 +12,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from entourage.data.files import reason_of
-from entourage.data.writing import atomic_path
+from entourage.io.files import reason_of
+from entourage.io.writing import atomic_path
 
 _MAGIC = b"entourage pixels"
 _LENGTH_BYTES = 8

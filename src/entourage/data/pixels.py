@@ -13,9 +13,9 @@ from PIL import Image
 from entourage.data.image_set import ImageSet
 from entourage.data.images import UnreadableImageError
 from entourage.data.pixel_file import open_pixel_file, write_pixel_file
-from entourage.data.progress import progress_bar
 from entourage.data.sources import ImageFiles, ImageSource
-from entourage.data.threads import count_threads, map_ahead
+from entourage.io.progress import progress_bar
+from entourage.threads import count_threads, map_ahead
 
 _CHUNK_BYTES = 2**22
 _CHUNK_IMAGES = 256

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from entourage.data.checks import is_whole
+from entourage.checks import is_whole
 from entourage.data.image_set import TEST, TRAIN
 
 

@@ -1,20 +1,20 @@
 """The Deep Watershed Detector: every tiny symbol on a full page in one pass."""
 
 from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
-from entourage.detect.decode import decode
 from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector, Sight, shipped_detectors
-from entourage.detect.evaluate import Evaluation, evaluate
+from entourage.detect.evaluation.evaluate import Evaluation, evaluate
+from entourage.detect.evaluation.precision import Scores, score_pages
 from entourage.detect.map_options import INTERLINE, MapOptions
-from entourage.detect.maps import Maps, paint
-from entourage.detect.model import WatershedDetector
+from entourage.detect.models.decode import decode
+from entourage.detect.models.maps import Maps, paint
+from entourage.detect.models.model import WatershedDetector
+from entourage.detect.models.weights import load_detector, save_detector
 from entourage.detect.network_options import LossOptions, NetworkOptions
 from entourage.detect.options import DetectorOptions
-from entourage.detect.precision import Scores, score_pages
+from entourage.detect.preprocessing.prepare import DetectOptions
 from entourage.detect.presets import PRESETS, preset
-from entourage.detect.ready import DetectOptions
-from entourage.detect.weights import load_detector, save_detector
 from entourage.detect.words import as_list
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from entourage.engrave.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids
+from entourage.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids
 
 # What V1 tells apart and the extended list does not, with the extended name where there is one.
 _OF_V1_ALONE: dict[str, str | None] = {

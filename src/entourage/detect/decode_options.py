@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from entourage.data.checks import keep_counts
-from entourage.detect.choices import check_choice
+from entourage.checks import keep_counts
+from entourage.choices import check_choice
 
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]

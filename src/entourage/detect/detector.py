@@ -11,16 +11,16 @@ import numpy as np
 import torch
 
 import entourage
-from entourage.data import resolve_device
-from entourage.data.threads import count_threads, map_ahead
 from entourage.detect.detections import Detections
-from entourage.detect.grey import Grey
-from entourage.detect.model import WatershedDetector
-from entourage.detect.ready import DetectOptions, Picture, Ready, make_ready
-from entourage.detect.tiles import Found, detect_tiles, plan_tiles
-from entourage.detect.trace import trace
+from entourage.detect.inference.box_refinement import trace
+from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
+from entourage.detect.models.model import WatershedDetector
+from entourage.detect.models.weights import NoDetectorError, find_pieces, load_detector
+from entourage.detect.preprocessing.grey import Grey
+from entourage.detect.preprocessing.prepare import DetectOptions, Picture, Ready, make_ready
 from entourage.detect.upright import SURE, is_upright, may_be_upside_down
-from entourage.detect.weights import NoDetectorError, find_pieces, load_detector
+from entourage.device import resolve_device
+from entourage.threads import count_threads, map_ahead
 
 UPSIDE_DOWN = "upside down: read turned by 180 degrees"
 NO_STAFF = "no staff found: its lines may be those of ruled paper or of a table"

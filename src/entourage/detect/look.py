@@ -8,12 +8,12 @@ from pathlib import Path
 import cv2
 import torch
 
-from entourage.data import UnreadableImageError
-from entourage.data.threads import count_threads, map_ahead
+from entourage.data.images import UnreadableImageError
 from entourage.detect.detector import Detector, Sight
-from entourage.detect.journal import Journal
-from entourage.detect.read import Sheet, page_source, read_sheets
-from entourage.detect.ready import Ready
+from entourage.detect.inference.journal import Journal
+from entourage.detect.preprocessing.prepare import Ready
+from entourage.detect.preprocessing.read import Sheet, page_source, read_sheets
+from entourage.threads import count_threads, map_ahead
 
 _PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError, cv2.error)
 _MOST_AHEAD = 4  # threads; each holds up to three pages in memory

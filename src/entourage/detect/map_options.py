@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from entourage.detect.choices import check_choice
+from entourage.choices import check_choice
 
 INTERLINE = 10.0  # pixels between staff lines at which the network works
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from entourage.detect.choices import check_choice
+from entourage.choices import check_choice
 
 Encoder = Literal["small", "resnet18", "resnet34", "resnet50", "resnet101"]
 Decoder = Literal["top-down", "refinenet"]

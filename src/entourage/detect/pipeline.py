@@ -14,20 +14,30 @@ import cv2
 import numpy as np
 
 from entourage import __version__
-from entourage.data import UnreadableFileError, atomic_path, check_outputs, progress_bar, reason_of, write_json
 from entourage.detect.classes import DETECTOR_CLASSES
 from entourage.detect.detector import Detector, Sight
-from entourage.detect.evaluate import Evaluation, Judged, detect_pages, judge, judged_pictures, write_evaluation
-from entourage.detect.journal import Journal, fingerprint
+from entourage.detect.evaluation.evaluate import (
+    Evaluation,
+    Judged,
+    detect_pages,
+    judge,
+    judged_pictures,
+    write_evaluation,
+)
+from entourage.detect.evaluation.ground_truth import NoPagesError, read_truth, spread_over
+from entourage.detect.inference.journal import Journal, fingerprint
+from entourage.detect.inference.write import PageResult, open_results, write_xml
 from entourage.detect.look import look_at_all
-from entourage.detect.read import Sheet, list_pages
-from entourage.detect.ready import DetectOptions
-from entourage.detect.show import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.detect.truth import NoPagesError, read_truth, spread_over
+from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.preprocessing.read import Sheet, list_pages
+from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.detect.words import as_list, count_unnamed
-from entourage.detect.write import PageResult, open_results, write_xml
-from entourage.engrave.symbols import class_ids
-from entourage.report import counted, write_page
+from entourage.io.files import UnreadableFileError, reason_of
+from entourage.io.progress import progress_bar
+from entourage.io.writing import atomic_path, check_outputs, write_json
+from entourage.report.counted import counted
+from entourage.report.page import write_page
+from entourage.symbols import class_ids
 
 COMMAND = "detect run"
 HEADER = ("page", "symbols", "interline", "seconds", "note")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from entourage.detect.classes import DETECTOR_CLASSES, to_list
 from entourage.detect.detections import Detections
-from entourage.engrave.symbols import ClassSet, class_ids
+from entourage.symbols import ClassSet, class_ids
 
 _LETTERS = {f"dynamic{letter}": letter.lower() for letter in "PMFSZR"}
 _WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}

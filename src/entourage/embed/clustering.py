@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from entourage.embed.checked import check_whole
-from entourage.game import nearest_centre, squared_to
+from entourage.checked import check_whole
+from entourage.game.cells import nearest_centre, squared_to
 
 DRAWS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
 STARTS = 10  # as scikit-learn had it; a single one may end far from the best clusters

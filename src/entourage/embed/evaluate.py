@@ -9,13 +9,14 @@ from typing import Any, Literal
 import numpy as np
 
 from entourage import __version__
-from entourage.data import ImageSet, check_outputs, status, write_json
-from entourage.data.image_set import TEST, TRAIN
-from entourage.embed.ensemble import embed_images
-from entourage.embed.read import naming, read_images
-from entourage.embed.run_folder import CONFIG, load_members, read_config
+from entourage.data.image_set import TEST, TRAIN, ImageSet
+from entourage.embed.data import naming, read_images
 from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
-from entourage.report import write_page
+from entourage.embed.training.ensemble import embed_images
+from entourage.embed.training.run_folder import CONFIG, load_members, read_config
+from entourage.io.progress import status
+from entourage.io.writing import check_outputs, write_json
+from entourage.report.page import write_page
 
 Part = Literal["auto", "all", "training", "test"]
 

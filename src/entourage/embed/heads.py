@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.embed.checked import check_sizes
+from entourage.checked import check_sizes
 
 HeadKind = Literal["linear", "cosine", "centres"]
 

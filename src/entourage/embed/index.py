@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from entourage.data import ImageSet
-from entourage.embed.ensemble import EmbeddedImages
-from entourage.embed.run_folder import RunConfig
-from entourage.training.weights import read_weights, write_weights
+from entourage.data.image_set import ImageSet
+from entourage.embed.training.ensemble import EmbeddedImages
+from entourage.embed.training.run_folder import RunConfig
+from entourage.io.weights import read_weights, write_weights
 
 KEPT = 8  # sets of images whose index a run keeps
 

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from entourage.data import resolve_device
-from entourage.data.checks import is_whole
-from entourage.embed.checked import check_whole, class_codes
+from entourage.checked import check_whole, class_codes
+from entourage.checks import is_whole
+from entourage.device import resolve_device
 from entourage.embed.clustering import k_means
-from entourage.game import directions, smallest, squared_to
+from entourage.game.cells import smallest, squared_to
+from entourage.game.similarity import directions
 
 BLOCK = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
 

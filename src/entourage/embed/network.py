@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, keep_statistics
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.norm import keep_statistics
 from entourage.embed.heads import HeadKind, make_head
 
 

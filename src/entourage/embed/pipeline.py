@@ -12,22 +12,28 @@ from typing import Any
 import numpy as np
 
 from entourage import __version__
-from entourage.backbones import Backbone, load_backbone
-from entourage.data import ImageSet, Pixels, check_outputs, decode_pixels, resolve_device, status, write_json
-from entourage.embed.course import read_course
-from entourage.embed.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
-from entourage.embed.fit import TrainedEmbedding, network_preprocessing
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.registry import load_backbone
+from entourage.data.image_set import ImageSet
+from entourage.data.pixels import Pixels, decode_pixels
+from entourage.device import resolve_device
+from entourage.embed.data import Parts, naming, read_images, split_parts, whole_classes
 from entourage.embed.index import write_index
 from entourage.embed.network import build_network
-from entourage.embed.random_search import Trial
-from entourage.embed.read import Parts, naming, read_images, split_parts, whole_classes
-from entourage.embed.recipe import Recipe
 from entourage.embed.represent import Rows
-from entourage.embed.run_folder import save_run
 from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
-from entourage.embed.training import EmbeddingData
-from entourage.embed.trials import RECORD, search_recipes, told
-from entourage.report import counted, write_page
+from entourage.embed.training.course import read_course
+from entourage.embed.training.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
+from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
+from entourage.embed.training.random_search import Trial
+from entourage.embed.training.recipes import Recipe
+from entourage.embed.training.run_folder import save_run
+from entourage.embed.training.task import EmbeddingData
+from entourage.embed.training.trials import RECORD, search_recipes, told
+from entourage.io.progress import status
+from entourage.io.writing import check_outputs, write_json
+from entourage.report.counted import counted
+from entourage.report.page import write_page
 from entourage.training.bank import PixelBank
 
 COMMAND = "embed train"

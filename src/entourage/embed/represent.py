@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.backbones import Preprocessing
-from entourage.data import progress_bar
+from entourage.backbones.preprocessing import Preprocessing
 from entourage.embed.network import EmbeddingNetwork
-from entourage.game import directions
+from entourage.game.similarity import directions
+from entourage.io.progress import progress_bar
 from entourage.training.bank import PixelBank
 
 Rows = NDArray[np.int64]

@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from entourage.data import ImageSet, ItemMatcher, UnreadableImageError, check_output_file, decode_pixels, read_image
-from entourage.embed.ensemble import embed_ensemble, embed_images
+from entourage.data.image_set import ImageSet
+from entourage.data.images import UnreadableImageError, read_image
+from entourage.data.matching import ItemMatcher
+from entourage.data.pixels import decode_pixels
+from entourage.embed.data import read_images
 from entourage.embed.index import Index, find_index
-from entourage.embed.read import read_images
-from entourage.embed.run_folder import RunConfig, load_members, read_config
 from entourage.embed.show import retrieval_picture
-from entourage.report import Block, Section, write_page
+from entourage.embed.training.ensemble import embed_ensemble, embed_images
+from entourage.embed.training.run_folder import RunConfig, load_members, read_config
+from entourage.io.writing import check_output_file
+from entourage.report.page import Block, Section, write_page
 from entourage.training.bank import PixelBank
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from entourage.data import ImageSet
+from entourage.data.image_set import ImageSet
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.represent import Rows
 from entourage.embed.show import map_picture, retrieval_picture, training_curves, tsne_positions
-from entourage.report import Block, Section
+from entourage.report.page import Block, Section
 
 RANDOM_QUERIES, FAILED_QUERIES, FOUND = 6, 4, 8  # rows of the retrieval picture, and neighbours of each
 MOST_ON_MAP = 1500

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from entourage.report import house_style, thumbnail_address, to_svg
+from entourage.report.figures import house_style, to_svg
+from entourage.report.page import thumbnail_address
 
 Picture = Callable[[int], Image.Image]
 

@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from entourage.data import atomic_path, write_json
 from entourage.engrave.compare import symbols_missing
-from entourage.engrave.formats import SCHEMA, write_coco, write_deepscores
-from entourage.engrave.png import encode_png
-from entourage.engrave.show import read_page
+from entourage.engrave.dataset.coco import write_coco
+from entourage.engrave.dataset.deepscores_v2 import write_deepscores
+from entourage.engrave.dataset.show import read_page
+from entourage.engrave.dataset.table import SCHEMA
+from entourage.engrave.render.png import encode_png
 from entourage.engrave.unbend import Field, Grey, Matrix, match_patches, straighten
+from entourage.io.writing import atomic_path, write_json
 
 _FEATURES = 5000
 _WORK = 1400  # pixels of the longer side at which features are matched

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from entourage.engrave.archives import ScoreFile
 from entourage.engrave.options import FONTS, Engine, MusicFont, PageOptions
+from entourage.engrave.scores.archives import ScoreFile
 
 Format = Literal["deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches"]
 FORMATS: tuple[Format, ...] = ("deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches")

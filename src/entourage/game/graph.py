@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from entourage.data.checks import is_whole
+from entourage.checks import is_whole
 from entourage.game.neighbours import Neighbours, NeighbourSearch
 from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
 

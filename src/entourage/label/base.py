@@ -15,18 +15,11 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from entourage.data import resolve_device
-from entourage.game import Affinity, Negatives, NeighbourGraph, Symmetry
+from entourage.device import resolve_device
+from entourage.game.graph import Affinity, Negatives, NeighbourGraph, Symmetry
 from entourage.label.distributions import in_parts_of_1, prefers
 from entourage.label.relate import as_tensor, checked_graph, lifted
-from entourage.label.targets import (
-    Floats,
-    Targets,
-    labelled_accuracy,
-    read_targets,
-    starting_profile,
-    without_missing,
-)
+from entourage.label.targets import Floats, Targets, labelled_accuracy, read_targets, starting_profile, without_missing
 
 
 @dataclass(frozen=True)

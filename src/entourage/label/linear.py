@@ -15,7 +15,7 @@ from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from entourage.game import Affinity, Negatives, Symmetry, degree_normalized, to_torch
+from entourage.game.graph import Affinity, Negatives, Symmetry, degree_normalized, to_torch
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.distributions import with_prior
 from entourage.label.solve import conjugate_gradients

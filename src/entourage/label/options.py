@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from entourage.game import Affinity, Symmetry
+from entourage.game.graph import Affinity, Symmetry
 
 
 @dataclass(frozen=True)

@@ -17,25 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.data import (
-    atomic_path,
-    check_outputs,
-    decode_pixels,
-    is_main_process,
-    list_images,
-    read_labels,
-    read_prior,
-    status,
-    write_json,
-)
-from entourage.data.files import read_object
-from entourage.label.classify import AugmentOptions, LabelAugmenter
+from entourage.data.images import list_images
+from entourage.data.labels import read_labels, read_prior
+from entourage.data.pixels import decode_pixels
+from entourage.io.files import read_object
+from entourage.io.progress import is_main_process, status
+from entourage.io.writing import atomic_path, check_outputs, write_json
+from entourage.label.active_learning import Suggestion, disputed, suggest
+from entourage.label.data import Items, Metric, represent
 from entourage.label.options import TransductionOptions
-from entourage.label.represent import Items, Metric, represent
-from entourage.label.show import classifier_section, labelling_sections
-from entourage.label.suggest import Suggestion, disputed, suggest
+from entourage.label.report import classifier_section, labelling_sections
+from entourage.label.semi_supervised.augmenter import LabelAugmenter
+from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.transduction import GraphTransduction
-from entourage.report import write_page
+from entourage.report.page import write_page
 
 COMMAND = "label"
 _MANY, _TOO_MANY = 0.5, 3.0  # share of all items, and how many times its share of the labels, a class is doubted at

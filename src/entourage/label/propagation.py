@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from entourage.game import to_torch
+from entourage.game.graph import to_torch
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.distributions import with_prior
 from entourage.label.targets import Floats

@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 from sklearn.utils.validation import check_array
 
-from entourage.game import Negatives, needed_lift
+from entourage.game.graph import Negatives, needed_lift
 
 
 def as_tensor(X: Any) -> torch.Tensor:

@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from entourage.game import Affinity, Negatives, Symmetry, informed, replicator, to_torch
+from entourage.game.dynamics import replicator
+from entourage.game.graph import Affinity, Negatives, Symmetry, to_torch
+from entourage.game.walk import informed
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.options import preset
 from entourage.label.targets import Floats

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.data import write_text
+from entourage.io.writing import write_text
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from entourage.data import is_unfinished
-from entourage.training.identity import check_same_run, to_begin_anew
-from entourage.training.journal import METRICS
+from entourage.io.weights import load_into, read_notes, read_weights, write_weights
+from entourage.io.writing import is_unfinished
+from entourage.runs.identity import check_same_run, to_begin_anew
+from entourage.runs.metrics_log import METRICS
 from entourage.training.state import RunState
 from entourage.training.task import Task
-from entourage.training.weights import load_into, read_notes, read_weights, write_weights
 
 Read = TypeVar("Read")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from entourage.data import is_shown
+from entourage.io.progress import is_shown
 
 
 class TrainingLine:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.data.checks import is_number, is_whole, keep_counts
+from entourage.checks import is_number, is_whole, keep_counts
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]

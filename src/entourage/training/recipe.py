@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from entourage.data.checks import keep_counts
+from entourage.checks import keep_counts
 from entourage.training.options import OptimizerName, Schedule, TrainingOptions
 
 

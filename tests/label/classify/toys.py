@@ -7,12 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.backbones import Backbone, Preprocessing
-from entourage.label.classify.examples import Examples
-from entourage.label.classify.given import FoundLabels
-from entourage.label.classify.looks import LiveLooks, LookOptions
-from entourage.label.classify.method import Batch
-from entourage.label.classify.network import ImageNetwork
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.preprocessing import Preprocessing
+from entourage.label.semi_supervised.examples import Examples
+from entourage.label.semi_supervised.given import FoundLabels
+from entourage.label.semi_supervised.looks import LiveLooks, LookOptions
+from entourage.label.semi_supervised.method import Batch
+from entourage.label.semi_supervised.network import ImageNetwork
 
 SIDE = 12
 COLOURS = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200]])

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from tests.label.classify import toys
 
-from entourage.label.classify.consistency import Consistency
-from entourage.label.classify.method import MethodOptions
+from entourage.label.semi_supervised.consistency import Consistency
+from entourage.label.semi_supervised.method import MethodOptions
 from entourage.training import TrainingOptions, train
 
 OPTIONS = TrainingOptions(epochs=4, learning_rate=0.02, checkpoint_every=2, workers=0)

@@ -1,0 +1,1 @@
+"""Networks that cluster, and their parts."""

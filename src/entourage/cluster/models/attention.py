@@ -1,0 +1,153 @@
+"""The default network: attention among all items of a set, then seeds and soft k-means in the space it has learned.
+
+Nothing in it knows the order of the items, so shuffling them shuffles the answer and changes nothing else. Cluster
+numbers, which are as arbitrary as order, are not learned either: the items themselves break the tie (see `seeds`).
+So nothing depends on k_max, and a network may be asked for more clusters than it was trained with.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from entourage.cluster.models.metric import MetricBlock, squared_distances
+from entourage.cluster.models.minimax_paths import Bridges
+from entourage.cluster.models.options import ModelOptions
+from entourage.cluster.models.prediction import SetPrediction
+from entourage.cluster.models.relate import ALIGNMENTS, ITEM_FEATURES, PAIR_FEATURES, alignments, relations
+from entourage.cluster.models.seeds import (
+    EVIDENCE,
+    NEVER,
+    are_new,
+    choose_seeds,
+    count_from_scores,
+    seed_evidence,
+    soft_k_means,
+)
+
+HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
+# Cycles of the sines and cosines over the spread of a set. The fast ones turn many times within a cluster, and serve as
+# names: two moons that mirror each other look alike in all their distances, and must yet be told apart.
+SLOWEST, FASTEST = 0.1, 200.0
+USUAL_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
+CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
+
+
+class AttentionNetwork(nn.Module):
+    """From embeddings to clusters, equivariant to the order of items.
+
+    Args:
+        width: dimensions of an item's embedding.
+        options: its sizes.
+        points: whether embeddings are coordinates, which are better seen through sines and cosines.
+    """
+
+    waves: Tensor
+
+    def __init__(self, width: int, options: ModelOptions, *, points: bool) -> None:
+        super().__init__()
+        self.options = options
+        self.points = points
+        frequencies = options.frequencies if points else 0
+        self.register_buffer("waves", _draw_waves(width, frequencies))
+        self.lift = nn.Linear(width + 2 * frequencies + ITEM_FEATURES, options.width)
+        self.metric = None
+        if options.metric != "none":
+            self.level = nn.Sequential(nn.Linear(width, options.units), nn.LeakyReLU(options.slope))
+            self.metric = MetricBlock(options.units, options.metric)
+        features = PAIR_FEATURES + (ALIGNMENTS if points else 0)
+        self.bridges = Bridges(features, options.bridges, HIDDEN) if options.bridges else None
+        self.look = nn.Sequential(
+            nn.Linear(features + 2 * options.bridges, HIDDEN),
+            nn.GELU(),
+            nn.Linear(HIDDEN, HIDDEN),
+            nn.GELU(),
+        )  # shared by all layers, which weigh it each in their own way
+        self.layers = nn.ModuleList(AttentionLayer(options.width, options.heads) for _ in range(options.depth))
+        self.norm = nn.LayerNorm(options.width)
+        self.code = nn.Linear(options.width, options.code)
+        with torch.no_grad():
+            self.code.weight *= CODE_SCALE
+        self.sharpness = nn.Parameter(torch.zeros(()))
+        self.hazard = nn.Sequential(
+            nn.Linear(EVIDENCE, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1)
+        )
+
+    def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
+        """What a set of embeddings, shape (b, n, width), falls into, for up to k_max clusters (the options' if None).
+
+        Costs O(b n^2 (width + heads)) time and memory a layer, O(b n^2 bridges) before the first, in n operations one
+        after the other, and O(b n k_max^2 code) for the clusters.
+        """
+        with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
+            z = z.float()
+            squared = squared_distances(z) if self.metric is None else self.metric(self.level(z))
+            pairs, items = relations(squared)
+            if self.points:
+                pairs = torch.cat([pairs, alignments(z, squared_distances(z))], dim=-1)
+            # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
+            waves = (z.unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
+            x = self.lift(torch.cat([z, waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
+        if self.bridges is not None:
+            pairs = torch.cat([pairs, self.bridges(pairs)], dim=-1)
+        seen = self.look(pairs)  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
+        for layer in self.layers:
+            x = layer(x, seen)
+        with torch.autocast(z.device.type, enabled=False):
+            return self.decide(self.code(self.norm(x)), k_max or self.options.k_max)
+
+    def decide(self, code: Tensor, k_max: int) -> SetPrediction:
+        """From codes, shape (b, n, code), to clusters."""
+        code = code - code.mean(1, keepdim=True)  # of no effect but on rounding
+        distance = squared_distances(code)  # (b, n, n)
+        chosen = choose_seeds(distance, k_max)  # (b, k_max)
+        scores = self.hazard(seed_evidence(distance, chosen)).squeeze(-1)  # (b, k_max)
+        scores = scores.masked_fill(~are_new(distance, chosen), NEVER)
+        assignment = soft_k_means(code, chosen, self.options.rounds, self.sharpness.exp())
+        return SetPrediction(count_from_scores(scores), assignment, code, distance)
+
+    def project(self) -> None:
+        """Keeps the matrix of the metric block positive semidefinite."""
+        if self.metric is not None:
+            self.metric.project()
+
+
+class AttentionLayer(nn.Module):
+    """Attention with a bias from the relation of each two items, and a feed-forward layer, both residual.
+
+    Args:
+        width: of an item.
+        heads: that attend each in their own way.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.ask = nn.Linear(width, 3 * width)
+        self.bias = nn.Linear(HIDDEN, heads)
+        self.out = nn.Linear(width, width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
+        """(b, n, width) to the same, given the relations of all pairs, shape (b, n, n, hidden)."""
+        query, key, value = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        bias = self.bias(seen).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
+        # A softmax over more items is flatter; growing with log n, it stays as sharp in large sets as in small ones.
+        sharper = math.log(x.shape[1]) / math.log(USUAL_SIZE)
+        heard = F.scaled_dot_product_attention(sharper * query, key, value, attn_mask=sharper * bias)  # (b, h, n, w/h)
+        x = x + self.out(heard.transpose(1, 2).flatten(2))
+        fed: Tensor = x + self.feed(self.between(x))
+        return fed
+
+
+def _draw_waves(width: int, frequencies: int) -> Tensor:
+    """Random directions with logarithmically spaced frequencies, in radians, shape (width, frequencies)."""
+    generator = torch.Generator().manual_seed(0)  # part of the architecture, so always the same
+    direction = F.normalize(torch.randn(width, frequencies, generator=generator), dim=0)
+    cycles = torch.logspace(math.log10(SLOWEST), math.log10(FASTEST), frequencies)
+    waves: Tensor = 2 * math.pi * direction * cycles
+    return waves

@@ -1,0 +1,1 @@
+"""Episodes to train on: drawn from distributions, shapes, labelled items and constraints."""

@@ -1,0 +1,244 @@
+"""Endless sets of 2D points whose clusters have many shapes: what a network for points learns from (appendix A).
+
+Everything is drawn for the whole batch at once and on any device, so a GPU is fed without leaving it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from entourage.cluster.sampling.episodes import Episode, shuffled
+from entourage.cluster.sampling.layout import draw_boxes
+from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, MOST_CLUSTERS, draw_shapes
+from entourage.cluster.sampling.sizes import draw_sizes, expected_unequal_pairs
+
+USUAL_CROWD = 14  # points a cluster in the appendix' fullest sets
+MOST_NOISE = 3.0  # in units of the appendix'
+SLANTED = 0.5  # share of the sets that are stretched as a whole, where they vary...
+MOST_STRETCH = 6.0  # ...by up to so much, in any direction
+# Shares of sets as users have them, beside which a network must see enough of the appendix' to know these as well.
+VARIED = 0.4  # sets that vary, where a network learns from both
+UNEQUAL = 0.3  # sets whose clusters differ in size, where any vary
+SEEN = (12, 12, 12, 12, 1, 10, 10)  # points a cluster, for each of KINDS to be seen beside larger clusters
+
+
+class PointSampler:
+    """Draws sets of 2D points: k uniform, groups of random kinds on a random grid.
+
+    Clusters are of about equal size, or, in some of the sets, of sizes that have little to do with one another.
+
+    Args:
+        k_max: the most clusters of a set.
+        k_min: the fewest.
+        kinds: the kinds of groups to draw from, as places in `shapes.KINDS`; a single Gaussian must be among them,
+            since it alone fits wherever one cluster is left and points are few.
+        varied: the share of the sets that differ more than the appendix' do, as those of users: curves have the more
+            noise the more points there are to see them by, Gaussians differ in width, some are squares filled evenly,
+            and half of these sets are stretched aslant. The default network learns from VARIED.
+        unequal: the share of the sets whose clusters are of unequal size; None for UNEQUAL if any vary, else none.
+    """
+
+    shape: tuple[int, ...] = (2,)
+
+    def __init__(
+        self,
+        k_max: int = 5,
+        *,
+        k_min: int = 1,
+        kinds: tuple[int, ...] = tuple(range(len(KINDS))),
+        varied: float = 0.0,
+        unequal: float | None = None,
+    ) -> None:
+        if not 1 <= k_min <= k_max:
+            raise ValueError(f"k_min is {k_min} and k_max {k_max}; expected 1 <= k_min <= k_max")
+        if GAUSSIANS[0] not in kinds or not set(kinds) <= set(range(len(KINDS))):
+            raise ValueError(f"kinds are {kinds}; expected places in KINDS, {GAUSSIANS[0]} (one Gaussian) among them")
+        if not 0 <= varied <= 1:
+            raise ValueError(f"varied is {varied}; expected a share of the sets, from 0 to 1")
+        if unequal is not None and not 0 <= unequal <= 1:
+            raise ValueError(f"unequal is {unequal}; expected a share of the sets, from 0 to 1, or None")
+        self.k_max = k_max
+        self.k_min = k_min
+        self.kinds = tuple(kinds)
+        self.varied = varied
+        self.unequal = unequal if unequal is not None else UNEQUAL if varied else 0.0
+
+    def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
+        """Draws `sets` sets of n points each on the device of the generator.
+
+        Args:
+            sets: how many, b.
+            n: points of each.
+            generator: the source of randomness.
+            k_max: the most clusters, if fewer than the sampler's.
+
+        Raises:
+            ValueError: n is too small for so many clusters, or k_max is not within the sampler's.
+        """
+        most = self._most(k_max)
+        if n < max(2, most):
+            raise ValueError(f"n is {n}; expected at least {max(2, most)} points for {most} clusters")
+        device = generator.device
+        k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=device)
+        sizes, differ = draw_sizes(k, n, most, self.unequal, generator) if self.unequal else (None, None)
+        kind = self._draw_kinds(k, _rooms(k, n, most, sizes, differ), generator)  # (b, g)
+        group, role, label = _members(kind, k, n, generator)
+        crowd = n / k  # (b,)
+        if sizes is not None and differ is not None:
+            parted = _members_by_size(kind, sizes, n)
+            group, role, label = (torch.where(differ, a, b) for a, b in zip(parted, (group, role, label), strict=True))
+            crowd = torch.where(differ.squeeze(1), _least_curve(kind, group, label, sizes), crowd)
+        varies = torch.rand(sets, generator=generator, device=device) < self.varied if self.varied else None  # (b,)
+        noise = None if varies is None else (crowd / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE).where(varies, 1.0)
+        local = draw_shapes(kind, group, role, generator, noise, varies)  # (b, n, 2)
+        corner, size = draw_boxes((kind >= 0).sum(1), most, generator)
+        place = group.unsqueeze(-1).expand(-1, -1, 2)
+        points = corner.gather(1, place) + local * size.gather(1, place)
+        if varies is not None:
+            points = _slanted(points, varies, generator)
+        return shuffled(Episode.of_labels(points, label), generator)
+
+    def same_share(self, n: int, k_max: int | None = None) -> float:
+        """phi: the probability that two points of a set of n belong together, exactly, over all k."""
+        counts = range(self.k_min, self._most(k_max) + 1)
+        equal = sum(_expected_pairs(k, n, self.kinds) for k in counts)
+        unequal = sum(expected_unequal_pairs(k, n) for k in counts) if self.unequal else 0.0
+        return ((1 - self.unequal) * equal + self.unequal * unequal) / len(counts) / (n * (n - 1))
+
+    def describe(self) -> dict[str, Any]:
+        """All settings: the sets follow from them and the seed."""
+        settings = {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
+        return settings | ({"unequal": self.unequal} if self.unequal else {})  # runs on equal ones are known without
+
+    def _most(self, k_max: int | None) -> int:
+        if k_max is not None and not self.k_min <= k_max <= self.k_max:
+            raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
+        return self.k_max if k_max is None else k_max
+
+    def _draw_kinds(self, k: Tensor, rooms: Tensor, generator: torch.Generator) -> Tensor:
+        """Kinds of groups that hold k clusters together, shape (b, most), -1 beyond the last group.
+
+        Args:
+            k: clusters of each set, shape (b,).
+            rooms: of which kinds a group may be that begins with a given cluster, shape (b, most, kinds).
+            generator: the source of randomness.
+        """
+        clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)
+        allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
+        allowed[list(self.kinds)] = True
+        roomy = allowed & rooms
+        left, drawn = k.clone(), []
+        rows = torch.arange(len(k), device=k.device)
+        for _ in range(rooms.shape[1]):
+            fits = roomy[rows, (k - left).clamp(max=rooms.shape[1] - 1)] & (
+                clusters <= left.unsqueeze(-1)
+            )  # (b, kinds)
+            fits[:, GAUSSIANS[0]] |= left == 0  # something to draw from; put aside below
+            kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
+            drawn.append(torch.where(left > 0, kind, -1))
+            left = left - torch.where(left > 0, clusters[kind], 0)
+        return torch.stack(drawn, dim=1)
+
+
+def _rooms(k: Tensor, n: int, most: int, sizes: Tensor | None, differ: Tensor | None) -> Tensor:
+    """Whether a group of each kind, from each cluster on, has the points to be seen, shape (b, most, kinds)."""
+    least = torch.tensor([kind.least for kind in KINDS], device=k.device)
+    equal = ((n // k).unsqueeze(-1) >= least).unsqueeze(1).expand(-1, most, -1)
+    if sizes is None or differ is None:
+        return equal
+    # The smallest of the clusters that a group would hold; past the last there is none to hold.
+    after = torch.cat([sizes, sizes.new_zeros(len(k), MOST_CLUSTERS - 1)], dim=1)
+    smallest = torch.stack([after.unfold(1, kind.clusters, 1)[:, :most].amin(-1) for kind in KINDS], dim=-1)
+    unequal = smallest >= torch.tensor(SEEN, device=k.device)
+    return torch.where(differ.unsqueeze(-1), unequal, equal)
+
+
+def _members_by_size(kind: Tensor, sizes: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as `_members` for clusters of given sizes, shape (b, most)."""
+    b, most = sizes.shape
+    clusters = torch.tensor([kind.clusters for kind in KINDS], device=kind.device)[kind.clamp_min(0)] * (kind >= 0)
+    position = torch.arange(n, device=kind.device).expand(b, n).contiguous()
+    label = torch.searchsorted(sizes.cumsum(1), position, right=True)  # (b, n)
+    ends = clusters.cumsum(1)  # (b, g)
+    of_cluster = torch.searchsorted(
+        ends, torch.arange(most, device=kind.device).expand(b, most).contiguous(), right=True
+    )
+    group = of_cluster.gather(1, label)
+    return group, label - (ends - clusters).gather(1, group), label
+
+
+def _least_curve(kind: Tensor, group: Tensor, label: Tensor, sizes: Tensor) -> Tensor:
+    """Points of the smallest cluster of each set that is a ring or a moon, shape (b,); a set without any has many."""
+    on_curve = kind.gather(1, group) < GAUSSIANS[0]  # (b, n)
+    return torch.where(on_curve, sizes.gather(1, label), label.shape[1]).amin(1)
+
+
+def _slanted(points: Tensor, varies: Tensor, generator: torch.Generator) -> Tensor:
+    """Stretches some of the sets that vary along a random direction; what a line can part, it still can."""
+    b = len(points)
+    lots, angle, stretch = torch.rand(3, b, generator=generator, device=points.device)  # (b,) each
+    stretch = torch.where(varies & (lots < SLANTED), MOST_STRETCH**stretch, 1.0)
+    along = torch.stack([(math.pi * angle).cos(), (math.pi * angle).sin()], dim=-1)  # (b, 2)
+    # x + (s - 1) (x . u) u is s times as long along u and the same across it.
+    along = along.unsqueeze(1)  # (b, 1, 2)
+    # Not a matrix product, which a GPU may round to fewer digits than neighbours differ in.
+    shift = (stretch - 1).view(-1, 1, 1) * (points * along).sum(-1, keepdim=True)  # (b, n, 1)
+    return points + shift * along
+
+
+def _members(kind: Tensor, k: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Group, role within the group, and cluster of n points a set, each (b, n), in order of the groups.
+
+    Every cluster gets n // k points and the last the remainder; several Gaussians of a group share theirs at random,
+    one point each at least.
+    """
+    b = len(k)
+    clusters = torch.tensor([kind.clusters for kind in KINDS], device=k.device)[kind.clamp_min(0)] * (kind >= 0)
+    base = (n // k).unsqueeze(-1)  # (b, 1)
+    ends = (clusters * base).cumsum(1)  # (b, g)
+    last = (kind >= 0).sum(1, keepdim=True) - 1
+    groups = torch.arange(kind.shape[1], device=k.device)
+    ends = torch.where(groups >= last, n, ends)  # the remainder goes to the last group
+    position = torch.arange(n, device=k.device).expand(b, n).contiguous()
+    group = torch.searchsorted(ends.contiguous(), position, right=True)  # (b, n)
+    starts = torch.cat([ends.new_zeros(b, 1), ends[:, :-1]], dim=1)
+    within = position - starts.gather(1, group)
+    held = clusters.gather(1, group)  # clusters of the point's group
+    in_turn = torch.minimum(within // base, held - 1)
+    lots = (torch.rand(b, n, generator=generator, device=k.device) * held).long().clamp(max=held - 1)
+    at_random = torch.where(within < held, within, lots)
+    role = torch.where(kind.gather(1, group) >= GAUSSIANS[0], at_random, in_turn)
+    first = clusters.cumsum(1) - clusters
+    return group, role, first.gather(1, group) + role
+
+
+def _expected_pairs(k: int, n: int, kinds: tuple[int, ...]) -> float:
+    """The expected number of ordered pairs of points of one cluster, in a set of n points and k clusters."""
+    base, over = n // k, n % k
+
+    def pairs(kind: int, extra: int) -> float:
+        clusters = KINDS[kind].clusters
+        if kind < GAUSSIANS[0]:
+            return (clusters - 1) * base * (base - 1) + (base + extra) * (base + extra - 1)
+        free = clusters * base + extra - clusters  # points beyond the one that each cluster has for certain
+        mean = free / clusters
+        square = free * (1 / clusters) * (1 - 1 / clusters) + mean**2
+        return clusters * (square + mean)  # E[s (s - 1)] with s = 1 + Bin(free, 1 / clusters)
+
+    @cache
+    def rest(left: int) -> float:
+        if left == 0:
+            return 0.0
+        fits = [kind for kind in kinds if KINDS[kind].clusters <= left and KINDS[kind].least <= base]
+        total = 0.0
+        for kind in fits:
+            after = left - KINDS[kind].clusters
+            total += pairs(kind, over if after == 0 else 0) + rest(after)
+        return total / len(fits)
+
+    return rest(k)

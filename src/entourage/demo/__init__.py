@@ -1,0 +1,61 @@
+"""`entourage demo`: every verb shows in one report what it does, from nothing but the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from entourage.detect.evaluation.ground_truth import TruthPage
+
+
+def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
+    """Show what each verb does, in a report made on this machine."""
+    others = [path.name for path in sorted(out.glob("[!.]*")) if path.name != "report.html"]
+    if others:
+        raise ValueError(f"{out}: holds {others[0]}, which is no demo's; expected a folder of its own")
+    from entourage.cluster.models.shipped import shipped_networks
+    from entourage.demo.cluster_demo import demo_section as cluster_section
+    from entourage.demo.detect_demo import demo_section as detect_section
+    from entourage.demo.embed_demo import demo_section as embed_section
+    from entourage.demo.engrave_demo import demo_section as engrave_section
+    from entourage.demo.label_demo import demo_section as label_section
+    from entourage.detect.detector import shipped_detectors
+    from entourage.report.page import write_page
+
+    sections = [label_section(), embed_section(), engrave_section()]
+    if "points" in shipped_networks():
+        sections.insert(2, cluster_section())
+    if "default" in shipped_detectors():
+        sections.append(detect_section(composed_pages()))
+    path = out / "report.html"
+    write_page(path, "Entourage", "What each verb does, made on this machine by one command.", sections)
+    typer.echo(f"The demo is in {path}")
+
+
+def composed_pages() -> list[TruthPage]:
+    """Pages for the detector with their truth: two clean ones in two fonts, and the first as if photographed."""
+    import cv2
+
+    from entourage.detect.classes import detector_class
+    from entourage.detect.evaluation.ground_truth import make_page
+    from entourage.engrave.engines.verovio_engine import VerovioEngraver
+    from entourage.engrave.options import MusicFont, PageOptions
+    from entourage.engrave.render.degrade import Degrader
+    from entourage.engrave.scores.compose import compose
+    from entourage.engrave.scores.parsing import parse_score
+
+    size = PageOptions(width=1894, height=1000)
+    photo = Degrader("photo", size.height, size.width, seed=1)
+    pages = []
+    for index, font, degrader in ((1, "Leipzig", None), (2, "Petaluma", None), (1, "Leipzig", photo)):
+        engraver = VerovioEngraver(size, MusicFont(font))
+        score = parse_score(compose(5, index), f"composed {index}")
+        page = next(engraver.engrave(score, lambda _, found=degrader: found))  # type: ignore[misc]
+        names = [(detector_class(s.label, s.v1), s.v1, s.label) for s in page.symbols]
+        packed = cv2.imencode(".png", page.image)[1].tobytes()
+        name = f"{font}, page {index}" + (", photographed" if degrader else "")
+        pages.append(make_page(name, Path(f"{index}.png"), size.interline, names, page.boxes, packed=packed))
+    return pages

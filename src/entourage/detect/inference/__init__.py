@@ -1,0 +1,1 @@
+"""Tiling of pages, refinement of boxes and files of results."""

@@ -1,0 +1,1 @@
+"""The Deep Watershed Detector: network, maps, losses and decoding."""

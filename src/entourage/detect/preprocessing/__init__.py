@@ -1,0 +1,1 @@
+"""Reading of pages and measuring of their geometry."""

@@ -1,0 +1,164 @@
+"""Pages made ready for the network: measured by their staff lines, straightened and scaled, with the way back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from entourage.detect.map_options import INTERLINE
+from entourage.detect.preprocessing.grey import Grey, as_grey, scaled_size
+from entourage.detect.preprocessing.interline import estimate_interline, staff_ink
+from entourage.detect.preprocessing.read import read_page
+from entourage.detect.preprocessing.straighten import Turn, estimate_skew
+from entourage.report.counted import counted
+
+MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
+MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
+NO_STAVES = "no staves found"
+_NEAR = 1.25  # times as far apart as they look, lines may be told to be without a word
+ON_SIDE = "the page lies on its side: turn it by 90 degrees"
+
+Picture = NDArray[np.generic] | Image.Image | str | Path
+
+
+@dataclass(frozen=True)
+class DetectOptions:
+    """How pages are looked at.
+
+    Attributes:
+        threshold: least score of what is returned; None: as the network's own options say.
+        interline: pixels between staff lines, if known; None: estimated, and pages without staves have nothing.
+        straighten: pages turned by more degrees are turned upright first; None: never.
+        upright: where hardly a staff begins with a clef, the page is also looked at upside down.
+        trace: where the page is crisp, edges are moved to where the ink of an object ends.
+        snap: corners at whole pixels of the page, as people annotate them.
+        whole: pages of at most so many pixels at the network's scale are seen in one pass.
+        core: side of the tiles of larger ones.
+        halo: what is seen around a tile.
+        half: compute in bfloat16, on a GPU; boxes and scores change a little.
+    """
+
+    threshold: float | None = None
+    interline: float | None = None
+    straighten: float | None = 5.0
+    upright: bool = True
+    trace: bool = True
+    snap: bool = True
+    whole: int = 6_000_000
+    core: int = 1536
+    halo: int = 576  # beyond it, what the network sees moves its answers by less than 1e-3
+    half: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
+        if self.interline is not None and not 1 <= self.interline <= 1000:
+            raise ValueError(f"interline is {self.interline}; expected 1 to 1000 pixels")
+        if self.straighten is not None and not self.straighten >= 0:  # nor what is no number
+            raise ValueError(f"straighten is {self.straighten}; expected 0 degrees or more, or None")
+        for name, least in (("whole", 0), ("core", 1), ("halo", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {counted(least, 'pixels')} or more")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A page as the network wants it, and the way back.
+
+    Attributes:
+        image: grey, staff lines `INTERLINE` pixels apart, shape (h, w); None: there is nothing to look for.
+        page: as it was given, grey, shape (H, W).
+        interline: pixels between its staff lines, or None.
+        angle: degrees by which it lies askew.
+        turn: how it was turned, or None.
+        seconds: it took so far.
+        note: what is to be said of it, or nothing.
+    """
+
+    image: Grey | None
+    page: Grey
+    interline: float | None
+    angle: float
+    turn: Turn | None
+    seconds: float
+    note: str = ""
+
+
+def make_ready(image: Picture, options: DetectOptions) -> Ready:
+    """Reads, measures, straightens and scales a page.
+
+    Raises:
+        ValueError: it is no image, cannot be read or is too large.
+    """
+    start = time.perf_counter()
+    page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
+    straight, seen, angle, turn = _measure(page, options)
+    interline = options.interline or seen
+    if interline is None:
+        upright = estimate_interline(np.ascontiguousarray(reduced(page)[0].T)) is not None
+        return Ready(None, page, None, angle, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
+    working = to_working(straight, interline)
+    told = ("" if turn is None else f"straightened by {turn.angle:.1f} degrees", _doubt(interline, seen))
+    note = "; ".join(part for part in told if part)
+    return Ready(working, page, interline, angle, turn, time.perf_counter() - start, note)
+
+
+def _doubt(interline: float, seen: float | None) -> str:
+    """What is to be said where staff lines look otherwise than was told, or nothing."""
+    if seen is None or seen / _NEAR <= interline <= seen * _NEAR:
+        return ""
+    return f"its staff lines look {seen:.1f} pixels apart, not {interline:g}"
+
+
+def reduced(page: Grey) -> tuple[Grey, float]:
+    """A page as small as is enough to be measured, and by what it was divided; most pages are as they were."""
+    factor = (page.size / MEASURED_PIXELS) ** 0.5
+    if factor <= 1:
+        return page, 1.0
+    small = cv2.resize(page, scaled_size(page.shape, 1 / factor), interpolation=cv2.INTER_AREA)
+    return np.asarray(small, dtype=np.uint8), factor
+
+
+def to_working(page: Grey, interline: float) -> Grey:
+    """A page in the size that the network was trained for, its staff lines `INTERLINE` pixels apart.
+
+    Raises:
+        ValueError: it would be too large.
+    """
+    factor = INTERLINE / interline
+    size = scaled_size(page.shape, factor)
+    if size[0] * size[1] > MOST_WORKING_PIXELS:
+        raise ValueError(
+            f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be "
+            f"enlarged to {size[0]} x {size[1]}; expected at most {MOST_WORKING_PIXELS / 1e6:.0f} megapixels"
+        )
+    if size == (page.shape[1], page.shape[0]):
+        return page
+    how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
+
+
+def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Turn | None]:
+    """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
+    small, factor = reduced(page)
+    ink = staff_ink(small)
+    known, widest = options.interline, options.straighten
+    angle = estimate_skew(ink)
+    if widest is not None and abs(angle) > widest:
+        turn = Turn.by(angle, (page.shape[0], page.shape[1]))
+        straight = turn.turn(page)
+        measured, by = reduced(straight)
+        interline = _enlarged(estimate_interline(measured), by)
+        if known or interline is not None:  # else the angle was that of something else than staves
+            return straight, interline, angle, turn
+    return page, _enlarged(estimate_interline(small, ink), factor), angle, None
+
+
+def _enlarged(interline: float | None, factor: float) -> float | None:
+    return None if interline is None else interline * factor

@@ -1,0 +1,189 @@
+"""From annotated pages to a detector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.detector import detector_name, find_detector
+from entourage.detect.evaluation.ground_truth import NoPagesError, TruthPage, class_names, read_truth
+from entourage.detect.models.model import WatershedDetector
+from entourage.detect.models.sides import typical_sides
+from entourage.detect.models.weights import load_detector, save_detector
+from entourage.detect.options import DetectorOptions
+from entourage.detect.presets import preset
+from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.sheets import Sheets, pack_sheets
+from entourage.detect.training.stages import STAGES, train_in_stages
+from entourage.detect.training.task import DetectionTask
+from entourage.io.writing import check_outputs, write_json
+from entourage.seeds import seeded
+from entourage.symbols import V1_IDS
+from entourage.training.loop import train
+from entourage.training.state import TrainingResult
+from entourage.training.time_budget import TRIAL_STEPS, steps_within
+
+ClassList = Literal["detector", "v1", "muscima"]
+COMMAND = "detect train"
+MODEL = "detect.safetensors"
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """What is to be learned and how.
+
+    Attributes:
+        folders: data sets, as `read_truth` reads them.
+        out: the folder for the detector, its checkpoints and a summary.
+        classes: the network's own list, V1's, or the classes that MUSCIMA++'s pages hold.
+        start: a detector to begin with, a file or the name of one that comes with the package; None begins with random
+            weights.
+        preset: maps, network and losses, where no detector is given to begin with.
+        options: the same in full, in place of the preset.
+        recipe: how.
+        minutes: how long training may take in all, in place of the recipe's steps.
+        staged: the stages of the thesis, one after the other, in place of all losses at once.
+        device: where to train.
+        progress: show bars; None: only on a terminal.
+        say: where to tell of validations; None: nowhere.
+    """
+
+    folders: Sequence[str | Path]
+    out: Path
+    classes: ClassList = "detector"
+    start: str | Path | None = None
+    preset: str = "default"
+    options: DetectorOptions | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    minutes: float | None = None
+    staged: bool = False
+    device: str = "auto"
+    progress: bool | None = None
+    say: Callable[[str], None] | None = None
+
+
+def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any]:
+    """Trains a detector and writes it; a call that was stopped goes on when it is repeated.
+
+    Args:
+        job: what and how.
+        sheets: the training pages of the job's folders as `training_sheets` packs them, where there are several jobs
+            on the same pages; None reads them.
+
+    Returns:
+        What was learned from, for how long, and how well it does on validation pages.
+
+    Raises:
+        ValueError: on anything in the input that is not as it should be.
+    """
+    check_outputs(job.out, maker=COMMAND)
+    sheets = training_sheets(job) if sheets is None else sheets
+    start = None if job.start is None else find_detector(job.start)
+    with seeded(job.recipe.seed), _fastest():
+        detector = (
+            WatershedDetector(sheets.classes, job.options or preset(job.preset))
+            if start is None
+            else continued(load_detector(start), sheets.classes)
+        )
+        task = DetectionTask(detector, sheets, _validation(job), job.recipe, say=job.say)
+        trained, result = learn(task, job)
+    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
+    trained = trained.cpu()
+    trained.remember(typical_sides(boxes, labels, len(sheets.classes)))
+    trained.notes = {
+        "preset": job.preset if start is None else f"as in {detector_name(start)}",
+        "classes": job.classes,
+        "pages": str(len(sheets)),
+        "symbols": str(len(sheets.labels)),
+        "steps": str(result.steps),
+        "minutes": f"{result.seconds / 60:.1f}",
+        "date": date.today().isoformat(),
+    }
+    files = save_detector(trained, job.out / MODEL)
+    summary = {
+        "made_by": COMMAND,
+        "pages": len(sheets),
+        "symbols": len(sheets.labels),
+        "classes": len(sheets.classes),
+        "steps": result.steps,
+        "seconds": round(result.seconds, 1),
+        **{name: round(value, 5) for name, value in result.metrics.items()},
+        "model": str(files[0]),
+    }
+    write_json(job.out / "summary.json", summary)
+    return summary
+
+
+def training_sheets(job: TrainJob) -> Sheets:
+    """The training pages of the job's folders, packed."""
+    pages = [page for folder in job.folders for page in as_classes(read_truth(folder, "train"), job.classes)]
+    lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
+    return pack_sheets(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
+
+
+def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
+    """Trains to the end or for a time, at once or in stages; the detector is in evaluation mode afterwards."""
+    if job.minutes is not None:
+        items = list(range(TRIAL_STEPS))
+        epoch, seed = task.recipe.epoch, task.recipe.seed
+        steps = steps_within(
+            task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed, progress=job.progress
+        )
+        task.recipe = replace(task.recipe, steps=steps)
+    if job.staged:
+        return train_in_stages(task, STAGES, job.out, device=job.device, progress=job.progress)
+    options = task.recipe.training_options()
+    result = train(task, options, job.out, device=job.device, progress=job.progress, title="Learning to detect")
+    return task.trained(), result
+
+
+def as_classes(pages: Sequence[TruthPage], classes: ClassList) -> list[TruthPage]:
+    """Pages whose labels are those of a class list; V1's are whole words where the network's own are letters."""
+    if classes == "v1":
+        return [replace(page, labels=[name or None for name in page.v1]) for page in pages]
+    return list(pages)
+
+
+def continued(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetector:
+    """A detector for other classes with all that an old one knows: classes of the same name keep what tells them."""
+    if old.classes == tuple(classes):
+        return old
+    new = WatershedDetector(classes, old.options)
+    state, known = new.state_dict(), old.state_dict()
+    own = {name: value for name, value in known.items() if name in state and state[name].shape == value.shape}
+    head = [name for name in state if name.startswith("network.head.classes.")]
+    both = [(row, old.classes.index(name)) for row, name in enumerate(new.classes) if name in old.classes]
+    for name in head:
+        own[name] = state[name].clone()
+        for row, before in both:
+            own[name][row] = known[name][before]
+    new.load_state_dict({**state, **own, "loss.class_weights": state["loss.class_weights"]})
+    return new
+
+
+@contextmanager
+def _fastest() -> Iterator[None]:
+    """Lets a GPU look for the fastest algorithms: windows are all of one size, so that it does so once."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def _validation(job: TrainJob) -> list[TruthPage]:
+    """Pages for validation, in turn from every data set that has some."""
+    sets = []
+    for folder in job.folders if job.recipe.validation else ():
+        with suppress(NoPagesError):
+            sets.append(as_classes(read_truth(folder, "val"), job.classes))
+    return [page for pages in zip_longest(*sets) for page in pages if page is not None][: job.recipe.validation]

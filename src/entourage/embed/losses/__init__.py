@@ -1,0 +1,1 @@
+"""The Group Loss and baseline losses."""

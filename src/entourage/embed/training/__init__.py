@@ -1,0 +1,1 @@
+"""Samplers, recipes and training of embeddings."""

@@ -1,0 +1,108 @@
+"""The folder of a training run: what it was made with, and its networks; nothing in it is pickled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from entourage import __version__
+from entourage.backbones.backbone import digest_weights
+from entourage.backbones.registry import load_backbone
+from entourage.embed.network import build_network
+from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
+from entourage.embed.training.recipes import Recipe, recipe_from
+from entourage.io.weights import load_into, read_weights, write_weights
+from entourage.io.writing import write_json
+
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What it takes to build the networks of a run again.
+
+    Attributes:
+        backbone: its name.
+        classes: how many the classifier knows.
+        recipe: of the first member; the others have the next seeds.
+        best: Recall@1 of the held-out classes by each member; None where none were held out.
+        weights: digest of all members' weights.
+        data: what was trained on, for people.
+    """
+
+    backbone: str
+    classes: int
+    recipe: Recipe
+    best: tuple[float | None, ...]
+    weights: str
+    data: str
+
+
+def save_run(
+    folder: Path, members: Sequence[TrainedEmbedding], recipe: Recipe, backbone: str, classes: int, data: str
+) -> RunConfig:
+    """Write the weights of each member and then `config.json`, which makes the folder a run.
+
+    Weights of further members, of an ensemble that was larger, are removed.
+    """
+    digests = []
+    for number, member in enumerate(members, start=1):
+        state = member.network.state_dict()
+        write_weights(folder / weights_name(number), state, {"backbone": backbone, "seed": recipe.seed + number - 1})
+        digests.append(digest_weights(state))
+    best = tuple(member.best for member in members)
+    config = RunConfig(backbone, classes, recipe, best, " ".join(digests), data)
+    write_json(folder / CONFIG, {"entourage": __version__, **asdict(config)})
+    further = len(members) + 1
+    while (folder / weights_name(further)).exists():
+        (folder / weights_name(further)).unlink()
+        further += 1
+    return config
+
+
+def read_config(folder: str | Path) -> RunConfig:
+    """Read `config.json` of a run.
+
+    Raises:
+        ValueError: the folder is missing, holds no run, or one of another version.
+    """
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no {CONFIG}; expected a folder that `entourage embed train` has finished")
+    try:
+        values: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        del values["entourage"]
+        values |= {"recipe": recipe_from(values["recipe"]), "best": tuple(values["best"])}
+        return RunConfig(**values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no configuration of this version: {error}; train again") from error
+
+
+def load_members(folder: str | Path, config: RunConfig, device: str | torch.device = "auto") -> list[TrainedEmbedding]:
+    """The networks of a run, in evaluation mode, on a device.
+
+    Raises:
+        ValueError: weights are missing or do not fit.
+    """
+    members = []
+    for number, best in enumerate(config.best, start=1):
+        recipe = replace(config.recipe, seed=config.recipe.seed + number - 1)
+        backbone = load_backbone(config.backbone, device, frozen=False, pretrained=False)
+        network = build_network(
+            backbone, config.classes, dimensions=recipe.dimensions, head=recipe.head, scale=recipe.scale
+        )
+        path = Path(folder) / weights_name(number)
+        load_into(network, read_weights(path)[0], path)
+        place = next(backbone.module.parameters()).device
+        members.append(TrainedEmbedding(network.to(place).eval(), network_preprocessing(backbone, recipe), (), best))
+    return members
+
+
+def weights_name(number: int) -> str:
+    """The file of a member, from 1."""
+    return f"weights-{number}.safetensors"

@@ -1,0 +1,1 @@
+"""Classes, music and grouping of the marks on a page."""

@@ -1,0 +1,242 @@
+"""What the notation means: onset, duration, pitch and staff of everything in an MEI document, by its id.
+
+Times are in quarter notes from the beginning of the score as it is written, without repeats played out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from lxml import etree
+
+from entourage.io.safe_xml import parse_xml
+
+_ID = "{http://www.w3.org/XML/1998/namespace}id"
+_STEPS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
+_ALTERS = {"s": 1, "f": -1, "n": 0, "ss": 2, "x": 2, "ff": -2, "xs": 3, "sx": 3, "ts": 3, "tf": -3, "nf": -1, "ns": 1}
+_WRITTEN = {-3: "bbb", -2: "bb", -1: "b", 0: "", 1: "#", 2: "##", 3: "###"}
+_LONG = {"breve": 8, "long": 16, "longa": 16, "maxima": 32, "brevis": 8}
+_TIMED = {"note", "chord", "rest", "space", "mRest", "mSpace", "multiRest", "mRpt", "halfmRpt", "beatRpt"}
+_HOLDERS = {"beam", "tuplet", "graceGrp", "bTrem", "fTrem", "app", "lem", "rdg", "choice", "orig", "supplied", "ossia"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is known of one element.
+
+    Attributes:
+        kind: its MEI name.
+        onset: when it begins, in quarter notes, or None.
+        duration: how long it lasts, in quarter notes; 0 for grace notes, None where it has none.
+        staff: the staff it stands on, from 1; 0 if none is said.
+        pitch: such as "F#4", for notes.
+        midi: the pitch as a number, 60 for C4.
+        grace: "acc", "unacc", ... for grace notes.
+        slashed: the stem of a grace note is crossed.
+        notes: ids of the notes that it belongs to.
+        form: "cres", "dim", "up", "down", ...: what tells kinds of the same element apart.
+    """
+
+    kind: str
+    onset: Fraction | None = None
+    duration: Fraction | None = None
+    staff: int = 0
+    pitch: str = ""
+    midi: int | None = None
+    grace: str = ""
+    slashed: bool = False
+    notes: tuple[str, ...] = ()
+    form: str = ""
+
+
+@dataclass
+class _State:
+    """What holds from one measure to the next."""
+
+    now: Fraction = Fraction(0)
+    meter: tuple[int, int] = (4, 4)
+    ppq: dict[int, int] = field(default_factory=dict)  # by staff; 0 for all
+    events: dict[str, Event] = field(default_factory=dict)
+
+    @property
+    def bar(self) -> Fraction:
+        return Fraction(4 * self.meter[0], self.meter[1])
+
+
+def read_music(mei: str) -> dict[str, Event]:
+    """Everything that has an id and a place in time.
+
+    Args:
+        mei: an MEI document, as Verovio writes it.
+    """
+    root = parse_xml(mei.encode(), ids=False)  # there are thousands
+    state = _State()
+    for element in root.iter("{*}score"):
+        _section(element, state)
+    return state.events
+
+
+def _section(element: etree._Element, state: _State) -> None:
+    for child in element:
+        match _tag(child):
+            case "measure":
+                _measure(child, state)
+            case "scoreDef" | "staffDef":
+                _definition(child, state)
+            case "section" | "ending" | "score" | "app" | "lem":
+                _section(child, state)
+
+
+def _definition(element: etree._Element, state: _State) -> None:
+    for part in element.iter():
+        tag = _tag(part)
+        if tag in ("scoreDef", "staffDef") and part.get("ppq"):
+            state.ppq[int(part.get("n", "0")) if tag == "staffDef" else 0] = int(part.get("ppq"))
+            if tag == "scoreDef":
+                state.ppq = {0: int(part.get("ppq"))}
+        count, unit = part.get("meter.count"), part.get("meter.unit")
+        if tag == "meterSig":
+            count, unit = part.get("count"), part.get("unit")
+            if part.get("sym"):
+                count, unit = {"common": ("4", "4"), "cut": ("2", "2")}.get(part.get("sym"), (count, unit))
+        if count and unit:
+            beats = sum(int(n) for n in str(count).split("+") if n.strip().isdigit())
+            state.meter = (beats or 4, int(unit))
+
+
+def _measure(measure: etree._Element, state: _State) -> None:
+    lengths: list[Fraction] = []
+    waiting: list[tuple[str, Event]] = []  # rests that last as long as the measure does
+    number = measure.get(_ID, "")
+    state.events[number] = Event("measure", state.now)
+    for staff in measure.iter("{*}staff"):
+        n = int(staff.get("n", "1"))
+        state.events[staff.get(_ID, "")] = Event("staff", state.now, staff=n)
+        for layer in staff.iter("{*}layer"):
+            end = _Layer(state, n, waiting).read(layer)
+            if end is not None:
+                lengths.append(end)
+    length = max(lengths, default=Fraction(0)) or state.bar
+    for identity, event in waiting:
+        state.events[identity] = replace(event, duration=event.duration or length)
+    if any(event.kind == "multiRest" for _, event in waiting):
+        length = max(event.duration or length for _, event in waiting)
+    for child in measure:
+        if _tag(child) != "staff" and child.get(_ID):
+            state.events[child.get(_ID)] = _control(child, state)
+    state.now += length
+
+
+def _control(element: etree._Element, state: _State) -> Event:
+    """A slur, dynamic, hairpin...: it begins with the note it starts at, or at a beat of its measure."""
+    ids = [element.get(name, "")[1:] for name in ("startid", "endid")]
+    ids += [word[1:] for word in element.get("plist", "").split()]
+    notes = tuple(i for i in ids if i)
+    onset = None
+    if notes and notes[0] in state.events:
+        onset = state.events[notes[0]].onset
+    elif element.get("tstamp"):
+        onset = state.now + (Fraction(element.get("tstamp")).limit_denominator(960) - 1) * Fraction(4, state.meter[1])
+        onset = max(onset, state.now)
+    staff = element.get("staff", "0").split()
+    if staff == ["0"] and notes and notes[0] in state.events:
+        staff = [str(state.events[notes[0]].staff)]
+    form = element.get("form") or element.get("func") or element.get("dir") or element.get("dis.place") or ""
+    return Event(_tag(element), onset, staff=int(staff[0]), notes=notes, form=form)
+
+
+class _Layer:
+    """Reads one layer of one staff in one measure, moving along in time."""
+
+    def __init__(self, state: _State, staff: int, waiting: list[tuple[str, Event]]) -> None:
+        self.state = state
+        self.staff = staff
+        self.waiting = waiting
+        self.at = Fraction(0)
+        self.ratio = Fraction(1)
+        self.grace = ""
+        self.timed = False
+
+    def read(self, element: etree._Element) -> Fraction | None:
+        """Reads the layer; returns its length, or None if that is the length of the measure, whatever it is."""
+        self._inside(element)
+        return self.at if self.timed else None
+
+    def _inside(self, element: etree._Element) -> None:
+        for child in element:
+            tag = _tag(child)
+            if tag in _TIMED:
+                self._event(child, tag)
+            elif tag in _HOLDERS:
+                before, grace = self.ratio, self.grace
+                if tag == "tuplet":
+                    self.ratio *= Fraction(int(child.get("numbase", "2")), int(child.get("num", "3")))
+                if tag == "fTrem" and not any(e.get("dur.ppq") for e in child.iter()):
+                    self.ratio /= 2
+                self.grace = child.get("grace", "unknown") if tag == "graceGrp" else grace
+                self._note_start(child, tag)
+                self._inside(child)
+                self.ratio, self.grace = before, grace
+            elif child.get(_ID) if tag else False:
+                self._note_start(child, tag)
+
+    def _note_start(self, element: etree._Element, tag: str) -> None:
+        inside = tuple(n.get(_ID) for n in element.iter("{*}note") if n.get(_ID))
+        event = Event(tag, self.state.now + self.at, staff=self.staff, notes=inside)
+        self.state.events[element.get(_ID, "")] = event
+
+    def _event(self, element: etree._Element, tag: str) -> None:
+        staff = int(element.get("staff", self.staff))
+        onset = self.state.now + self.at
+        if tag in ("mRest", "mSpace", "mRpt", "halfmRpt", "multiRest"):
+            bars = int(element.get("num", "1")) if tag == "multiRest" else 1
+            known = self.state.bar * bars if bars > 1 else None
+            self.waiting.append((element.get(_ID, ""), Event(tag, onset, known, staff)))
+            return
+        grace = element.get("grace", self.grace)
+        duration = Fraction(0) if grace else self._duration(element)
+        notes = [element] if tag == "note" else list(element.iter("{*}note"))
+        ids = tuple(n.get(_ID, "") for n in notes)
+        slashed = "slash" in element.get("stem.mod", "") and bool(grace)
+        base = Event(tag, onset, duration, staff, "", None, grace, slashed, ids)
+        self.state.events[element.get(_ID, "")] = base
+        for note in notes:
+            pitch, midi = _pitch(note)
+            where = int(note.get("staff", staff))
+            self.state.events[note.get(_ID, "")] = replace(base, kind="note", staff=where, pitch=pitch, midi=midi)
+        for part in element.iter("{*}accid", "{*}artic", "{*}dots", "{*}stem", "{*}flag", "{*}verse"):
+            owner = part.getparent()
+            owned = (owner.get(_ID, ""),) if _tag(owner) == "note" else ids
+            event = Event(_tag(part), onset, staff=staff, notes=owned)
+            self.state.events[part.get(_ID, "")] = event
+        self.at += duration
+        self.timed = True
+
+    def _duration(self, element: etree._Element) -> Fraction:
+        if element.get("dur.ppq"):
+            ppq = self.state.ppq.get(self.staff) or self.state.ppq.get(0)
+            if ppq:
+                return Fraction(int(element.get("dur.ppq")), ppq)
+        name = element.get("dur") or next((n.get("dur") for n in element.iter("{*}note") if n.get("dur")), None)
+        if name is None:
+            return Fraction(0)
+        dots = int(element.get("dots", "0")) or sum(1 for _ in element.iterchildren("{*}dot"))
+        written = Fraction(_LONG[name]) if name in _LONG else Fraction(4, int(name)) if name.isdigit() else Fraction(0)
+        return written * (2 - Fraction(1, 2**dots)) * self.ratio
+
+
+def _pitch(note: etree._Element) -> tuple[str, int | None]:
+    """The pitch that sounds (before any transposition of the instrument), as a name and as a number."""
+    step, octave = note.get("pname"), note.get("oct.ges") or note.get("oct")
+    if step is None or octave is None:
+        return "", None
+    accids = [note, *note.iterchildren("{*}accid")]
+    signs = [e.get(name) for e in accids for name in ("accid.ges", "accid") if e.get(name)]
+    alter = _ALTERS.get(signs[0], 0) if signs else 0
+    return f"{step.upper()}{_WRITTEN[alter]}{octave}", 12 * (int(octave) + 1) + _STEPS[step] + alter
+
+
+def _tag(element: etree._Element) -> str:
+    tag = element.tag
+    return tag[tag.index("}") + 1 :] if isinstance(tag, str) and "}" in tag else tag if isinstance(tag, str) else ""

@@ -1,0 +1,1 @@
+"""Data sets of engraved pages: workers, formats, statistics."""

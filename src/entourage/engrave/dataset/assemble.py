@@ -1,0 +1,124 @@
+"""The last step: from what finished tasks have left, the annotations of the whole data set."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from entourage import __version__
+from entourage.engrave.dataset.coco import write_coco
+from entourage.engrave.dataset.deepscores_v2 import write_deepscores
+from entourage.engrave.dataset.leftovers import remove_leftovers
+from entourage.engrave.dataset.parts import RULES, part_path, read_part_meta
+from entourage.engrave.dataset.patches import PATCHES, write_patches
+from entourage.engrave.dataset.splits import SPLITS, Split, split_works
+from entourage.engrave.dataset.table import SCHEMA
+from entourage.engrave.dataset.worker import Outcome
+from entourage.engrave.job import EngraveJob, Task
+from entourage.io.writing import atomic_path, write_json
+
+TABLE = "symbols.parquet"
+_PACKAGES = ("verovio", "lxml", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")
+_JSONS = tuple(f"{kind}_{split}.json" for kind in ("deepscores", "coco") for split in SPLITS)
+_WRITTEN = (TABLE, PATCHES, "pages.csv", "failures.csv", *_JSONS)
+_DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
+
+
+def assemble(job: EngraveJob, tasks: list[Task], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+    """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
+
+    Args:
+        job: what was asked for.
+        tasks: all tasks, in order.
+        outcomes: what became of each, by name.
+
+    Returns:
+        The manifest.
+    """
+    parts = {task.name: read_part_meta(part_path(job.out, task.name)) for task in tasks}
+    done = {name: meta for name, meta in parts.items() if meta is not None and not outcomes[name].failure}
+    split = split_works((meta["work"] for meta in done.values()), job.seed)
+    _write_table(job.out, list(done), {name: split[meta["work"]] for name, meta in done.items()})
+    _write_splits(job.out, done, split)
+    for name in SPLITS:
+        members = [task for task, meta in done.items() if split[meta["work"]] == name]
+        if "deepscoresv2" in job.formats:
+            write_deepscores(job.out / f"deepscores_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
+        if "coco" in job.formats:
+            write_coco(job.out / f"coco_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
+    if "patches" in job.formats:
+        write_patches(job.out, job.patches_a_class, job.seed)
+    _write_failures(job.out, tasks, outcomes)
+    read = {task.file.path for task in tasks if task.file is not None}
+    remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)
+    return _write_manifest(job, tasks, done)
+
+
+def _write_table(out: Path, names: list[str], split: dict[str, Split]) -> None:
+    schema = SCHEMA.append(pa.field("split", pa.string()))
+    with atomic_path(out / TABLE) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for name in names:
+            table = pq.read_table(part_path(out, name)).replace_schema_metadata(None)
+            writer.write_table(table.append_column(schema.field("split"), pa.array([split[name]] * len(table))))
+
+
+def _pages(out: Path, names: list[str]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each page of these tasks."""
+    for name in names:
+        rows = pq.read_table(part_path(out, name)).to_pylist()
+        first = np.flatnonzero([i == 0 or a["page"] != rows[i - 1]["page"] for i, a in enumerate(rows)])
+        for start, end in zip(first, [*first[1:], len(rows)], strict=True):
+            yield rows[start:end]
+
+
+def _write_splits(out: Path, done: dict[str, dict[str, Any]], split: dict[str, Split]) -> None:
+    with atomic_path(out / "pages.csv") as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["page", "split", "work", "source", "font", "number", "unlabelled"])
+        for meta in done.values():
+            for page in meta["pages"]:
+                what = [page["number"], " ".join(page["unlabelled"])]
+                writer.writerow([page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *what])
+
+
+def _write_failures(out: Path, tasks: list[Task], outcomes: dict[str, Outcome]) -> None:
+    failed = [(task, outcomes[task.name].failure) for task in tasks if outcomes[task.name].failure]
+    with atomic_path(out / "failures.csv") as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["score", "source", "reason"])
+        rows = [(task.name, str(task.file or "composed"), reason) for task, reason in failed]
+        writer.writerows(sorted(rows))
+
+
+def _write_manifest(job: EngraveJob, tasks: list[Task], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
+    files = {place: digest for meta in done.values() for place, digest in meta["files"].items()}
+    for name in _WRITTEN:
+        if (job.out / name).is_file():
+            with (job.out / name).open("rb") as stream:
+                files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    packages = _PACKAGES + (("lilypond",) if job.engine == "lilypond" else ())
+    own = {"entourage": __version__, "rules": str(RULES), "python": platform.python_version()}
+    manifest = {
+        "versions": own | {package: version(package) for package in packages},
+        "options": job.decisive(),
+        "counts": {
+            "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts
+            "pages": sum(len(meta["pages"]) for meta in done.values()),
+            "symbols": pq.read_metadata(job.out / TABLE).num_rows,
+            "failures": len(tasks) - len(done),
+        },
+        "sources": {name: meta["source_sha256"] for name, meta in done.items()},
+        "files": dict(sorted(files.items())),
+    }
+    write_json(job.out / "manifest.json", manifest, indent=1)
+    return manifest

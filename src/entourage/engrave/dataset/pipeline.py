@@ -1,0 +1,120 @@
+"""The way of the data: scores are found, engraved by many workers, and assembled into a data set."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from entourage.engrave.dataset.assemble import assemble
+from entourage.engrave.dataset.parts import FOLDERS, STATE
+from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.ray_pool import check_address
+from entourage.engrave.dataset.worker import Outcome
+from entourage.engrave.engines.lilypond_engine import LilypondEngraver
+from entourage.engrave.job import EngraveJob, tasks_of
+from entourage.engrave.options import MusicFont
+from entourage.engrave.scores.archives import find_scores
+from entourage.io.progress import progress_bar, status
+from entourage.io.writing import atomic_path, is_unfinished, write_json
+from entourage.runs.claims import claimed
+
+
+def engrave(job: EngraveJob) -> dict[str, Any]:
+    """Engraves everything that the job asks for; a run that was killed continues where it stopped.
+
+    Args:
+        job: what to engrave, how, and where to.
+
+    Returns:
+        The manifest, with the failures under "failed".
+
+    Raises:
+        ValueError: nothing to engrave, a source lies in the folder, the engine is not installed, no cluster answers,
+            the folder holds a data set made with other options, or another run is at work on it.
+        OSError: the folder cannot be written to.
+    """
+    given = job.fonts
+    job = replace(job, fonts=tuple(_kept(font, job.out) for font in given))
+    tasks = tasks_of(job, find_scores(job.sources, job.out) if job.sources else [])
+    if job.engine == "lilypond":
+        LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
+    if job.ray:
+        check_address(job.ray)
+    outcomes: dict[str, Outcome] = {}
+    with _alone(job.out):
+        _begin(job)
+        for font, kept in zip(given, job.fonts, strict=True):
+            _keep(font, kept)
+        with progress_bar("Engraving", len(tasks)) as advance:
+            for outcome in run_tasks(job, tasks):
+                outcomes[outcome.name] = outcome
+                advance(1)
+        with status("Writing annotations"):
+            manifest = assemble(job, tasks, outcomes)
+    _note_unreplaced(job, manifest)
+    failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
+    return manifest | {"failed": dict(sorted(failed.items()))}
+
+
+def _note_unreplaced(job: EngraveJob, manifest: dict[str, Any]) -> None:
+    """Says of how many scores symbols were to be replaced, and could not be."""
+    sources = {name for name in manifest["files"] if name.startswith("sources/")}
+    others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
+    if job.replace and others:
+        are = "1 score is" if others == 1 else f"{others} scores are"
+        warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
+
+
+def _kept(font: MusicFont, out: Path) -> MusicFont:
+    """A font of the user's as it lies in the data set, where all machines of a cluster see it."""
+    if font.file is None:
+        return font
+    return replace(font, file=out.absolute() / STATE / "fonts" / font.digest / font.file.name)
+
+
+def _keep(font: MusicFont, kept: MusicFont) -> None:
+    if font.file is not None and kept.file is not None:
+        with atomic_path(kept.file) as temporary:
+            shutil.copyfile(font.file, temporary)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Makes the folder and keeps other runs out of it: each would take the other's unfinished files for leftovers."""
+    state = out / STATE
+    if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is not an empty folder; expected a new one, or one that this command has begun")
+    state.mkdir(parents=True, exist_ok=True)
+    with claimed(state / "run") as mine:
+        if not mine:
+            raise ValueError(f"another run is at work on {out}; expected to be alone")
+        yield
+
+
+def _begin(job: EngraveJob) -> None:
+    """Notes the options, or checks that the folder was begun with the same ones, and tidies up after a kill."""
+    path = job.out / STATE / "options.json"
+    options = job.decisive()
+    if path.exists():
+        begun = json.loads(path.read_text(encoding="utf-8"))
+        differ = sorted(name for name in options if options[name] != begun.get(name))
+        if differ:
+            what = f"{differ[0]} was {begun.get(differ[0])!r} and is {options[differ[0]]!r}"
+            raise ValueError(f"{job.out} was begun with other options: {what}; expected the same, or an empty folder")
+        _tidy(job.out)
+        return
+    write_json(path, options, indent=1)
+
+
+def _tidy(out: Path) -> None:
+    """Removes what is not yet complete, where this command writes: other folders in there may be at work themselves."""
+    places = [*out.glob(".*"), *(out / STATE).rglob(".*"), *(p for name in FOLDERS for p in (out / name).glob(".*"))]
+    for leftover in places:
+        if leftover.is_file() and is_unfinished(leftover):
+            leftover.unlink()

@@ -1,0 +1,197 @@
+"""One task from beginning to end: a score is read, engraved and written, or reported as a failure."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from entourage.engrave.dataset.deepscores_v1 import page_xml
+from entourage.engrave.dataset.parts import (
+    UnwritableError,
+    begun_path,
+    makers,
+    note_begun,
+    part_path,
+    part_places,
+    read_part_meta,
+    write_part,
+    write_whole,
+)
+from entourage.engrave.dataset.table import page_table
+from entourage.engrave.engines.lilypond_engine import LilypondEngraver
+from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.job import EngraveJob, Task, draw
+from entourage.engrave.render.degrade import Degrader
+from entourage.engrave.render.page import Page
+from entourage.engrave.render.png import encode_png
+from entourage.engrave.scores.archives import ScoreReader
+from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.parsing import Score, parse_score, read_score
+from entourage.engrave.scores.substitution import replace_common
+from entourage.symbols import EXTENDED_IDS
+
+_ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task.
+
+    Attributes:
+        name: of the task.
+        pages: how many it has.
+        failure: why it has none.
+        lost: the worker was, so that nothing is known of the score.
+    """
+
+    name: str
+    pages: int = 0
+    failure: str = ""
+    lost: bool = False
+
+
+class Worker:
+    """Does the tasks of a job one after the other; engravers and the open archive are kept from task to task."""
+
+    def __init__(self, job: EngraveJob) -> None:
+        self.job = job
+        self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
+        self._reader = ScoreReader()
+
+    def do(self, task: Task) -> Outcome:
+        """Does a task, unless it has been done before, by the same versions, and its files are still there.
+
+        Bad scores are an outcome, not an error.
+
+        Raises:
+            UnwritableError: the disk is full, say.
+        """
+        try:
+            score = self._score(task)
+            return self._finished(task, score) or self._engrave(task, score)
+        except UnwritableError:
+            raise
+        except Exception as error:  # no score may stop the others, whatever it brings about
+            reason = " ".join(str(error).split())
+            if not isinstance(error, ValueError) or not reason:
+                told = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+                reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({told})"
+            return Outcome(task.name, failure=reason)
+
+    def done(self, task: Task) -> Outcome | None:
+        """The outcome of a task that is done and whose score has not changed since; None of any other."""
+        if read_part_meta(part_path(self.job.out, task.name)) is None:  # which spares reading the score
+            return None
+        with suppress(Exception):  # as in `do`
+            return self._finished(task, self._score(task))
+        return None
+
+    @cached_property
+    def makers(self) -> dict[str, str]:
+        """The versions at work here."""
+        return makers(self.job.engine)
+
+    def _finished(self, task: Task, score: Score) -> Outcome | None:
+        meta = read_part_meta(part_path(self.job.out, task.name))
+        if meta is None or meta["makers"] != self.makers or meta["source_sha256"] != _digest(score):
+            return None
+        there = all((self.job.out / place).is_file() for place in meta["files"])
+        return Outcome(task.name, len(meta["pages"])) if there else None
+
+    def _score(self, task: Task) -> Score:
+        if task.file is None:
+            text = compose(self.job.seed, task.index, balanced=self.job.balanced)
+            return parse_score(text, f"composed-{task.index:05d}")
+        return replace_common(read_score(task.file, self._reader), self.job.replace, self.job.seed)
+
+    def _engrave(self, task: Task, score: Score) -> Outcome:
+        part, files = part_path(self.job.out, task.name), dict[str, str]()
+        note_begun(begun_path(self.job.out, task.name), part_places(part))
+        part.unlink(missing_ok=True)  # with the first page that is written it no longer holds
+        source = source_path(task.name, score)
+        tables, pages = [], []
+        for page in self._pages(task, score):
+            if len(page.symbols) < self.job.fewest_symbols:
+                continue
+            name = f"{task.name}-{page.number}"
+            tables.append(
+                page_table(page, score=task.name, source=source, work=score.work, name=name, font=task.font.name)
+            )
+            pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
+            self._save(task, self._files(page, name), files)
+        if not pages:
+            raise ValueError(f"{task.name}: no page has {self.job.fewest_symbols} symbols or more")
+        self._save(task, self._sources(task, score), files)
+        meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
+        meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
+        meta["makers"] = self.makers
+        write_part(part, pa.concat_tables(tables), meta)
+        return Outcome(task.name, len(pages))
+
+    def _save(self, task: Task, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
+        """Writes files of the output, each noted before, so that a kill leaves none unknown; and their checksums."""
+        for place, data in contents:
+            files[place] = hashlib.sha256(data).hexdigest()
+            note_begun(begun_path(self.job.out, task.name), [place])
+            write_whole(self.job.out / place, data)
+
+    def _sources(self, task: Task, score: Score) -> Iterator[tuple[str, bytes]]:
+        """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
+        yield source_path(task.name, score), source_file(score)
+        engraver = self._engravers[task.font.name]
+        if score.notation == "abc" and isinstance(engraver, VerovioEngraver):
+            yield f"sources/{task.name}.mei", engraver.mei().encode()
+
+    def _pages(self, task: Task, score: Score) -> Iterator[Page]:
+        key = task.font.name
+        if key not in self._engravers:
+            if self.job.engine == "lilypond":
+                self._engravers[key] = LilypondEngraver(self.job.page)
+            else:
+                self._engravers[key] = VerovioEngraver(self.job.page, task.font)
+        return self._engravers[key].engrave(score, lambda number: self._degrader(task, number))
+
+    def _degrader(self, task: Task, number: int) -> Degrader | None:
+        if self.job.degrade == "none":
+            return None
+        seed = draw(self.job.seed, "degrade", task.name, number)
+        return Degrader(self.job.degrade, self.job.page.height, self.job.page.width, seed)
+
+    def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:
+        """The files of a page, as path in the output and content."""
+        dpi = self.job.page.dpi
+        yield f"images/{name}.png", encode_png(page.image, dpi)
+        if "segmentation" in self.job.formats:
+            yield f"segmentation/{name}_seg.png", encode_png(page.segmentation(EXTENDED_IDS), dpi)
+        if "instances" in self.job.formats:
+            yield f"instances/{name}_inst.png", encode_png(page.instances(), dpi)
+        if "deepscores" in self.job.formats:
+            yield f"xml_annotations/{name}.xml", page_xml(page, f"{name}.png").encode()
+
+
+def source_path(name: str, score: Score) -> str:
+    """Where the source of a task lies in the output."""
+    return f"sources/{name}{_ENDING[score.notation]}"
+
+
+def source_file(score: Score) -> bytes:
+    """The source that travels with the pages: MusicXML compressed, with the ids that annotations point to."""
+    if score.notation != "musicxml":
+        return score.text.encode()
+    container = '<container><rootfiles><rootfile full-path="score.xml"/></rootfiles></container>'
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for inside, text in (("META-INF/container.xml", container), ("score.xml", score.text)):
+            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
+    return stream.getvalue()
+
+
+def _digest(score: Score) -> str:
+    return hashlib.sha256(score.text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Engravers (Verovio and LilyPond) and their fonts."""

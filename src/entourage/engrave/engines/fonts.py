@@ -1,0 +1,148 @@
+"""Music fonts: those that come with Verovio, and any SMuFL font of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from fontTools.misc.transform import Scale
+from fontTools.pens.boundsPen import BoundsPen
+from fontTools.pens.svgPathPen import SVGPathPen
+from fontTools.pens.transformPen import TransformPen
+from fontTools.ttLib import TTFont
+
+from entourage.engrave.options import FONTS, MusicFont
+from entourage.io.writing import atomic_path
+
+_SMUFL = range(0xE000, 0xF400)
+_EM = 1000  # Verovio's units
+# Glyphs with their height in ems, of which a staff has one: a notehead is a space tall, a G clef some seven.
+_TALL = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
+_Outline = tuple[str, tuple[float, float, float, float], float]  # as SVG, its box and its advance, in Verovio's units
+
+
+def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
+    """The fonts that a list such as "Leipzig,my/Sebastian.otf" names; "all" for those that come with Verovio.
+
+    Args:
+        names: of fonts and font files, separated by commas.
+        folder: where to put what font files are converted to; by default a new folder for temporary files.
+
+    Raises:
+        ValueError: a name that is none of them and no file, or a file that is no SMuFL font.
+    """
+    if names == "all":
+        return tuple(MusicFont(name) for name in FONTS)
+    known = {name.lower(): name for name in FONTS}
+    fonts = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        if name.lower() in known:
+            fonts.append(MusicFont(known[name.lower()]))
+        elif Path(name).is_file():
+            fonts.append(convert_font(Path(name), folder))
+        else:
+            raise ValueError(f"font {name!r} is unknown; expected one of {', '.join(FONTS)}, or a SMuFL font file")
+    return tuple(fonts)
+
+
+def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
+    """Turns a SMuFL font (.otf, .ttf, .woff2) into the archive of outlines that Verovio loads.
+
+    Stem anchors come from the metadata file beside the font (NAME.json, NAME_metadata.json or metadata.json); a font
+    without one gets those that its noteheads' bounds suggest. A font is called as its file; one that is called like a
+    font of Verovio's, which would be engraved instead, becomes NAMECustom.
+
+    Args:
+        path: the font.
+        folder: where to put the archive; by default a new folder for temporary files.
+
+    Raises:
+        ValueError: the file is no font, or its glyphs are not those of SMuFL.
+    """
+    outlines = _outlines(path)
+    _check(path, outlines)
+    name = "".join(c for c in path.stem if c.isalnum())
+    if not name or name.lower() in (bundled.lower() for bundled in FONTS):
+        name += "Custom"
+    anchors = _anchors(path)
+    boxes, files = [], {}
+    for code, (drawn, (x0, y0, x1, y1), advance) in outlines.items():
+        box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
+        inside = "".join(
+            f'<a n={quoteattr(n)} x="{x:g}" y="{y:g}"/>'
+            for n, (x, y) in anchors.get(code, _guess(code, x1 / 250)).items()
+        )
+        boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
+        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{drawn}"/></g>'
+    index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
+    target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"  # it goes by the file's name
+    with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        glyphs = [(f"{name}/{code:04X}.xml", text) for code, text in files.items()]
+        for inside, text in ((f"{name}.xml", index), *glyphs, (f"{name}.css", "")):
+            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
+    return MusicFont(name, target, hashlib.sha256("".join((index, *files.values())).encode()).hexdigest())
+
+
+def _outlines(path: Path) -> dict[int, _Outline]:
+    """The glyphs of a font at SMuFL's code points; a font whose only character map is for symbols has none there."""
+    outlines: dict[int, _Outline] = {}
+    try:
+        with TTFont(path) as font:
+            glyphs, cmap = font.getGlyphSet(), font.getBestCmap() or {}
+            scale = Scale(_EM / font["head"].unitsPerEm)
+            for code in sorted(code for code in cmap if code in _SMUFL):
+                glyph, pen, bounds = glyphs[cmap[code]], SVGPathPen(glyphs), BoundsPen(glyphs)
+                for drawn in (pen, bounds):
+                    glyph.draw(TransformPen(drawn, scale))
+                outlines[code] = pen.getCommands(), bounds.bounds or (0, 0, 0, 0), glyph.width * scale[0]
+    except Exception as error:  # tables are read when they are needed, and damaged ones bring about almost anything
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path} cannot be read as a font: {why}") from error
+    return outlines
+
+
+def _check(path: Path, outlines: dict[int, _Outline]) -> None:
+    """Other fonts use the same code points for something else; three glyphs are enough to tell."""
+    for code, (name, least, most) in _TALL.items():
+        if code not in outlines:
+            raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
+        _, (_, y0, _, y1), _ = outlines[code]
+        height = (y1 - y0) / _EM
+        if not least <= height <= most:
+            expected = f"{least:g} to {most:g} em, as the {name} of a SMuFL font"
+            raise ValueError(f"{path}: U+{code:04X} is {height:.2f} em tall; expected {expected}")
+
+
+_NAMED = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}
+_NAMED |= {
+    0xE240 + k: f"flag{n}{d}"
+    for k, (n, d) in enumerate((n, d) for n in ("8th", "16th", "32nd", "64th", "128th") for d in ("Up", "Down"))
+}
+
+
+def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
+    """Stem anchors by code point, from the font's metadata, in staff spaces."""
+    names = (f"{path.stem}.json", f"{path.stem}_metadata.json", f"{path.stem.lower()}_metadata.json", "metadata.json")
+    for beside in (path.with_name(name) for name in names):
+        if beside.is_file():
+            try:
+                given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]
+                return {
+                    code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
+                    for code, name in _NAMED.items()
+                    if name in given
+                }
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise ValueError(f"{beside} is no SMuFL metadata: {error}") from error
+    return {}
+
+
+def _guess(code: int, width: float) -> dict[str, tuple[float, float]]:
+    """Where stems meet a notehead of that width, in staff spaces, if nobody says."""
+    if code not in (0xE0A3, 0xE0A4):
+        return {}
+    return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}

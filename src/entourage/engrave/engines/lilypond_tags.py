@@ -1,0 +1,201 @@
+"""What LilyPond's tags say: the class of each object that it draws, and its music."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from entourage.engrave.render.instances import Symbol
+from entourage.engrave.render.marks import Group, Mark
+from entourage.symbols import CLASSES
+
+_HEADS = {"-1": "DoubleWhole", "0": "Whole", "1": "Half", "2": "Black"}
+_RESTS = {"-3": "", "-2": "", "-1": "DoubleWhole", "0": "Whole", "1": "Half", "2": "Quarter"}
+_RESTS |= {str(n): f"{2**n}{'nd' if n == 5 else 'th'}" for n in range(3, 8)}
+_FLAGS = {"3": "8th", "4": "16th", "5": "32nd", "6": "64th", "7": "128th"}
+_SIGNS = {
+    "sharp": "Sharp",
+    "flat": "Flat",
+    "natural": "Natural",
+    "doublesharp": "DoubleSharp",
+    "flatflat": "DoubleFlat",
+}
+_CLEFS = {"clefs.G": "clefG", "clefs.F": "clefF", "clefs.percussion": "clefUnpitchedPercussion"}
+_C_CLEFS = {"0": "clefCAlto", "2": "clefCTenor"}  # by the line that they stand on
+_SCRIPTS = {"sforzato": "articAccent", "staccato": "articStaccato", "tenuto": "articTenuto", "marcato": "articMarcato"}
+_SCRIPTS |= {"staccatissimo": "articStaccatissimo", "fermata": "fermata", "trill": "ornamentTrill"}
+_SCRIPTS |= {"turn": "ornamentTurn", "reverseturn": "ornamentTurnInverted", "mordent": "ornamentMordent"}
+_SCRIPTS |= {
+    "upbow": "stringsUpBow",
+    "downbow": "stringsDownBow",
+    "segno": "segno",
+    "coda": "coda",
+    "caesura": "caesura",
+}
+_WHOLE = {"Slur": "slur", "PhrasingSlur": "slur", "Tie": "tie", "LaissezVibrerTie": "tie", "Arpeggio": "arpeggiato"}
+_WHOLE |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
+_EACH = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
+_NUMBERS = {"TupletNumber": "tuplet", "Fingering": "fingering"}
+_HARMLESS = ("Parentheses", "SystemStartBracket")  # these belong to symbols, or to lines, without being symbols
+_STEPS = ("C", "D", "E", "F", "G", "A", "B")
+_HALVES = (0, 2, 4, 5, 7, 9, 11)
+_ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
+
+
+def tagged_symbols(group: Group, tags: Mapping[str, str], drawn: list[int], marks: list[Mark]) -> list[Symbol]:
+    """The symbols that a tagged object is: one, or one a mark.
+
+    Args:
+        group: the object; its kind is the name that LilyPond gives it.
+        tags: the attributes that `lilypond_tags.ily` has put on it.
+        drawn: positions of its marks.
+        marks: all marks of the page.
+    """
+    kind = group.kind
+    if kind == "StaffSymbol":
+        found = [Symbol("staff", "", drawn, group)]
+    elif kind in _WHOLE:
+        found = [_plain(_WHOLE[kind], drawn, group)]
+    elif kind in _EACH:
+        found = [_plain(_EACH[kind], [i], group) for i in drawn]
+    elif kind in ("KeySignature", "KeyCancellation"):
+        sign = "Natural" if kind == "KeyCancellation" else "Flat" if tags["data-sign"].startswith("-") else "Sharp"
+        found = [_plain(f"key{sign}", [i], group) for i in drawn]
+    elif kind == "TimeSignature":
+        found = _time(tags, drawn, group, marks)
+    elif kind == "BarLine":
+        found = [_plain("repeatDot", [i], group) for i in drawn if marks[i].shape == "glyph"]
+    elif kind == "DynamicText":
+        found = _spelt("dynamic", tags["data-text"].upper(), drawn, group)
+    elif kind in _NUMBERS:
+        found = _spelt(_NUMBERS[kind], tags["data-text"], drawn, group)
+    else:
+        label = _label(kind, tags)
+        found = [_plain(label, drawn, group)] if label else []
+    found = [symbol for symbol in found if symbol.label in CLASSES]
+    for symbol in found:
+        _describe(symbol, tags)
+    return found
+
+
+def unlabelled(group: Group, tags: Mapping[str, str], drawn: list[int], marks: list[Mark]) -> list[str]:
+    """The names of the glyphs of an object that belong to no symbol, such as "Clef:clefs.C".
+
+    Args:
+        group: the object.
+        tags: its attributes.
+        drawn: positions of those of its marks that are in no symbol.
+        marks: all marks of the page.
+    """
+    if group.kind in _HARMLESS:
+        return []
+    known = tags.get("data-glyph") or "".join(tags.get("data-text", "").split())
+    name = ":".join(filter(None, (group.kind or "untagged", known)))
+    return [name for i in drawn if _is_music(marks[i])]
+
+
+def _is_music(mark: Mark) -> bool:
+    if mark.shape != "letter":
+        return mark.shape == "glyph"
+    return 0x2669 <= mark.code <= 0x266F or (mark.group.kind in _NUMBERS and chr(mark.code).isalnum())
+
+
+def _spelt(start: str, text: str, drawn: list[int], group: Group) -> list[Symbol]:
+    """One symbol a character; none if the characters are not those that are drawn."""
+    characters = "".join(text.split())
+    if len(characters) != len(drawn):
+        return []
+    return [_plain(f"{start}{character}", [i], group) for character, i in zip(characters, drawn, strict=True)]
+
+
+def _label(kind: str, tags: Mapping[str, str]) -> str:
+    small = "Small" if tags["data-grace"] not in ("", "0") else ""
+    up = tags["data-direction"] != "-1"
+    if kind == "NoteHead":
+        on_line = int(tags["data-position"] or 0) % 2 == 0
+        return f"notehead{_HEADS.get(tags['data-log'], 'Black')}{'OnLine' if on_line else 'InSpace'}{small}"
+    if kind == "Accidental":
+        name = f"accidental{_SIGNS.get(tags['data-glyph'].removeprefix('accidentals.'), '')}"
+        return name + small if name + small in CLASSES else name
+    if kind == "Flag":
+        found = re.fullmatch(r"flags\.([ud])(\d)", tags["data-glyph"])
+        name = f"flag{_FLAGS[found[2]]}{'Up' if found[1] == 'u' else 'Down'}" if found else ""
+        return name + small if name + small in CLASSES else name
+    if kind == "Clef":
+        glyph = tags["data-glyph"].removesuffix("_change")
+        return _C_CLEFS.get(tags["data-position"], "") if glyph == "clefs.C" else _CLEFS.get(glyph, "")
+    if kind in ("Rest", "MultiMeasureRest"):
+        return f"rest{_RESTS.get(tags['data-log'] or '0', '')}"
+    if kind == "Script":
+        names = re.findall(r"[a-z]+", tags["data-script"])
+        name = next((_SCRIPTS[n] for word in names for n in (word, word[1:]) if n in _SCRIPTS), "")
+        return name + ("Above" if up else "Below") if name.startswith(("artic", "fermata")) else name
+    if kind == "Hairpin":
+        return "dynamicCrescendoHairpin" if tags["data-grow"] == "1" else "dynamicDiminuendoHairpin"
+    if kind == "StemTremolo":
+        return f"tremolo{tags['data-flags']}"
+    if kind == "SustainPedal":
+        return "keyboardPedalUp" if tags["data-text"] == "*" else "keyboardPedalPed"
+    return {"Stem": "stem", "MultiMeasureRestNumber": "restHNr", "ClefModifier": "clef8"}.get(kind, "")
+
+
+def _time(tags: Mapping[str, str], drawn: list[int], group: Group, marks: list[Mark]) -> list[Symbol]:
+    """The digits of a time signature, top row first, or the one sign for common or cut time."""
+    pair = re.findall(r"\d+", tags["data-fraction"])
+    if len(pair) != 2:
+        return []
+    if len(drawn) == 1:
+        return [_plain("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", drawn, group)]
+    if len(drawn) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
+        return []
+    rows = sorted(drawn, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in drawn]), marks[i].x))
+    return [_plain(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
+
+
+def _plain(label: str, marks: list[int], group: Group) -> Symbol:
+    v1 = CLASSES[label].v1 if label in CLASSES else None
+    return Symbol(label, v1 or "", marks, group)
+
+
+def _describe(symbol: Symbol, tags: Mapping[str, str]) -> None:
+    if tags["data-onset"]:
+        symbol.onset = float(4 * Fraction(tags["data-onset"]))
+    if not symbol.label.startswith(("notehead", "rest")):
+        return
+    if tags["data-duration"]:
+        grace = tags["data-grace"] not in ("", "0")
+        symbol.duration = 0.0 if grace else float(4 * Fraction(tags["data-duration"]))
+    if tags["data-pitch"] and symbol.label.startswith("notehead"):
+        octave, step, alter = tags["data-pitch"].split()
+        sign = Fraction(alter)
+        symbol.pitch = f"{_STEPS[int(step)]}{_ALTERED.get(sign, '')}{int(octave) + 4}"
+        symbol.midi = 12 * (int(octave) + 5) + _HALVES[int(step)] + int(2 * sign)
+        symbol.position = int(tags["data-position"] or 0)
+
+
+def number_staves(symbols: list[Symbol], marks: list[Mark], pixels: float) -> None:
+    """Says of each symbol which staff it stands on: the nearest, counted within its system from the top.
+
+    Args:
+        symbols: of the page.
+        marks: what they are made of.
+        pixels: pixels a staff space.
+    """
+    staves = []
+    for symbol in symbols:
+        if symbol.label == "staff":
+            points = np.concatenate([marks[i].edges[:, :2] for i in symbol.marks])
+            staves.append((float(points[:, 1].mean()), float(points[:, 0].min()), symbol))
+    staves.sort(key=lambda staff: staff[0])
+    number, last = 0, -np.inf
+    for y, _, symbol in staves:
+        number = number + 1 if y - last < 12 * pixels else 1  # systems stand farther apart than staves
+        symbol.staff, last = number, y
+    heights = np.array([y for y, _, _ in staves])
+    for symbol in symbols:
+        if symbol.label != "staff" and len(heights):
+            y = float(np.mean([marks[i].y for i in symbol.marks]))
+            symbol.staff = staves[int(np.abs(heights - y).argmin())][2].staff

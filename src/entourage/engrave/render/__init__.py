@@ -1,0 +1,1 @@
+"""Outlines to pixels: images, masks and degradation."""

@@ -1,0 +1,241 @@
+"""From SVG paths to straight edges: curves are flattened, strokes become the area that they cover.
+
+Everything that is drawn ends as *edges*, an array of shape (n, 4) whose rows x0, y0, x1, y1 are the sides of closed
+polygons. That is all the rasteriser in `entourage.engrave.render.raster` needs to know.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Points = NDArray[np.float64]  # (n, 2)
+Edges = NDArray[np.float64]  # (n, 4)
+
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")  # as SVG writes them
+_TOKEN = re.compile(rf"[A-Za-z]|{NUMBER.pattern}")
+_STRAIGHT = re.compile(r"M(-?\d+) (-?\d+) L(-?\d+) (-?\d+)")  # a staff line, a stem: most paths of a page
+_ARGUMENTS = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "T": 2, "Z": 0}
+_NO_EDGES: Edges = np.empty((0, 4))
+_SHARP = 0.3  # cosine of the turn beyond which a mitre would stick out
+
+
+def parse_path(d: str, tolerance: float) -> list[Points]:
+    """The subpaths of an SVG path, with curves replaced by chords.
+
+    Args:
+        d: the path data: M, L, H, V, C, S, Q, T, Z, absolute or relative.
+        tolerance: how far a chord may lie from its curve, in the unit of the path.
+
+    Returns:
+        One array of points, shape (n, 2), a subpath; a closed one ends where it began.
+
+    Raises:
+        ValueError: a command that is not among these, or one that lacks numbers.
+    """
+    if straight := _STRAIGHT.fullmatch(d):
+        x0, y0, x1, y1 = (float(number) for number in straight.groups())
+        return [np.array([[x0, y0], [x1, y1]])]
+    return _follow(d, tolerance)
+
+
+def _follow(d: str, tolerance: float) -> list[Points]:
+    """`parse_path` for any path, command by command."""
+    tokens = _TOKEN.findall(d)
+    subpaths: list[Points] = []
+    points: list[complex] = []
+    here = start = control = 0j
+    command, place = "", 0
+    while place < len(tokens):
+        fresh = tokens[place].isalpha()
+        if fresh:
+            command, place = tokens[place], place + 1
+        kind = command.upper()
+        count = _ARGUMENTS.get(kind)
+        if count is None or place + count > len(tokens) or (count == 0 and not fresh):
+            raise ValueError(
+                f"path {d[:60]!r}: {command!r} at number {place} cannot be read; expected M L H V C S Q T Z"
+            )
+        numbers = [float(token) for token in tokens[place : place + count]]
+        place += count
+        base = here if command.islower() else 0j
+        if kind == "Z":
+            if points:
+                subpaths.append(_as_points([*points, start]))
+            points, here = [], start
+            continue
+        if kind == "M":
+            if len(points) > 1:
+                subpaths.append(_as_points(points))
+            here = start = base + complex(*numbers)
+            points, command = [here], "l" if command == "m" else "L"  # further pairs are lines
+            control = here
+            continue
+        if not points:
+            points = [here]
+        ends = _ends(kind, numbers, base, here, control)
+        points += ends if len(ends) == 1 else _flatten([here, *ends], tolerance)
+        control = ends[-2] if kind in "CSQT" else ends[-1]
+        here = ends[-1]
+    if len(points) > 1:
+        subpaths.append(_as_points(points))
+    return subpaths
+
+
+def _ends(kind: str, numbers: list[float], base: complex, here: complex, control: complex) -> list[complex]:
+    """The control points and the end of one segment."""
+    if kind == "H":
+        return [complex(base.real + numbers[0], here.imag)]
+    if kind == "V":
+        return [complex(here.real, base.imag + numbers[0])]
+    given = [base + complex(x, y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
+    return [2 * here - control, *given] if kind in "ST" else given
+
+
+def _flatten(controls: list[complex], tolerance: float) -> list[complex]:
+    """Points on a quadratic or cubic curve after its first, close enough that chords stay within the tolerance."""
+    bend = max(abs(a - 2 * b + c) for a, b, c in zip(controls, controls[1:], controls[2:], strict=False))
+    n = min(max(math.ceil(math.sqrt(0.75 * bend / tolerance)), 1), 64)
+    t = np.arange(1, n + 1) / n
+    curve = np.array(controls)[:, None] * np.ones(n)  # (degree + 1, n)
+    while len(curve) > 1:  # de Casteljau
+        curve = curve[:-1] * (1 - t) + curve[1:] * t
+    return list(curve[0])
+
+
+def _as_points(points: Sequence[complex]) -> Points:
+    array = np.array(points)
+    return np.stack([array.real, array.imag], axis=1)
+
+
+def filled(subpaths: Iterable[Points]) -> Edges:
+    """The edges of the area inside closed outlines; open ones are closed. Holes run against their surroundings."""
+    rings = []
+    for points in subpaths:
+        if len(points) > 2:
+            ring = np.empty((len(points), 4))
+            ring[:, :2], ring[:-1, 2:], ring[-1, 2:] = points, points[1:], points[0]
+            rings.append(ring)
+    return np.concatenate(rings) if rings else _NO_EDGES
+
+
+def stroked(line: Points, width: float, cap: str = "butt") -> Edges:
+    """The edges of the area that a pen covers along a line; gentle corners are mitred, sharp ones are two strokes.
+
+    Args:
+        line: its points, shape (n, 2).
+        width: of the pen.
+        cap: "butt", "square" or "round" ends; round ones are hexagons, since pens here are a pixel wide.
+    """
+    if len(line) == 2 and cap != "round":
+        return _straight(line, width, cap)
+    moves = np.concatenate([[True], np.any(np.diff(line, axis=0) != 0, axis=1)])
+    line = line[moves]
+    if len(line) < 2:
+        return _NO_EDGES
+    step = np.diff(line, axis=0)
+    step /= np.linalg.norm(step, axis=1, keepdims=True)
+    turns = (step[1:] * step[:-1]).sum(axis=1)
+    if len(sharp := np.flatnonzero(turns < _SHARP)):
+        corner = int(sharp[0]) + 1
+        return np.concatenate([stroked(line[: corner + 1], width, cap), stroked(line[corner:], width, cap)])
+    if cap == "square":
+        line = line.copy()
+        line[0] -= step[0] * width / 2
+        line[-1] += step[-1] * width / 2
+    normal = np.stack([-step[:, 1], step[:, 0]], axis=1)  # (n - 1, 2)
+    mitre = np.concatenate([normal[:1], normal]) + np.concatenate([normal, normal[-1:]])  # (n, 2)
+    offset = mitre / (mitre**2).sum(axis=1, keepdims=True) * width
+    edges = [filled([np.concatenate([line + offset, (line - offset)[::-1]])])]
+    if cap == "round":
+        edges += [ellipse(end[0], end[1], width / 2, width / 2, sides=6) for end in (line[0], line[-1])]
+    return np.concatenate([positive(part) for part in edges])
+
+
+def _straight(line: Points, width: float, cap: str) -> Edges:
+    """`stroked` for two points, by far the most frequent line of a page, without the detour over arrays."""
+    (x0, y0), (x1, y1) = line.tolist()
+    length = math.hypot(x1 - x0, y1 - y0)
+    if length == 0:
+        return _NO_EDGES
+    dx, dy = (x1 - x0) / length * width / 2, (y1 - y0) / length * width / 2
+    if cap == "square":
+        x0, y0, x1, y1 = x0 - dx, y0 - dy, x1 + dx, y1 + dy
+    a, b, c, d = (x0 + dy, y0 - dx), (x1 + dy, y1 - dx), (x1 - dy, y1 + dx), (x0 - dy, y0 + dx)
+    return np.array([[*a, *b], [*b, *c], [*c, *d], [*d, *a]])
+
+
+def positive(edges: Edges) -> Edges:
+    """The same area with its outline turned so that it counts positive: overlapping parts then add up, not cancel."""
+    x0, y0, x1, y1 = edges.T
+    return edges if (x0 * y1 - x1 * y0).sum() >= 0 else edges[:, [2, 3, 0, 1]]
+
+
+def ellipse(cx: float, cy: float, rx: float, ry: float, sides: int = 24) -> Edges:
+    """The edges of an ellipse, as a polygon of the same area."""
+    angle = np.arange(sides) * (2 * np.pi / sides)
+    grow = math.sqrt(2 * np.pi / (sides * math.sin(2 * np.pi / sides)))
+    return filled([np.stack([cx + rx * grow * np.cos(angle), cy + ry * grow * np.sin(angle)], axis=1)])
+
+
+def rectangle(x: float, y: float, width: float, height: float) -> Edges:
+    """The edges of an upright rectangle."""
+    return filled([np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]])])
+
+
+def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
+    """The pieces of a line that a dash pattern (on, off, on, off, ...) leaves.
+
+    A pattern without length leaves the line whole.
+    """
+    if not pattern or sum(pattern) <= 0:
+        return [line]
+    lengths = np.linalg.norm(np.diff(line, axis=0), axis=1)
+    at = np.concatenate([[0.0], np.cumsum(lengths)])
+    cuts = np.cumsum(np.tile(list(pattern) * (1 + len(pattern) % 2), math.ceil(at[-1] / sum(pattern))))
+    starts = np.concatenate([[0.0], cuts[1::2]])
+    pieces = []
+    for start, end in zip(starts, cuts[0::2], strict=False):
+        if start >= at[-1]:
+            break
+        end = min(float(end), float(at[-1]))
+        inner = line[(at > start) & (at < end)]
+        ends = [[np.interp(s, at, line[:, 0]), np.interp(s, at, line[:, 1])] for s in (start, end)]
+        pieces.append(np.concatenate([[ends[0]], inner, [ends[1]]]))
+    return pieces
+
+
+def rings(edges: Edges) -> list[Edges]:
+    """The closed outlines that edges are made of."""
+    ends = np.flatnonzero(np.any(edges[:-1, 2:] != edges[1:, :2], axis=1)) + 1
+    return np.split(edges, ends)
+
+
+def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
+    """The parts of an area above and below a height."""
+    halves: tuple[list[Points], list[Points]] = ([], [])
+    for ring in rings(edges):
+        for points, sign in zip(halves, (1, -1), strict=True):
+            kept = []
+            for x0, y0, x1, y1 in ring:
+                if sign * y0 <= sign * y:
+                    kept.append((x0, y0))
+                if (y0 - y) * (y1 - y) < 0:  # the edge crosses: the cut is a corner of both parts
+                    kept.append((x0 + (x1 - x0) * (y - y0) / (y1 - y0), y))
+            points.append(np.array(kept).reshape(-1, 2))
+    return filled(halves[0]), filled(halves[1])
+
+
+def moved(edges: Edges, scale: float, x: float, y: float) -> Edges:
+    """Edges scaled about the origin and then shifted."""
+    return np.asarray(edges * scale + np.array([x, y, x, y]))
+
+
+def turned(points: Points, degrees: float, x: float, y: float) -> Points:
+    """Points turned clockwise (y is downwards) around (x, y)."""
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return np.asarray((points - (x, y)) @ np.array([[cos, sin], [-sin, cos]]) + (x, y))

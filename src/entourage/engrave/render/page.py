@@ -1,0 +1,220 @@
+"""A page with its ground truth: image, boxes, masks and segmentation, all from the same ink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.engrave.render.degrade import Degrader
+from entourage.engrave.render.instances import Related, Symbol
+from entourage.engrave.render.marks import Mark
+from entourage.engrave.render.masks import encode_masks
+from entourage.engrave.render.outlines import Edges
+from entourage.engrave.render.raster import Ink, Ints, rasterise
+
+Image = NDArray[np.uint8]
+Number = TypeVar("Number", np.uint8, np.uint16)
+_SLANTED = ("beam", "slur", "tie", "dynamicCrescendoHairpin", "dynamicDiminuendoHairpin")
+# Where symbols cross, the later in this list owns the pixel; what is not in it comes after.
+_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
+_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """The ink of symbols: which symbol (or mark), and where, shape (n,) each."""
+
+    owner: Ints
+    x: Ints
+    y: Ints
+
+
+@dataclass(frozen=True)
+class Page:
+    """An engraved page.
+
+    Attributes:
+        image: grey values, white paper, shape (height, width).
+        symbols: what is on it; those without any ink on the page are left out.
+        boxes: smallest box around the ink of each symbol, x0, y0, x1, y1 with the ends beyond the last pixel,
+            shape (n, 4).
+        oriented: corners of the smallest turned box, shape (n, 4, 2): turned for beams, slurs, ties and hairpins,
+            upright for the others.
+        pixels: the ink of each symbol, hidden or not.
+        unlabelled: names of glyphs without a class: code points, or as LilyPond calls them.
+        number: of the page in its score, from 1.
+        unclaimed: outlines of what belongs to no symbol: text, bar lines, brackets.
+    """
+
+    image: Image
+    symbols: list[Symbol]
+    boxes: Ints
+    oriented: NDArray[np.float64]
+    pixels: Pixels
+    unlabelled: list[str]
+    number: int = 1
+    unclaimed: list[Edges] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Every glyph on the page has a class, so that what is not annotated is none."""
+        return not self.unlabelled
+
+    @cached_property
+    def areas(self) -> Ints:
+        """Pixels of each symbol, shape (n,)."""
+        return np.bincount(self.pixels.owner, minlength=len(self.symbols))
+
+    @cached_property
+    def masks(self) -> list[str]:
+        """The mask of each symbol, hidden parts included, as COCO's compressed run lengths."""
+        height, width = self.image.shape
+        return encode_masks(self.pixels.owner, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
+
+    def segmentation(self, ids: Mapping[str, int]) -> Image:
+        """Each pixel's class number, 0 where there is none, shape (height, width).
+
+        Args:
+            ids: the numbers of the classes, below 256.
+        """
+        numbers = np.array([ids.get(s.label, 0) for s in self.symbols], dtype=np.uint8)
+        return self._paint(numbers)
+
+    def instances(self) -> NDArray[np.uint16]:
+        """Each pixel's symbol, counted from 1 in the order of `symbols`, 0 where there is none."""
+        numbers = np.array([i if s.label else 0 for i, s in enumerate(self.symbols, start=1)], dtype=np.uint16)
+        return self._paint(numbers)
+
+    def _paint(self, numbers: NDArray[Number]) -> NDArray[Number]:
+        canvas = np.zeros(self.image.shape, dtype=numbers.dtype)
+        values = numbers[self.pixels.owner]  # already in the order of painting
+        seen = values != 0
+        canvas[self.pixels.y[seen], self.pixels.x[seen]] = values[seen]
+        return canvas
+
+
+def draw_page(
+    marks: list[Mark],
+    related: Related,
+    height: int,
+    width: int,
+    number: int = 1,
+    degrader: Degrader | None = None,
+) -> Page:
+    """Draws the marks and finds the ink of each symbol.
+
+    Args:
+        marks: what is drawn.
+        related: the symbols among them.
+        height, width: of the page in pixels; what lies beyond is cut off.
+        number: of the page in its score.
+        degrader: bends what is drawn and makes the image look used.
+    """
+    shapes = [mark.edges for mark in marks]
+    if degrader is not None:
+        shapes = degrader.bend(shapes)
+    ink = _on_page(rasterise(shapes), height, width)
+    image = np.ones(height * width, dtype=np.float32)
+    place = ink.y * width + ink.x
+    np.multiply.at(image, place, 1 - ink.coverage)
+    grey = np.asarray(cv2.convertScaleAbs(image.reshape(height, width), alpha=255), dtype=np.uint8)
+    if degrader is not None:
+        grey = degrader.finish(grey)
+    solid = _solid(ink, place, image < 0.5)
+    inked = np.diff(solid.start) > 0
+    symbols = [s for s in related.symbols if any(inked[i] for i in s.marks)]
+    symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
+    pixels = _pixels(symbols, solid, height)
+    boxes = _boxes(pixels, len(symbols))
+    oriented = _oriented(symbols, shapes, boxes)
+    claimed = {i for symbol in symbols for i in symbol.marks}
+    unclaimed = [shape for i, shape in enumerate(shapes) if i not in claimed]
+    return Page(grey, symbols, boxes, oriented, pixels, related.unlabelled, number, unclaimed)
+
+
+def _layer(symbol: Symbol) -> int:
+    if not symbol.label:
+        return -1  # known to V1 only: painted first, so that it never hides what the extended list knows
+    return next((i for i, start in enumerate(_ORDER) if symbol.label.startswith(start)), len(_ORDER))
+
+
+def _on_page(ink: Ink, height: int, width: int) -> Ink:
+    inside = (ink.x >= 0) & (ink.x < width) & (ink.y >= 0) & (ink.y < height)
+    return ink if inside.all() else _subset(ink, inside)
+
+
+def _subset(ink: Ink, keep: NDArray[np.bool_]) -> Ink:
+    start = np.concatenate([[0], np.cumsum(keep)])[ink.start]
+    return Ink(ink.x[keep], ink.y[keep], ink.coverage[keep], start)
+
+
+def _solid(ink: Ink, place: Ints, dark: NDArray[np.bool_]) -> Ink:
+    """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere.
+
+    Where marks that cover less meet and are dark together, the pixel goes to the one that covers most of it, so that no
+    dark pixel is left without an owner.
+    """
+    counts = np.diff(ink.start)
+    full = np.flatnonzero(counts)
+    peak = np.ones(len(counts), dtype=np.float32)
+    if len(full):
+        peak[full] = np.maximum.reduceat(ink.coverage, ink.start[full])
+    keep = ink.coverage >= np.repeat(np.minimum(0.5, peak / 2), counts)
+    dark[place[keep]] = False
+    seams = np.flatnonzero(dark[place])
+    order = seams[np.lexsort((-ink.coverage[seams], place[seams]))]
+    first = np.concatenate([[True], np.diff(place[order]) != 0]) if len(order) else np.empty(0, dtype=bool)
+    keep[order[first]] = True
+    return _subset(ink, keep)
+
+
+def _pixels(symbols: list[Symbol], ink: Ink, height: int) -> Pixels:
+    """The pixels of each symbol, each once, column by column."""
+    pairs = [(k, i) for k, symbol in enumerate(symbols) for i in symbol.marks]
+    if not pairs:
+        nothing = np.empty(0, dtype=np.int64)
+        return Pixels(nothing, nothing, nothing)
+    owner, mark = np.array(pairs).T
+    sizes = np.diff(ink.start)[mark]
+    first = np.cumsum(sizes) - sizes
+    place = np.arange(sizes.sum()) - np.repeat(first, sizes) + np.repeat(ink.start[mark], sizes)
+    owner, x, y = np.repeat(owner, sizes), ink.x[place], ink.y[place]
+    # The pixels of one mark are in order as they are; only those of symbols with several marks have to be merged.
+    several = np.array([len(symbol.marks) > 1 for symbol in symbols])[owner]
+    if several.any():
+        reach = int(x.max() + 1) * height
+        merged = np.sort(owner[several] * reach + x[several] * height + y[several])
+        merged = merged[np.concatenate([[True], merged[1:] != merged[:-1]])]  # np.unique hashes, which is slower
+        owners, places = np.divmod(merged, reach)
+        owner, x, y = (
+            np.concatenate([old[~several], new])
+            for old, new in ((owner, owners), (x, places // height), (y, places % height))
+        )
+        order = np.argsort(owner, kind="stable")
+        owner, x, y = owner[order], x[order], y[order]
+    return Pixels(owner, x, y)
+
+
+def _boxes(pixels: Pixels, count: int) -> Ints:
+    if count == 0:
+        return np.empty((0, 4), dtype=np.int64)
+    first = np.searchsorted(pixels.owner, np.arange(count))
+    low = [np.minimum.reduceat(v, first) for v in (pixels.x, pixels.y)]
+    high = [np.maximum.reduceat(v, first) + 1 for v in (pixels.x, pixels.y)]
+    return np.stack([*low, *high], axis=1)
+
+
+def _oriented(symbols: list[Symbol], shapes: list[Edges], boxes: Ints) -> NDArray[np.float64]:
+    x0, y0, x1, y1 = boxes.T.astype(np.float64)
+    corners = np.stack([x1, y1, x1, y0, x0, y0, x0, y1], axis=1).reshape(-1, 4, 2)
+    for k, symbol in enumerate(symbols):
+        if symbol.label in _SLANTED:
+            outline = np.concatenate([shapes[i][:, :2] for i in symbol.marks]).astype(np.float32)
+            corners[k] = cv2.boxPoints(cv2.minAreaRect(outline))
+    return corners

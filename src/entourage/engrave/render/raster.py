@@ -1,0 +1,170 @@
+"""Exact coverage of pixels by polygons, for all shapes of a page in one vectorised pass.
+
+Every shape is rasterised alone, into a small buffer of its own, so that one pass gives everything: the image is the
+buffers laid over each other, an instance mask is one buffer, a bounding box is the extent of its ink. Nothing is drawn
+twice, and boxes, masks and image cannot disagree.
+
+The method is that of font rasterisers: each edge adds, to the pixels it crosses, the signed area between itself and the
+far side of the pixel, and a running sum turns that into coverage. The result is the exact area of the shape inside each
+pixel, unless parts of the shape overlap there: areas are added up, to the whole pixel at most. The sum runs down the
+columns, not along the rows, because COCO's masks are stored by columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.engrave.render.outlines import Edges
+
+Ints = NDArray[np.int64]
+_FARTHEST = 20_000.0  # pixels; what lies farther out is off any page, and must not cost memory
+
+
+@dataclass(frozen=True)
+class Ink:
+    """The pixels that shapes touch, shape after shape, each column by column from its left, top first.
+
+    Attributes:
+        x, y: the pixel, shape (n,); may lie off the page.
+        coverage: the share of the pixel that is covered, in (0, 1], shape (n,).
+        start: where each shape begins, shape (shapes + 1,).
+    """
+
+    x: Ints
+    y: Ints
+    coverage: NDArray[np.float32]
+    start: Ints
+
+
+def rasterise(shapes: list[Edges]) -> Ink:
+    """The coverage of all pixels by each of the shapes.
+
+    Parts of one shape that turn the same way may overlap: pixels inside are covered once. In a pixel at a border, what
+    each of them covers is added up, to 1 at most. A hole turns the other way.
+
+    Args:
+        shapes: the edges of each, shape (n, 4), in pixels; pixel (i, j) is the square from (i, j) to (i + 1, j + 1).
+
+    Returns:
+        The ink. Costs O(pixels in the bounding boxes) time and memory.
+    """
+    sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
+    upright = _upright(shapes, sizes)
+    others = np.setdiff1d(np.flatnonzero(sizes), upright, assume_unique=True)
+    parts = [_boxes(shapes, upright), _polygons(shapes, others)]
+    counts = np.zeros(len(shapes), dtype=np.int64)
+    for shape, *_ in parts:
+        counts += np.bincount(shape, minlength=len(shapes))
+    start = np.concatenate([[0], np.cumsum(counts)])
+    total = int(start[-1])
+    ink = Ink(np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.float32), start)
+    for shape, x, y, coverage in parts:
+        # Within its part a shape's pixels lie together: the first goes to the shape's place, the others follow.
+        first = np.concatenate([[True], shape[1:] != shape[:-1]]).nonzero()[0] if len(shape) else shape
+        place = start[shape] + np.arange(len(shape)) - np.repeat(first, np.diff(np.append(first, len(shape))))
+        ink.x[place], ink.y[place], ink.coverage[place] = x, y, np.minimum(coverage, 1.0)
+    return ink
+
+
+_Part = tuple[Ints, Ints, Ints, NDArray[np.float64]]  # shape, x, y, coverage of each pixel
+_FAINT = 1e-3  # coverage that no eye and no eight-bit image sees
+
+
+def _upright(shapes: list[Edges], sizes: Ints) -> Ints:
+    """Which shapes are upright rectangles: staff lines, stems and leger lines, half of what is on a page."""
+    four = np.flatnonzero(sizes == 4)
+    if len(four) == 0:
+        return four
+    edges = np.stack([shapes[i] for i in four])  # (k, 4, 4)
+    flat = (edges[:, :, 0] == edges[:, :, 2]) | (edges[:, :, 1] == edges[:, :, 3])
+    return np.asarray(four[flat.all(axis=1)])
+
+
+def _boxes(shapes: list[Edges], which: Ints) -> _Part:
+    """The ink of upright rectangles: what they cover of a column times what they cover of a row."""
+    if len(which) == 0:
+        return which, which, which, np.empty(0)
+    corners = np.clip(np.stack([shapes[i] for i in which])[:, :, :2], -_FARTHEST, _FARTHEST)
+    low, high = corners.min(axis=1), corners.max(axis=1)  # (k, 2)
+    first = np.floor(low).astype(np.int64)
+    size = np.ceil(high).astype(np.int64) - first
+    # Shares of columns and of rows first, each once; then every pixel is a column of a box times a row of it.
+    box, column = _spread(first[:, 0], size[:, 0])
+    wide = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
+    owner, row = _spread(first[:, 1], size[:, 1])
+    tall = np.minimum(high[owner, 1], row + 1) - np.maximum(low[owner, 1], row)
+    rows = np.cumsum(size[:, 1]) - size[:, 1]
+    across, down = _spread(rows[box], size[box, 1])
+    coverage = wide[across] * tall[down]
+    seen = np.flatnonzero(coverage > _FAINT)
+    across, down = across[seen], down[seen]
+    return which[box[across]], column[across], row[down], coverage[seen]
+
+
+def _polygons(shapes: list[Edges], which: Ints) -> _Part:
+    """The ink of any shapes."""
+    if len(which) == 0:
+        return which, which, which, np.empty(0)
+    sizes = np.array([len(shapes[i]) for i in which])
+    edges = np.clip(np.concatenate([shapes[i] for i in which]), -_FARTHEST, _FARTHEST)[:, [1, 0, 3, 2]]  # y before x
+    first = np.cumsum(sizes) - sizes
+    low = np.floor(np.minimum.reduceat(np.minimum(edges[:, :2], edges[:, 2:]), first))  # (k, 2)
+    high = np.ceil(np.maximum.reduceat(np.maximum(edges[:, :2], edges[:, 2:]), first))
+    length = (high[:, 0] - low[:, 0]).astype(np.int64) + 2  # the sum reaches one pixel beyond the last edge
+    area = length * np.maximum(high[:, 1] - low[:, 1], 1).astype(np.int64)
+    begin = np.concatenate([[0], np.cumsum(area)])
+    owner = np.repeat(np.arange(len(which)), sizes)
+    edges = edges - low[owner][:, [0, 1, 0, 1]]
+    covered = np.abs(np.cumsum(_accumulate(edges, length[owner], begin[owner], int(begin[-1]))))
+    place = np.flatnonzero(covered > _FAINT)
+    shape = np.repeat(np.arange(len(which)), np.diff(np.searchsorted(place, begin)))
+    column, row = np.divmod(place - begin[shape], length[shape])
+    corner = low.astype(np.int64)
+    return which[shape], column + corner[shape, 1], row + corner[shape, 0], covered[place]
+
+
+def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[np.float64]:
+    """The signed areas that edges leave in the buffers, shape (total,).
+
+    Here u runs along a buffer and v across: edges are u0, v0, u1, v1, relative to the corner of their buffer.
+    """
+    u0, v0, u1, v1 = edges.T
+    across = v0 != v1
+    along = v0 < v1
+    sign = np.where(along, 1.0, -1.0)[across]
+    u0, v0, u1, v1 = (
+        np.where(along, a, b)[across] for a, b in ((u0, u1), (v0, v1), (u1, u0), (v1, v0))
+    )  # now all run the same way
+    length, begin = length[across], begin[across]
+    slope = (u1 - u0) / (v1 - v0)
+    # One piece for each lane that an edge crosses...
+    lane0 = np.floor(v0).astype(np.int64)
+    which, lane = _spread(lane0, np.ceil(v1).astype(np.int64) - lane0)
+    before = np.maximum(v0[which], lane)
+    after = np.minimum(v1[which], lane + 1)
+    ua = u0[which] + (before - v0[which]) * slope[which]
+    ub = u0[which] + (after - v0[which]) * slope[which]
+    height = (after - before) * sign[which]
+    base = begin[which] + lane * length[which]
+    # ... and then one for each pixel in it.
+    left, right = np.minimum(ua, ub), np.maximum(ua, ub)
+    first = np.floor(left).astype(np.int64)
+    which, place = _spread(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
+    left, right, height, base = left[which], right[which], height[which], base[which]
+    a, b = np.maximum(left, place), np.minimum(right, place + 1)
+    span = right - left
+    height = np.where(span > 0, height * (b - a) / np.where(span > 0, span, 1), height)
+    inside = (a + b) / 2 - place
+    pixel = base + place
+    here = np.bincount(pixel, weights=height * (1 - inside), minlength=total)
+    beyond = np.bincount(pixel + 1, weights=height * inside, minlength=total)
+    return np.asarray(here + beyond, dtype=np.float64)
+
+
+def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """For each i the numbers first[i], first[i] + 1, ..., count[i] of them: which i, and the number."""
+    which = np.repeat(np.arange(len(count)), count)
+    return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + first[which]

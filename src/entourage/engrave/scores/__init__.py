@@ -1,0 +1,1 @@
+"""Reading, composing and modifying of scores."""

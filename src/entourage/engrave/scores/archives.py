@@ -1,0 +1,276 @@
+"""Finding scores in files, folders and archives, and taking out their bytes without trusting any of them.
+
+Nothing is ever unpacked to disk: members are read into memory, up to a limit that holds for what comes out, whatever
+the archive says of itself. A name inside an archive is a label and never a path to write to.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple, Self, TypeVar
+
+from entourage.engrave.scores.mxl import read_limited, unpack_mxl
+from entourage.engrave.scores.opened import OpenArchive
+from entourage.engrave.scores.tunes import tune_numbers
+
+SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+LARGEST_SCORE = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
+MOST_MEMBERS = 500_000
+_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """A score before it is named: what its file is called and what follows that name; its file; where inside it is."""
+
+    name: str
+    ending: str
+    path: Path
+    member: str
+    tune: int
+    place: int
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """Where a score lies.
+
+    Attributes:
+        name: how it is called in the output, unique among those found together.
+        path: the file, or the archive.
+        member: its name inside the archive, or nothing.
+        tune: its place among the tunes of an ABC file that holds several, from 1; else 0.
+        place: its member's place among the scores of the archive, from 0.
+    """
+
+    name: str
+    path: Path
+    member: str = ""
+    tune: int = 0
+    place: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.member}" if self.member else str(self.path)
+        return f"{where}, tune {self.tune}" if self.tune else where
+
+
+def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> list[ScoreFile]:
+    """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
+
+    Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
+
+    Args:
+        sources: files, folders and archives. A file that is named is taken whatever its suffix; hidden files and
+            folders are taken only if they are named.
+        apart: a folder that is not searched, since what lies in it is to be written over.
+
+    Returns:
+        The scores in an order that depends on their names alone, each once however often it is given.
+
+    Raises:
+        ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
+            readable archive, holds more than `MOST_MEMBERS`, or all sources together hold no score.
+    """
+    found: list[Found] = []
+    for source in map(Path, sources):
+        if not source.exists():
+            raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
+        if apart is not None and any(_same(folder, apart) for folder in (source, *source.resolve().parents)):
+            raise ValueError(f"{source} lies in {apart}, where the output goes; expected scores from elsewhere")
+        if source.is_dir():
+            for path in _searched(source, apart):
+                name = path.relative_to(source).as_posix()
+                found += _at_most(_tunes(name, path, "", partial(_open, path)), "tunes", path)
+        elif not source.is_file():  # reading a pipe would wait for ever
+            raise ValueError(
+                f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
+            )
+        elif _is_archive(source):
+            found += _members(source)
+        else:
+            found += _at_most(_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
+    if not found:
+        kinds = " ".join(SCORE_SUFFIXES)
+        raise ValueError(
+            f"no score in {', '.join(map(str, sources)) or 'nothing'}; expected files of the kinds {kinds}"
+        )
+    return _named(found)
+
+
+class ScoreReader:
+    """Reads one score after another; the archive of the last one stays open for the next.
+
+    Scores of an archive should be read in the order of their `place`: who goes back in a compressed tar has to unpack
+    all that is before.
+    """
+
+    def __init__(self) -> None:
+        self._archive: OpenArchive | None = None
+        self._last = ("", b"")  # the member that was read last, since tunes and fonts ask for it again
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def read(self, file: ScoreFile) -> bytes:
+        """The bytes of a score; those of a compressed one (.mxl) are the bytes of the score inside.
+
+        Raises:
+            ValueError: one line that says which score cannot be read, and why.
+        """
+        try:
+            data = self._from_archive(file) if file.member else read_limited(_open(file.path), LARGEST_SCORE, file)
+            if data[:4] == b"PK\x03\x04":
+                data = unpack_mxl(data, LARGEST_SCORE, file)
+        except _UNREADABLE as error:
+            self.close()  # where in the archive it stands now is not known
+            raise ValueError(f"{file} cannot be read: {_why(error)}") from error
+        if not data.strip():
+            raise ValueError(f"{file} is empty; expected a score")
+        return data
+
+    def close(self) -> None:
+        """Closes the archive; the next score opens its own."""
+        if self._archive is not None:
+            self._archive.close()
+        self._archive, self._last = None, ("", b"")
+
+    def _from_archive(self, file: ScoreFile) -> bytes:
+        inside = PurePosixPath(file.member.replace("\\", "/"))
+        if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
+            raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
+        if self._archive is None or not self._archive.is_of(file.path):
+            self.close()
+            self._archive = OpenArchive(file.path, is_zip=_is_zip(file.path))
+        if self._last[0] != file.member:
+            stream = self._archive.open(file.member)
+            if stream is None:
+                raise ValueError(f"{file} is not a regular file")
+            self._last = file.member, read_limited(stream, LARGEST_SCORE, file)
+        return self._last[1]
+
+
+def read_bytes(file: ScoreFile) -> bytes:
+    """The bytes of a single score; see `ScoreReader`."""
+    with ScoreReader() as reader:
+        return reader.read(file)
+
+
+def _searched(source: Path, apart: Path | None) -> list[Path]:
+    """The scores in a folder at any depth; folders that are hidden or kept apart are not entered."""
+    scores = []
+    for name, folders, files in os.walk(source):
+        folder = Path(name)
+        folders[:] = [f for f in folders if not f.startswith(".") and not (apart and _same(folder / f, apart))]
+        paths = [folder / f for f in files if not f.startswith(".")]
+        scores += [p for p in paths if p.suffix.lower() in SCORE_SUFFIXES and p.is_file()]
+    return sorted(scores)
+
+
+def _same(folder: Path, other: Path) -> bool:
+    """Whether two paths, however they are written, lead to the same folder."""
+    return folder.exists() and other.exists() and folder.samefile(other)
+
+
+def _is_archive(path: Path) -> bool:
+    name = path.name.lower()
+    return name.endswith((".zip", *_TAR_SUFFIXES))
+
+
+def _is_zip(path: Path) -> bool:
+    """Whether it is ZIP, by its name or else its start: a tar that ends in an .mxl has the end of a ZIP."""
+    name = path.name.lower()
+    if name.endswith((".zip", *_TAR_SUFFIXES)):
+        return name.endswith(".zip")
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second begins one that holds nothing
+
+
+def _members(archive: Path) -> list[Found]:
+    """The scores in an archive; those whose names point out of it are among them, to be reported when read."""
+    try:
+        if _is_zip(archive):
+            with zipfile.ZipFile(archive) as opened:
+                infos = _at_most(opened.infolist(), "files", archive)
+                names = _scores(info.filename for info in infos if not info.is_dir())
+                return _scores_of(archive, names, lambda name: opened.open(name))
+        with tarfile.open(archive) as tar:
+            members = {member.name: member for member in _at_most(tar, "files", archive) if member.isfile()}
+            return _scores_of(archive, _scores(members), lambda name: tar.extractfile(members[name]))
+    except _UNREADABLE as error:
+        raise ValueError(f"{archive} cannot be read as an archive: {_why(error)}") from error
+
+
+def _scores_of(archive: Path, names: list[str], opener: Callable[[str], IO[bytes] | None]) -> list[Found]:
+    """The scores that members are, or hold, in the order of the archive."""
+    each = (f for k, n in enumerate(names) for f in _tunes(n, archive, n, partial(opener, n), k))
+    return _at_most(each, "scores", archive)
+
+
+def _why(error: Exception) -> str:
+    """What an error says, on one line: tarfile adds a line for each kind it has tried."""
+    return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
+
+
+def _scores(names: Iterable[str]) -> list[str]:
+    """Those of the names that are scores, in the order of the archive."""
+    scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
+    return list(dict.fromkeys(scores))
+
+
+def _at_most(things: Iterable[T], kind: str, where: Path) -> list[T]:
+    """All of them, unless they are so many that a small file must be meant to fill the memory."""
+    taken = list(islice(things, MOST_MEMBERS + 1))
+    if len(taken) > MOST_MEMBERS:
+        raise ValueError(f"{where} holds more than {MOST_MEMBERS} {kind}; expected at most as many")
+    return taken
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None], place: int = 0) -> list[Found]:
+    """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
+    suffix = PurePosixPath(name).suffix.lower()
+    numbers: list[str] = []
+    if suffix == ".abc" or suffix not in SCORE_SUFFIXES:
+        with suppress(*_UNREADABLE):
+            stream = opener()
+            if stream is not None:
+                with stream:
+                    numbers = list(islice(tune_numbers(stream.read(LARGEST_SCORE)), MOST_MEMBERS + 1))
+    if len(numbers) < 2:
+        return [Found(name, "", path, member, 0, place)]
+    return [Found(name, f"-X{number or k}", path, member, k, place) for k, number in enumerate(numbers, start=1)]
+
+
+def _named(found: list[Found]) -> list[ScoreFile]:
+    """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
+    named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
+    places: dict[tuple[Path, str], int] = {}
+    for name, ending, path, member, tune, place in found:
+        stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + ending
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
+        named.setdefault((path.resolve(), member, tune), (plain, path))
+        places[path, member] = place
+    seen: dict[str, int] = {}
+    files = []
+    for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
+        same = name.casefold()  # on macOS and Windows, Song and song are the same file
+        count = seen[same] = seen.get(same, 0) + 1
+        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune, places[path, member]))
+    return files

@@ -1,0 +1,197 @@
+"""Scores as the engraver takes them: checked, decoded, and with an id on everything that an annotation may point to."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lxml import etree
+
+from entourage.engrave.scores.archives import ScoreFile, ScoreReader, read_bytes
+from entourage.engrave.scores.headings import mei_heading, musicxml_heading, text_heading
+from entourage.engrave.scores.tunes import nth_tune
+from entourage.io.safe_xml import parse_xml
+
+Notation = Literal["musicxml", "mei", "abc", "humdrum"]
+_BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
+_DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")
+_ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.:-]+)["']""")
+_NAMED = ("slur", "tied", "wedge", "fermata", "accidental", "dynamics", "pedal", "octave-shift", "tuplet", "harmony")
+_DEEPEST = 200  # the engraver's reader recurses
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score that has been read.
+
+    Attributes:
+        name: how it is called in the output.
+        text: the notation; MusicXML as one part after the other, with an `id` on each note, measure and so on.
+        notation: its language.
+        title, composer: as the score says, possibly nothing.
+        ids: all ids in it.
+    """
+
+    name: str
+    text: str
+    notation: Notation
+    title: str = ""
+    composer: str = ""
+    ids: frozenset[str] = frozenset()
+
+    @property
+    def work(self) -> str:
+        """What tells works apart: two editions of one song share it, so that they land in the same split."""
+        plain = re.sub(r"[\W_]+", " ", f"{self.composer} {self.title}".casefold()).strip()
+        return plain or self.name
+
+
+def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
+    """Read a score of any kind.
+
+    Args:
+        file: where it lies.
+        reader: keeps archives open, where many scores are read; None: its archive is opened for this one.
+
+    Raises:
+        ValueError: one line that says which score cannot be engraved, and why.
+    """
+    data = read_bytes(file) if reader is None else reader.read(file)
+    text = _decode(data, file)
+    if not text.lstrip("\ufeff \t\r\n").startswith("<"):
+        suffix = "." + (file.member or file.path.name).lower().rsplit(".", 1)[-1]
+        notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
+        if notation == "mei" or (suffix not in _BY_SUFFIX and not _looks_like_abc(text) and notation == "abc"):
+            raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
+        if notation == "abc":
+            text = _one_tune(text, file)
+        return Score(file.name, text, notation, *text_heading(text, notation))
+    return _read_xml(text, file)
+
+
+def parse_score(text: str, name: str) -> Score:
+    """A score from text that is already at hand, such as one that was composed here."""
+    return _read_xml(text, ScoreFile(name, Path(name)))
+
+
+def _one_tune(text: str, file: ScoreFile) -> str:
+    """The tune that is meant: several at once would be engraved as one score, all in the key of the last."""
+    try:
+        return nth_tune(text, file.tune)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _read_xml(text: str, file: ScoreFile) -> Score:
+    if "<!ENTITY" in text:
+        raise ValueError(f"{file} declares entities, which could reach files or grow without bound; expected plain XML")
+    body = _DECLARED.sub("", text.lstrip("\ufeff"), count=1).encode()
+    try:
+        root = parse_xml(body, comments=False)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"{file} is not well-formed XML: {error.msg}") from error
+    _check_depth(root, file)
+    kind = etree.QName(root).localname
+    if kind == "mei":
+        ids = _give_xml_ids(root)
+        return Score(file.name, etree.tostring(root, encoding="unicode"), "mei", *mei_heading(root), ids)
+    if kind == "score-timewise":
+        root = _partwise(root)
+    elif kind != "score-partwise":
+        raise ValueError(f"{file} is <{kind}>; expected <score-partwise>, <score-timewise> or <mei>")
+    if next(root.iter("note"), None) is None:
+        raise ValueError(f"{file} has no notes; expected at least one")
+    ids = _give_ids(root)
+    return Score(file.name, etree.tostring(root, encoding="unicode"), "musicxml", *musicxml_heading(root), ids)
+
+
+def _decode(data: bytes, file: ScoreFile) -> str:
+    declared = _ENCODING.match(data)
+    encoding = declared[1].decode("ascii") if declared else "utf-8"
+    if encoding.lower().startswith("utf-16"):  # but the declaration itself has been read byte by byte
+        encoding = "utf-8"
+    if data.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8-sig"
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif data[:2] in (b"<\0", b"\0<"):  # UTF-16 without the mark that should be there
+        encoding = "utf-16-le" if data[:1] == b"<" else "utf-16-be"
+    try:
+        return data.decode(encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        raise ValueError(f"{file} is not text in {encoding}: {error}") from error
+
+
+def _looks_like_abc(text: str) -> bool:
+    return re.search(r"^X:\s*\d", text, re.MULTILINE) is not None and re.search(r"^K:", text, re.MULTILINE) is not None
+
+
+def _check_depth(root: etree._Element, file: ScoreFile) -> None:
+    depth = 0
+    for event, _ in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        if depth > _DEEPEST:
+            raise ValueError(f"{file} nests its elements more than {_DEEPEST} deep; expected a score")
+
+
+def _give_xml_ids(root: etree._Element) -> frozenset[str]:
+    """Puts an id, such as note12, on each element of MEI's music that has none; given ids stay."""
+    key = "{http://www.w3.org/XML/1998/namespace}id"
+    ids = {i for element in root.iter("*") if (i := element.get(key))}
+    counts: dict[str, int] = {}
+    for music in root.iter("{*}music"):
+        for element in music.iter("*"):
+            if element.get(key) is None:
+                tag = etree.QName(element).localname
+                counts[tag] = counts.get(tag, 0) + 1
+                name = f"{tag}{counts[tag]}"
+                while name in ids:
+                    name += "x"
+                element.set(key, name)
+                ids.add(name)
+    return frozenset(ids)
+
+
+def _give_ids(root: etree._Element) -> frozenset[str]:
+    """Puts an id, such as p1m12n3, on what has none; given ids stay unless they occur twice."""
+    ids: set[str] = set()
+
+    def name(element: etree._Element, fallback: str) -> None:
+        given = element.get("id")
+        if given is None or given in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", given):
+            while fallback in ids:  # given to another element
+                fallback += "x"
+            element.set("id", fallback)
+        ids.add(element.get("id", fallback))
+
+    for p, part in enumerate(root.iterchildren("part"), start=1):
+        for m, measure in enumerate(part.iterchildren("measure"), start=1):
+            name(measure, f"p{p}m{m}")
+            counts: dict[str, int] = {}
+            for element in measure.iter("note", *_NAMED):
+                tag = "n" if element.tag == "note" else str(element.tag)
+                counts[tag] = counts.get(tag, 0) + 1
+                name(element, f"p{p}m{m}{tag}{counts[tag]}")
+    return frozenset(ids)
+
+
+def _partwise(root: etree._Element) -> etree._Element:
+    """A timewise score (measures that hold parts) as a partwise one."""
+    turned = etree.Element("score-partwise", dict(root.attrib))
+    parts: dict[str, etree._Element] = {}
+    for child in list(root):
+        if child.tag != "measure":
+            turned.append(child)
+            continue
+        for part in list(child):
+            key = part.get("id", "P1")
+            if key not in parts:
+                parts[key] = etree.SubElement(turned, "part", id=key)
+            measure = etree.SubElement(parts[key], "measure", dict(child.attrib))
+            measure.extend(list(part))
+    for part in parts.values():
+        turned.append(part)  # after everything else
+    return turned

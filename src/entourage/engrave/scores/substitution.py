@@ -1,0 +1,120 @@
+"""Rare symbols in real music: common symbols give way to similar rare ones, and the score stays a score.
+
+Chapter 6 does this for symbols that occur too seldom to be cropped: the place and the surroundings are those of a
+symbol that musicians use in the same way, so that the network learns from sensible context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from lxml import etree
+
+from entourage.engrave.job import draw
+from entourage.engrave.scores.parsing import Score, parse_score
+from entourage.io.safe_xml import parse_xml
+
+Replace = Callable[[etree._Element, np.random.Generator], None]
+
+# What stands in for what: the tag of the common symbol, and of those that can take its place.
+_KIN: dict[str, tuple[str, ...]] = {
+    "staccato": ("staccatissimo", "tenuto", "strong-accent"),
+    "accent": ("strong-accent", "staccatissimo", "tenuto"),
+    "tenuto": ("staccatissimo", "strong-accent"),
+    "trill-mark": ("turn", "inverted-turn", "mordent"),
+    "turn": ("inverted-turn", "mordent"),
+    "breath-mark": ("caesura",),
+    "p": ("ppp", "pppp", "ppppp"),
+    "pp": ("ppp", "pppp", "ppppp"),
+    "f": ("fff", "ffff", "fffff"),
+    "ff": ("fff", "ffff", "fffff"),
+    "mf": ("sf", "rfz", "fp"),
+    "mp": ("fp", "sfz"),
+    "sf": ("sfz", "rfz"),
+    "sfz": ("rfz",),
+    "fz": ("rfz", "sfz"),
+}
+_WIDER = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
+
+
+def replace_common(score: Score, share: float, seed: int) -> Score:
+    """The score with some of its common symbols replaced.
+
+    Articulations, ornaments and dynamics take the name of a rarer one; sharps and flats that no other note of the
+    measure depends on become double; fermatas turn over; tremolos change their number of strokes; grace notes gain or
+    lose their stroke; 4/4 and 2/2 are written as signs.
+
+    Args:
+        score: the score; other notations than MusicXML are returned as they are.
+        share: of the symbols that could be replaced, how many are.
+        seed: decides which, together with the name of the score.
+    """
+    if share == 0 or score.notation != "musicxml":
+        return score
+    root = parse_xml(score.text.encode())
+    random = np.random.default_rng(draw(seed, "replace", score.name))
+    for element in list(root.iter()):
+        replace = _rule(element)
+        if replace is not None and random.random() < share:
+            replace(element, random)
+    return parse_score(etree.tostring(root, encoding="unicode"), score.name)
+
+
+def _rule(element: etree._Element) -> Replace | None:
+    """What can be done with an element, or None."""
+    tag = element.tag
+    if not isinstance(tag, str):
+        return None
+    parent = element.getparent()
+    if tag in _KIN and parent is not None and parent.tag in ("articulations", "ornaments", "dynamics"):
+        return _rename
+    if tag == "accidental" and element.text in _WIDER and _alone(element):
+        return _widen
+    if tag == "time" and (element.findtext("beats"), element.findtext("beat-type")) in (("4", "4"), ("2", "2")):
+        return _as_sign
+    return {"fermata": _turn_over, "tremolo": _other_strokes, "grace": _other_grace}.get(tag)
+
+
+def _rename(element: etree._Element, random: np.random.Generator) -> None:
+    kin = _KIN[str(element.tag)]
+    element.tag = kin[int(random.integers(len(kin)))]
+
+
+def _widen(element: etree._Element, random: np.random.Generator) -> None:
+    sign, alter = _WIDER[element.text]
+    pitch = element.getparent().find("pitch")
+    element.text = sign
+    found = pitch.find("alter")
+    if found is None:
+        found = etree.Element("alter")
+        pitch.insert(1, found)
+    found.text = str(alter)
+
+
+def _alone(accidental: etree._Element) -> bool:
+    """No other note of the measure stands on the same line or space, whose pitch the sign would change."""
+    note = accidental.getparent()
+    if note is None or note.find("pitch") is None:
+        return False
+    place = (note.findtext("pitch/step"), note.findtext("pitch/octave"))
+    others = [n for n in note.getparent().iterchildren("note") if n is not note]
+    tied = note.find("tie") is not None
+    return not tied and all((n.findtext("pitch/step"), n.findtext("pitch/octave")) != place for n in others)
+
+
+def _as_sign(element: etree._Element, random: np.random.Generator) -> None:
+    element.set("symbol", "common" if element.findtext("beats") == "4" else "cut")
+
+
+def _turn_over(element: etree._Element, random: np.random.Generator) -> None:
+    element.set("type", "upright" if element.get("type") == "inverted" else "inverted")
+
+
+def _other_strokes(element: etree._Element, random: np.random.Generator) -> None:
+    if element.get("type", "single") == "single":
+        element.text = str(random.integers(1, 6))
+
+
+def _other_grace(element: etree._Element, random: np.random.Generator) -> None:
+    element.set("slash", "no" if element.get("slash") == "yes" else "yes")

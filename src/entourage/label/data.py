@@ -1,0 +1,95 @@
+"""From what users have, a folder of images or a file of features, to items with feature vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entourage.backbones.cache import cached_features
+from entourage.backbones.extract import extract_features
+from entourage.backbones.registry import load_backbone
+from entourage.data.features import read_features
+from entourage.data.images import list_images
+from entourage.game.similarity import directions
+
+Metric = Literal["auto", "euclidean", "cosine"]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items of a source.
+
+    Attributes:
+        names: what each item is called, n of them: its path within the folder, or its name in the feature file.
+        features: shape (n, d), float32, or float64 where a feature file has it.
+        images: where each item's picture is, or None for feature files.
+        skipped: name and reason of each image that could not be read; these are not among the n.
+    """
+
+    names: list[str]
+    features: NDArray[np.float32] | NDArray[np.float64]
+    images: list[Path] | None
+    skipped: list[tuple[str, str]]
+
+
+def represent(
+    source: Path,
+    *,
+    backbone: str = "efficientnet-lite1",
+    metric: Metric = "auto",
+    device: str = "auto",
+    cache: bool = True,
+    progress: bool | None = None,
+) -> Items:
+    """Reads a source and gives each item its features.
+
+    Args:
+        source: a folder of images or a feature file.
+        backbone: the network that looks at images; see `entourage.backbones`.
+        metric: "cosine" scales features to length 1; "auto" does so for images, whose features' lengths mean little.
+        device: where the network runs.
+        cache: keep the features of images, and use those that were kept.
+        progress: show a bar; None: only on a terminal.
+
+    Raises:
+        ValueError: if the source cannot be read or holds nothing to label.
+    """
+    if source.is_dir():
+        items = _from_images(source, backbone, device, cache, progress)
+    else:
+        table = read_features(source)
+        items = Items(table.items, table.values, None, [])
+    if metric == "cosine" or (metric == "auto" and items.images is not None):
+        items = replace(items, features=directions(torch.from_numpy(items.features)).numpy())
+    return items
+
+
+def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress: bool | None) -> Items:
+    paths, nameless = _writable(list_images(folder), folder)
+    extract = cached_features if cache else extract_features
+    found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
+    skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
+    skipped += [(name, "its name is not UTF-8") for name in nameless]
+    if not found.kept:
+        name, reason = skipped[0]
+        raise ValueError(f"{folder}: none of the {len(skipped)} images can be read; the first is {name}: {reason}")
+    images = [paths[i] for i in found.kept]
+    return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)
+
+
+def _writable(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
+    """The paths whose names can go into a table, and the others' names with what cannot be written escaped."""
+    writable, escaped = [], []
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        written = name.encode("utf-8", "backslashreplace").decode()
+        if written == name:
+            writable.append(path)
+        else:
+            escaped.append(written)
+    return writable, escaped

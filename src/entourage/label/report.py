@@ -1,0 +1,127 @@
+"""What people see of a labelling: counts, confidences, pictures, what to label next, and the course of the game."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.data.images import read_image
+from entourage.label.active_learning import Suggestion, disputed
+from entourage.label.data import Items
+from entourage.label.semi_supervised.rounds import Round
+from entourage.label.transduction import GraphTransduction
+from entourage.report.counted import counted
+from entourage.report.figures import bars, curve, histogram
+from entourage.report.page import Block, Section, Thumbnail, thumbnail_address
+
+MOST_BARS = 60
+MOST_THUMBNAILS = 1000  # some 3 MB of report
+STRIP = 6  # surest, and least sure, pictures of a class
+
+
+def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequence[Suggestion]) -> list[Section]:
+    """The sections of the report on a labelling."""
+    sections = [_overview(model), _next(items, suggestions), _classes(items, model)]
+    doubtful = disputed(model)
+    if len(doubtful):
+        lead = "Most of the surroundings of these items speak against the label they were given: mistakes, or outliers."
+        strip = Block(thumbnails=[_thumbnail(items, i, str(model.transduction_[i])) for i in doubtful[: 2 * STRIP]])
+        sections.insert(2, Section("Given labels in dispute", lead, wide=[strip]))
+    if items.skipped:
+        rows = [("item", "reason"), *items.skipped]
+        sections.append(Section("Skipped", "These images could not be read.", wide=[Block(table=rows)]))
+    return sections
+
+
+def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
+    """The section on a training: what each round came to, and how to ask the classifier.
+
+    Args:
+        rounds: all that were played, the last perhaps not kept.
+        classifier: its file.
+    """
+    kept = sum(one.kept for one in rounds)
+    lead = f"The classifier is {classifier.name}, beside this page: a network trained in {counted(kept, 'rounds')}."
+    if kept < len(rounds):
+        lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
+    rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]
+    for number, one in enumerate(rounds, start=1):
+        score = "not known" if one.held_out is None else f"{one.held_out:.0%}"
+        rows.append((str(number), "yes" if one.kept else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}"))
+    text = "Given labels were hidden from the game in turn, to see how many it finds over the features of each round."
+    text += " The network has been trained on them, which flatters all rounds alike."
+    if all(one.held_out is None for one in rounds):
+        text = "With a single label of each class none can be hidden from the game to see whether it finds it."
+    ask = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
+    wide = [Block(text=text, table=rows), Block("To label new images", ask)]
+    return Section("The classifier", lead, wide=wide)
+
+
+def _overview(model: GraphTransduction) -> Section:
+    free = ~model.given_
+    free[model.undecided_] = False
+    undecided = len(model.undecided_)
+    lead = f"{int(model.given_.sum())} labels were given, {int(free.sum())} were found"
+    lead += f", and {undecided} items stay undecided: no label reaches them, or none is ahead." if undecided else "."
+    order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MOST_BARS]
+    names = [str(model.classes_[c]) for c in order]
+    given = [int(((model.transduction_ == model.classes_[c]) & model.given_).sum()) for c in order]
+    found = [int(((model.transduction_ == model.classes_[c]) & free).sum()) for c in order]
+    title = "Items of each class" + (f" (the {MOST_BARS} largest)" if len(model.classes_) > MOST_BARS else "")
+    return Section(
+        "Overview",
+        lead,
+        blocks=[
+            Block(title=title, figure=bars(names, [("given", given), ("found", found)], label="items")),
+            Block(
+                title="Confidence of the labels found",
+                text="The share of a two-step walk over the graph that ends at items of the same label.",
+                figure=histogram(model.confidence_[free], label="confidence"),
+            ),
+            Block(
+                title="The game",
+                text=f"The consistency F(X) of the labelling over the {model.n_iter_} rounds that were played.",
+                figure=curve(model.consistency_, x_label="round", y_label="F(X)"),
+            ),
+        ],
+    )
+
+
+def _next(items: Items, suggestions: Sequence[Suggestion]) -> Section:
+    lead = "A label for one of these settles the most doubt: they are in doubt, and so are many of their neighbours."
+    if not suggestions:
+        return Section("What to label next", "Nothing is in doubt.")
+    rows = [("item", "why"), *((items.names[s.index], s.reason) for s in suggestions)]
+    strip = [_thumbnail(items, s.index, f"{place}.") for place, s in enumerate(suggestions, start=1)]
+    blocks = [Block(thumbnails=strip)] if items.images else []
+    return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
+
+
+def _classes(items: Items, model: GraphTransduction) -> Section:
+    strip = max(1, min(STRIP, MOST_THUMBNAILS // (2 * len(model.classes_))))
+    shown = MOST_THUMBNAILS // (2 * strip)
+    lead = "The surest and the least sure items of each class, with their confidence."
+    if len(model.classes_) > shown:
+        lead += f" The first {shown} of {len(model.classes_)} classes are shown."
+    blocks = []
+    for label in model.classes_[:shown]:
+        members = np.flatnonzero((model.transduction_ == label) & ~model.given_)
+        members = members[np.argsort(-model.confidence_[members], kind="stable")]
+        half = min(strip, (len(members) + 1) // 2)
+        surest, unsurest = members[:half], members[half:][-strip:]
+        blocks.append(Block(f"{label}: {len(members)} found", "Surest", thumbnails=_strip(items, model, surest)))
+        blocks.append(Block(text="Least sure" if len(unsurest) else "", thumbnails=_strip(items, model, unsurest)))
+    return Section("Class by class", lead, wide=blocks)
+
+
+def _strip(items: Items, model: GraphTransduction, members: NDArray[np.int64]) -> list[Thumbnail]:
+    return [_thumbnail(items, i, f"{model.confidence_[i]:.0%}") for i in members]
+
+
+def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
+    picture = thumbnail_address(read_image(items.images[index])) if items.images else None
+    return Thumbnail(items.names[index], note, picture)

@@ -1,0 +1,191 @@
+"""From a few labels to a classifier, all steps in one: what `entourage label --train` does, for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.registry import load_backbone
+from entourage.backbones.split import split_backbone
+from entourage.device import resolve_device
+from entourage.io.progress import process_count
+from entourage.label.base import GraphLabeller
+from entourage.label.semi_supervised.begun import begun_in, circumstances
+from entourage.label.semi_supervised.classifier import ImageClassifier
+from entourage.label.semi_supervised.examples import Examples
+from entourage.label.semi_supervised.find import checked_affinity
+from entourage.label.semi_supervised.images import Decoded, Images, stacked
+from entourage.label.semi_supervised.kept import KeptLooks, keep_looks
+from entourage.label.semi_supervised.looks import LiveLooks
+from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.label.semi_supervised.options import AugmentOptions
+from entourage.label.semi_supervised.rounds import play_rounds
+from entourage.label.targets import Targets, labelled_accuracy, read_targets, starting_profile, without_missing
+from entourage.label.transduction import GraphTransduction
+
+VIEWS = "views.bin"  # in a run's folder: what the early layers saw
+
+
+class LabelAugmenter(ClassifierMixin, BaseEstimator):
+    """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
+
+    In each round the network's features make a graph, the game labels every image over it, and the network is trained
+    on what the game found, each image as far as its label is sure; see `play_rounds`.
+
+    Args:
+        labeller: what labels all images over a graph; by default the game.
+        backbone: the network to start from.
+        options: everything else; by default those of the preset "default".
+        device: where to compute.
+        run: a folder for checkpoints; a stopped `fit` continues from it.
+        progress: show lines; None: only on a terminal.
+
+    Attributes:
+        classifier_: the trained network with its classes.
+        classes_: the classes, shape (m,).
+        transduction_: a label for every image, shape (n,); -1 (or "" among text) where it is undecided.
+        confidence_: how sure each is, shape (n,).
+        features_: what the trained network makes of every image, shape (n, d).
+        rounds_: what each round came to.
+        labeller_: the labeller, fitted to the last graph: what the transduction is from, with all that it tells.
+    """
+
+    def __init__(
+        self,
+        labeller: GraphLabeller | None = None,
+        backbone: str = "efficientnet-lite1",
+        options: AugmentOptions | None = None,
+        *,
+        device: str | torch.device = "auto",
+        run: str | Path | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.labeller = labeller
+        self.backbone = backbone
+        self.options = options
+        self.device = device
+        self.run = run
+        self.progress = progress
+
+    def fit(
+        self,
+        pixels: Decoded | Sequence[Decoded] | Callable[[], Decoded],
+        y: ArrayLike,
+        prior: ArrayLike | None = None,
+    ) -> Self:
+        """Train.
+
+        Args:
+            pixels: decoded images, uint8, shape (n, h, w, 3): see `entourage.data.decode_pixels`; or a list of n
+                equally large ones. Or a function that decodes them: it is called when the folder of the run is this
+                process's own, and the run there, if there is one, is this one; it may write there.
+            y: labels, shape (n,), -1 where unlabelled (among text also "" or None).
+            prior: what is known beforehand of each image, shape (n, m), columns in the order of `classes_`, 0 for a
+                label the image cannot have; every game starts from it.
+
+        Raises:
+            ValueError: something in the options, images or labels is not as it should be, another process is
+                training in the folder, or the folder holds another run.
+            TypeError: options or labeller are of another kind.
+        """
+        device = resolve_device(self.device)
+        options = AugmentOptions() if self.options is None else self.options
+        labeller = GraphTransduction() if self.labeller is None else self.labeller
+        _check_kinds(options, labeller)
+        checked_affinity(labeller)
+        decoded = pixels if callable(pixels) else stacked(pixels)
+        targets = read_targets(np.asarray(without_missing(y)))
+        beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
+        starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
+        backbone = load_backbone(self.backbone, "cpu", frozen=False)
+        side = (options.size, options.size)
+        backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
+        body, run = backbone.module, None if self.run is None else Path(self.run)
+        with begun_in(run, circumstances(backbone.origin, options, labeller, targets, beliefs, device)) as check_images:
+            live = LiveLooks(decoded() if callable(decoded) else decoded, backbone.preprocessing, options.views)
+            examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+            check_images(live.bank.digest)
+            if options.trained == "late":
+                body, kept = self._keep(backbone, live, options, device)
+                examples = replace(examples, looks=kept)
+            network = ImageNetwork(body, backbone.dim, examples.classes)
+            outcome = play_rounds(
+                network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
+            )
+        self.classes_ = targets.classes
+        self.transduction_ = targets.names(outcome.found.codes)
+        self.confidence_ = outcome.found.confidence
+        self.features_ = outcome.features
+        self.rounds_ = outcome.rounds
+        self.labeller_ = _named(outcome.labeller, targets)
+        classes = [str(name) for name in targets.classes]
+        self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
+        return self
+
+    def _keep(
+        self, backbone: Backbone, live: LiveLooks, options: AugmentOptions, device: torch.device
+    ) -> tuple[torch.nn.Module, KeptLooks]:
+        """The late part of the network, and what the early one sees of all images."""
+        stem, body = split_backbone(backbone)
+        file = None if self.run is None or process_count() > 1 else Path(self.run) / VIEWS
+        return body, keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+
+    def predict(self, images: Images) -> NDArray[np.generic]:
+        """The most probable class of each image, one of `classes_`, shape (n,).
+
+        Args:
+            images: decoded images as for `fit`, of any size, or image files.
+
+        Raises:
+            ValueError: an image cannot be read (`classifier_.predict` sets such files aside), or has another shape.
+            TypeError: what is given is neither.
+        """
+        codes = self.predict_proba(images).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, images: Images) -> NDArray[np.float32]:
+        """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
+        check_is_fitted(self, "classifier_")
+        answer = self.classifier_.predict(images, device=self.device, progress=self.progress)
+        if answer.failures:
+            path, reason = answer.failures[0]
+            raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
+        return answer.probabilities
+
+    def score(self, images: Images, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on the images that y has a label for; see `predict`."""
+        return labelled_accuracy(self.predict(images), y, sample_weight)
+
+
+def _check_kinds(options: object, labeller: object) -> None:
+    if not isinstance(options, AugmentOptions):
+        raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
+    if not isinstance(labeller, GraphLabeller):
+        raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
+
+
+def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
+    """A labeller that was fitted to numbered classes, with the users' own names of them."""
+    labeller.set_params(classes=targets.classes)
+    labeller.transduction_ = targets.names(labeller.transduction_.astype(np.int64))  # -1: undecided
+    labeller.classes_, labeller._targets = targets.classes, targets
+    return labeller
+
+
+def _complete(
+    trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str], *, mirror: bool
+) -> ImageClassifier:
+    """The trained part put back into the whole network; `body` shares the weights of the backbone."""
+    body.load_state_dict(trained.body.state_dict())
+    network = ImageNetwork(backbone.module, backbone.dim, len(classes))
+    network.head.load_state_dict(trained.head.state_dict())
+    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing, mirror)

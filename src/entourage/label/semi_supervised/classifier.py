@@ -1,0 +1,177 @@
+"""The classifier that comes out: a network, its classes and how its images are prepared, in one file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from entourage import __version__
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.efficientnet_lite import freeze
+from entourage.backbones.extract import extract_features
+from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.registry import load_backbone
+from entourage.device import resolve_device
+from entourage.io.weights import load_into, read_weights, write_weights
+from entourage.label.semi_supervised.features import outputs
+from entourage.label.semi_supervised.images import Images, files_or_pixels
+from entourage.label.semi_supervised.looks import LiveLooks, LookOptions
+from entourage.label.semi_supervised.network import ImageNetwork
+
+_KIND = "entourage classifier"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a classifier says of images.
+
+    Attributes:
+        labels: the most probable class of each image that could be read, k of them.
+        probabilities: of all classes, shape (k, m), in the order of `ImageClassifier.classes`.
+        kept: for each of the k its place among the given images, ascending.
+        failures: path and reason, one line, of every image that could not be read.
+    """
+
+    labels: list[str]
+    probabilities: NDArray[np.float32]
+    kept: list[int]
+    failures: list[tuple[Path, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageClassifier:
+    """A trained network with all it takes to ask it.
+
+    Attributes:
+        network: normalised images (b, 3, h, w) to logits (b, m).
+        backbone: name of the network it grew from.
+        classes: what the logits stand for, m names.
+        preprocessing: from image to network input.
+        mirror: whether an image and its mirror image answer together.
+    """
+
+    network: ImageNetwork
+    backbone: str
+    classes: list[str]
+    preprocessing: Preprocessing
+    mirror: bool = False
+
+    def predict(
+        self,
+        images: Images,
+        *,
+        device: str | torch.device = "auto",
+        progress: bool | None = None,
+    ) -> Predictions:
+        """Classify images; broken files are set aside.
+
+        Args:
+            images: a list of image files, or decoded images as `LabelAugmenter.fit` takes them: uint8, shape
+                (n, h, w, 3), of which the whole is looked at, whatever their size.
+            device: where the network runs.
+            progress: show a bar; None: only on a terminal.
+
+        Raises:
+            ValueError: an array is of another type or shape, or those in a list differ in it.
+            TypeError: what is given is neither.
+        """
+        asked = files_or_pixels(images)
+        network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
+        freeze(network.body)
+        if isinstance(asked, np.ndarray):
+            logits = self._ask_pixels(network, asked, resolve_device(device), progress)
+            return self._answer(logits, list(range(len(asked))), [])
+        module = _BothSides(network) if self.mirror else network
+        whole = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
+        found = extract_features(asked, whole, device=device, progress=progress)
+        return self._answer(torch.from_numpy(found.features), found.kept, found.failures)
+
+    def _ask_pixels(
+        self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None
+    ) -> Tensor:
+        """Logits of decoded images, shape (n, m), seen as in the training."""
+        looks = LiveLooks(pixels, self.preprocessing, LookOptions(mirror=self.mirror))
+        if not len(looks):
+            return torch.empty(0, len(self.classes))
+        return outputs(network, looks, device, progress=progress).cpu()
+
+    def _answer(self, logits: Tensor, kept: list[int], failures: list[tuple[Path, str]]) -> Predictions:
+        """What logits of shape (k, m) say."""
+        labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
+        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), kept, failures)
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file: weights, and everything else as JSON in its header."""
+        notes = {
+            "kind": _KIND,
+            "version": __version__,
+            "backbone": self.backbone,
+            "classes": self.classes,
+            "preprocessing": asdict(self.preprocessing),
+            "mirror": self.mirror,
+        }
+        write_weights(Path(path), self.network.state_dict(), notes)
+
+    @classmethod
+    def load(cls, path: str | Path) -> ImageClassifier:
+        """Read what `save` wrote.
+
+        Raises:
+            ValueError: the file is missing, broken, or not a classifier.
+        """
+        source = Path(path)
+        expected = "expected a classifier that `entourage label --train` wrote"
+        try:
+            state, notes = read_weights(source)
+        except ValueError as error:
+            raise ValueError(f"cannot read {path}: {_reason(source)}; {expected}") from error
+        try:
+            if notes.get("kind") != _KIND:
+                raise ValueError("it holds other weights")
+            classes = [str(name) for name in notes["classes"]]
+            preprocessing = _preprocessing(notes["preprocessing"])
+            mirror = bool(notes.get("mirror", False))  # files of earlier versions do not say, and answer as they did
+            with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
+                backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
+                network = ImageNetwork(backbone.module, backbone.dim, len(classes))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
+        load_into(network, state, source)
+        return cls(network.eval(), backbone.name, classes, preprocessing, mirror)
+
+
+class _BothSides(nn.Module):
+    """The mean of a network's answers to images and to their mirror images, as `outputs` has it while it is trained."""
+
+    def __init__(self, network: ImageNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits, shape (b, m)."""
+        logits: Tensor = (self.network(images) + self.network(images.flip(3))) / 2
+        return logits
+
+
+def _reason(path: Path) -> str:
+    """Why a file is no weights, in words for people who may have named the wrong one."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.exists():
+        return "no such file"
+    return "damaged, or no file of weights"
+
+
+def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:
+    """From JSON, which knows lists but no tuples."""
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+    return Preprocessing(**values)

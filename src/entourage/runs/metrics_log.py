@@ -1,0 +1,101 @@
+"""The record of a run: `metrics.jsonl`, one JSON object a line, and TensorBoard on request."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from entourage.io.writing import write_text
+
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
+
+
+class Journal:
+    """Writes the record of a run; lines of steps that a continued run makes again are cut off first.
+
+    A line of training has `step`, `epoch`, `lr`, `losses` and `seconds`, one of validation `step`, `epoch`, `metrics`
+    and `seconds`. The losses are means over the steps since the line before. A value that is not finite is null.
+
+    Args:
+        folder: the run's folder, or None to record nothing.
+        step: updates made so far.
+        tensorboard: whether to write event files, too.
+
+    Raises:
+        ValueError: TensorBoard is asked for and not installed.
+    """
+
+    def __init__(self, folder: Path | None, step: int = 0, tensorboard: bool = False) -> None:
+        self._file = None
+        self._writer: Any = None
+        if folder is None:
+            return
+        if tensorboard:
+            self._writer = _summary_writer(folder / TENSORBOARD, step)
+        cut_back(folder / METRICS, step)
+        self._file = (folder / METRICS).open("a", encoding="utf-8")
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def train(self, step: int, epoch: int, rate: float, losses: dict[str, float], seconds: float) -> None:
+        """Record the losses up to a step."""
+        self._write({"step": step, "epoch": epoch, "lr": rate, "losses": losses, "seconds": round(seconds, 3)})
+        self._plot(step, {"lr": rate, **{f"train/{name}": value for name, value in losses.items()}})
+
+    def validation(self, step: int, epoch: int, metrics: dict[str, float], seconds: float) -> None:
+        """Record the metrics after a step."""
+        self._write({"step": step, "epoch": epoch, "metrics": metrics, "seconds": round(seconds, 3)})
+        self._plot(step, {f"validation/{name}": value for name, value in metrics.items()})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(_finite(line), allow_nan=False) + "\n")
+            self._file.flush()  # a line is in the file before a checkpoint says that it is
+
+    def _plot(self, step: int, values: dict[str, float]) -> None:
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+            self._writer.flush()
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Keep the lines up to a step, and drop the rest: steps made again, and a last line cut short by a kill."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
+        try:
+            if not line.endswith("\n") or json.loads(line)["step"] > step:
+                break
+        except (ValueError, KeyError, TypeError):
+            break
+        kept.append(line)
+    write_text(path, "".join(kept))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _summary_writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError("TensorBoard is not installed; expected `pip install tensorboard`") from error
+    return SummaryWriter(str(folder), purge_step=step + 1)

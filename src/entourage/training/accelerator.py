@@ -1,0 +1,154 @@
+"""The machine a run is on: devices, processes and number formats, through Accelerate."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Literal
+
+import numpy as np
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, DistributedType, InitProcessGroupKwargs
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import GradientAccumulationPlugin, parse_flag_from_env
+from torch import nn
+
+from entourage.device import resolve_device
+from entourage.training.options import Precision
+
+PATIENCE = timedelta(hours=12)  # for which processes wait while the main one validates; the usual minutes are too few
+_DEVICE = "ACCELERATE_TORCH_DEVICE"
+_MIXED = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def resolve_precision(precision: Precision, device: torch.device) -> Literal["float32", "float16", "bfloat16"]:
+    """The number format for forward and backward passes; weights and updates are float32 in any case.
+
+    Args:
+        precision: a format, or "auto": bfloat16 on a GPU that has it, float16 on an older one, float32 elsewhere.
+        device: where the run is.
+
+    Raises:
+        ValueError: float16 on a CPU, which has no gradient scaling.
+    """
+    if precision == "auto":
+        if device.type != "cuda":
+            return "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
+    if precision == "float16" and device.type == "cpu":
+        raise ValueError("precision 'float16' needs a GPU; expected 'float32' or 'bfloat16' on the CPU")
+    return precision
+
+
+@contextmanager
+def accelerated(device: str | torch.device, precision: Precision, skips_parameters: bool) -> Iterator[Accelerator]:
+    """The machine for the length of a run.
+
+    Ranks come from the environment that `torchrun` and `accelerate launch` set. While the block runs, products of
+    float32 matrices on a GPU may use TF32; that and the state of torch's generators are put back at its end.
+
+    Args:
+        device: as for `resolve_device`; of several processes each takes the GPU of its local rank.
+        precision: as for `resolve_precision`.
+        skips_parameters: see `Task`.
+    """
+    place = _place(device)
+    mixed = _MIXED[resolve_precision(precision, place)]
+    atexit.unregister(_leave)
+    accelerator = _accelerator(place, mixed, skips_parameters)
+    if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
+        raise ValueError(f"{accelerator.distributed_type} is not supported; expected plain data parallel processes")
+    matmul = torch.get_float32_matmul_precision()
+    on_gpu = place.type == "cuda"
+    with torch.random.fork_rng(devices=[place] if on_gpu else []), torch.cuda.device(place if on_gpu else -1):
+        try:
+            if on_gpu:
+                torch.set_float32_matmul_precision("high")
+            yield accelerator
+        finally:
+            torch.set_float32_matmul_precision(matmul)
+    if accelerator.num_processes > 1:
+        atexit.register(_leave)  # not after an error: the others may still wait for this process, and it for them
+
+
+@contextmanager
+def wrapped(accelerator: Accelerator, model: nn.Module) -> Iterator[nn.Module]:
+    """The model for several processes and mixed precision while the block runs; its own again afterwards.
+
+    Accelerate puts its mixed precision into the module itself, which a caller must not find there when all is done.
+    """
+    forward = model.__dict__.get("forward")
+    try:
+        yield accelerator.prepare_model(model)
+    finally:
+        for name in ("forward", "_original_forward", "_is_accelerate_prepared"):
+            model.__dict__.pop(name, None)
+        if forward is not None:
+            model.__dict__["forward"] = forward
+
+
+def reseed(device: torch.device, key: Sequence[int]) -> None:
+    """Let all that torch draws from now on follow from a key, so that a checkpoint needs no generator's state.
+
+    Only the generators of the CPU and of this device: `torch.manual_seed` visits every kind of device there could be,
+    which takes longer than a small network's step, and remembers each visit where there is no GPU.
+    """
+    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+def _place(device: str | torch.device) -> torch.device:
+    if device == "auto" and parse_flag_from_env("ACCELERATE_USE_CPU"):  # accelerate launch --cpu
+        return torch.device("cpu")
+    place = resolve_device(device)
+    if place.type == "cuda" and "LOCAL_RANK" in os.environ:
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device()) if place == torch.device("cuda") else place
+
+
+def _accelerator(place: torch.device, mixed: str, skips_parameters: bool) -> Accelerator:
+    # Accelerate keeps its device and precision for the whole process and refuses others later. A program may well
+    # train twice, so what differs is forgotten first; the process group, where there is one, stays.
+    known = PartialState._shared_state
+    if known and known.get("device") != place:
+        AcceleratorState._reset_state(reset_partial_state=True)
+    elif AcceleratorState._shared_state.get("_mixed_precision", mixed) != mixed:
+        AcceleratorState._reset_state()
+    before = os.environ.get(_DEVICE)
+    if "LOCAL_RANK" not in os.environ:
+        os.environ[_DEVICE] = str(place)  # the only way to tell it which of several GPUs
+    else:
+        # Its functions take the process group as a default when they are defined; torch imports it with the first
+        # model for several processes, and nothing would end the group's threads after that. See _leave.
+        import torch.distributed.nn  # noqa: F401
+    try:
+        return Accelerator(
+            mixed_precision=mixed,
+            cpu=place.type == "cpu",
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop divides by itself
+            kwargs_handlers=[
+                InitProcessGroupKwargs(timeout=PATIENCE),
+                DistributedDataParallelKwargs(find_unused_parameters=skips_parameters),
+            ],
+        )
+    finally:
+        if before is None:
+            os.environ.pop(_DEVICE, None)
+        else:
+            os.environ[_DEVICE] = before
+
+
+def _leave() -> None:
+    """End the process group and its threads, one of which may otherwise abort a program that is already ending.
+
+    It happens where such a thread gives back a tensor after Python has stopped: rarely, and with all work done.
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from entourage.cluster.sampling.labelled import LabelledSampler, draw_labels, expected_pairs
+
+LABELS = np.repeat(["ant", "bee", "cat", "dog"], [3, 8, 8, 20])
+ITEMS = torch.arange(39).reshape(39, 1)
+
+
+def test_items_come_from_k_classes_and_clusters_are_classes(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 4).draw(200, 12, generator)
+    assert episode.x.shape == (200, 12, 1)
+    for x, same, k in zip(episode.x[..., 0].long(), episode.same, episode.k.tolist(), strict=True):
+        names = LABELS[x]
+        assert len(set(names)) == k
+        np.testing.assert_array_equal(same, names[:, None] == names[None])
+        assert min(np.unique(names, return_counts=True)[1]) >= 2
+    assert torch.bincount(episode.k).tolist()[1:] == pytest.approx([50] * 4, abs=25)  # 4 standard deviations
+
+
+def test_items_repeat_only_where_a_class_has_too_few(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 1).draw(100, 8, generator)
+    for x in episode.x[..., 0].long():
+        ants = LABELS[int(x[0])] == "ant"
+        assert len(set(x.tolist())) == (3 if ants else 8)
+
+
+def test_every_item_has_its_turn(generator: torch.Generator) -> None:
+    episode = LabelledSampler(ITEMS, LABELS, 4).draw(300, 10, generator)
+    assert set(episode.x.long().flatten().tolist()) == set(range(39))
+
+
+def test_a_seed_draws_the_same_members_in_every_version() -> None:
+    labels = LABELS[np.random.default_rng(0).permutation(39)]
+    sampler = LabelledSampler(ITEMS, labels, 4)
+    assert sampler.describe()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
+    drawn = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
+    assert drawn.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
+
+
+def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.Generator) -> None:
+    labels = np.concatenate([np.repeat(np.arange(500), 2), np.full(2000, 500)])
+    sampler = LabelledSampler(torch.arange(3000).reshape(-1, 1), labels, 3)
+    sampler.draw(2, 9, generator)
+    held = [value.numel() for value in vars(sampler).values() if isinstance(value, Tensor)]
+    assert sum(held) < 3 * len(labels)
+
+
+def test_views_are_what_the_network_sees(generator: torch.Generator) -> None:
+    def view(items: Tensor, chance: torch.Generator) -> Tensor:
+        noise = torch.rand(len(items), 2, generator=chance)
+        return items.float() + noise
+
+    sampler = LabelledSampler(ITEMS, LABELS, 2, view=view)
+    assert sampler.shape == (2,)
+    x = sampler.draw(5, 6, generator).x
+    assert x.shape == (5, 6, 2)
+    assert (x % 1).unique().numel() > 50
+
+
+@pytest.mark.parametrize(("k", "n", "least"), [(1, 4, 1), (2, 5, 1), (3, 7, 2), (3, 6, 1)])
+def test_phi_is_exact(k: int, n: int, least: int) -> None:
+    total = 0.0
+    for lots in itertools.product(range(k), repeat=n - least * k):
+        sizes = [least + lots.count(c) for c in range(k)]
+        total += sum(s * (s - 1) for s in sizes) / k ** len(lots)
+    assert math.isclose(expected_pairs(k, n, least), total)
+
+
+def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> None:
+    sampler = LabelledSampler(ITEMS, LABELS, 3)
+    expected = sum(expected_pairs(k, 9, 2) for k in (1, 2, 3)) / 3 / 72
+    assert sampler.same_share(9) == pytest.approx(expected)
+    drawn = sampler.draw(2000, 9, generator)
+    share = (drawn.same.sum((1, 2)) - 9) / 72
+    assert float(share.mean()) == pytest.approx(expected, abs=4 * float(share.std()) / 2000**0.5)
+    assert sampler.same_share(9, k_max=1) == 1
+    assert (sampler.draw(50, 9, generator, k_max=2).k <= 2).all()
+
+
+def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator) -> None:
+    labels = draw_labels(torch.tensor([1, 3, 4]), 8, 2, generator)
+    assert torch.equal(labels, labels.sort(-1).values)
+    assert [row.unique().tolist() for row in labels] == [[0], [0, 1, 2], [0, 1, 2, 3]]
+    assert labels[2].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "38 labels for 39 items"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 5), "of 4 classes"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 2, least=0), "least is 0"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 4).draw(1, 7, torch.Generator()), "expected 8 or more for 4"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4), "draws 1 to 3"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_classes_can_be_disguised_as_a_whole(generator: torch.Generator) -> None:
+    def disguise(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+        return items + 100 * labels.unsqueeze(-1)
+
+    episode = LabelledSampler(ITEMS, LABELS, 3, disguise=disguise).draw(20, 9, generator)
+    assert episode.labels is not None
+    assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)
+
+
+def test_doubles_keep_their_digits() -> None:
+    items = torch.arange(8, dtype=torch.float64).unsqueeze(-1) / 8 + 5e8  # apart by less than single precision knows
+    episode = LabelledSampler(items, [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
+    assert episode.x.dtype == torch.float64
+    assert set(episode.x.flatten().tolist()) == set(items.flatten().tolist())
+    single = LabelledSampler((items - 5e8).half(), [0] * 4 + [1] * 4, 2).draw(3, 8, torch.Generator().manual_seed(0))
+    assert single.x.dtype == torch.float32
+
+
+def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> None:
+    items, labels = np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
+    for given in (items, items.tolist(), items[::-1][::-1]):
+        found = LabelledSampler(given, labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
+        expected = LabelledSampler(torch.from_numpy(items), labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
+        assert torch.equal(found.x, expected.x)
+    for bad in (items + 1j, torch.from_numpy(items + 1j), items.astype(str)):
+        with pytest.raises(ValueError, match="expected real numbers"):
+            LabelledSampler(bad, labels, 2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_items_that_cannot_be_learned_from_are_refused_at_once(kind: Callable[[object], object]) -> None:
+    with pytest.raises(ValueError, match="item 1 has a value that is not finite"):
+        LabelledSampler(kind([[0.0, 1.0], [0.0, np.nan], [np.inf, 0.0]]), [0, 1, 1], 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"items have shape \(3,\); expected \(items, columns\)"):
+        LabelledSampler(kind([0.0, 1.0, 2.0]), [0, 1, 1], 2)  # type: ignore[arg-type]

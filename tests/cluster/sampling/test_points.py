@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from entourage.cluster.sampling import points
+from entourage.cluster.sampling.points import (
+    MOST_NOISE,
+    MOST_STRETCH,
+    SEEN,
+    SLANTED,
+    UNEQUAL,
+    USUAL_CROWD,
+    PointSampler,
+)
+from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, draw_shapes
+from entourage.cluster.sampling.sizes import FEWEST
+
+FIRST = [[0.148205, 0.558242], [0.185699, 0.807560]]  # points of two sets
+
+
+def enumerated_share(sampler: PointSampler, n: int) -> float:
+    """phi by going through everything that can happen: k, the kinds, and who gets which point of shared Gaussians."""
+
+    def chains(left: int, base: int) -> list[tuple[float, list[int]]]:
+        if left == 0:
+            return [(1.0, [])]
+        fits = [i for i in sampler.kinds if KINDS[i].clusters <= left and KINDS[i].least <= base]
+        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].clusters, base)]
+
+    def sizes(kind: int, points: int, base: int) -> list[tuple[float, list[int]]]:
+        clusters = KINDS[kind].clusters
+        if kind < GAUSSIANS[0]:
+            return [(1.0, [base] * (clusters - 1) + [points - base * (clusters - 1)])]
+        found = []
+        for lots in itertools.product(range(clusters), repeat=points - clusters):
+            found.append((clusters ** -(points - clusters), [1 + lots.count(c) for c in range(clusters)]))
+        return found
+
+    total = 0.0
+    for k in range(sampler.k_min, sampler.k_max + 1):
+        base = n // k
+        for chance, chain in chains(k, base):
+            expected = 0.0
+            for place, kind in enumerate(chain):
+                points = KINDS[kind].clusters * base + (n % k if place == len(chain) - 1 else 0)
+                expected += sum(p * sum(s * (s - 1) for s in split) for p, split in sizes(kind, points, base))
+            total += chance * expected
+    return total / (sampler.k_max - sampler.k_min + 1) / (n * (n - 1))
+
+
+@pytest.mark.parametrize(("k_max", "n"), [(1, 2), (2, 5), (3, 8), (5, 7), (5, 11)])
+def test_phi_is_exact(k_max: int, n: int) -> None:
+    sampler = PointSampler(k_max)
+    assert math.isclose(sampler.same_share(n), enumerated_share(sampler, n), rel_tol=1e-12)
+
+
+def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
+    for n, sampler in (
+        (23, PointSampler(5)),
+        (44, PointSampler(7)),
+        (50, PointSampler(5, k_min=2, varied=1)),
+        (50, PointSampler(5, k_min=2, unequal=1)),
+    ):
+        drawn = sampler.draw(1500, n, generator)
+        share = (drawn.same.sum((1, 2)) - n) / (n * (n - 1))
+        assert abs(float(share.mean()) - sampler.same_share(n)) < 4 * float(share.std()) / 1500**0.5
+
+
+def test_sets_have_the_clusters_they_say(generator: torch.Generator) -> None:
+    episode = PointSampler(5).draw(500, 72, generator)
+    assert episode.x.shape == (500, 72, 2)
+    assert episode.labels is not None
+    assert episode.known is None
+    for labels, k, same in zip(episode.labels, episode.k, episode.same, strict=True):
+        assert labels.unique().tolist() == list(range(int(k)))
+        assert torch.equal(same, labels[:, None] == labels[None])
+    assert (torch.bincount(episode.k, minlength=6)[1:] > 65).all()  # uniform: 100 each, 3.9 standard deviations
+    assert episode.x.min() > -0.2
+    assert episode.x.max() < 1.2
+
+
+def test_clusters_are_of_equal_size_but_for_gaussians_that_share(generator: torch.Generator) -> None:
+    no_sharing = PointSampler(5, kinds=(0, 1, 2, 3, 4)).draw(200, 72, generator)
+    assert no_sharing.labels is not None
+    for labels, k in zip(no_sharing.labels, no_sharing.k.tolist(), strict=True):
+        assert torch.bincount(labels).tolist() == [72 // k] * (k - 1) + [72 // k + 72 % k]
+    sharing = PointSampler(5, k_min=5, kinds=(4, 6)).draw(200, 20, generator)
+    assert sharing.labels is not None
+    sizes = torch.stack([torch.bincount(labels, minlength=5) for labels in sharing.labels])
+    assert sizes.min() == 1
+    assert sizes.max() > 6
+
+
+def test_clusters_can_be_told_apart(generator: torch.Generator) -> None:
+    """The nearest other point is of the same cluster for all but a few points: shapes do not run into one another."""
+    episode = PointSampler(5).draw(200, 200, generator)
+    gaps = torch.cdist(episode.x, episode.x) + 9 * torch.eye(200)
+    nearest = gaps.argmin(-1)
+    assert episode.labels is not None
+    assert (episode.labels.gather(1, nearest) != episode.labels).float().mean() < 0.01
+
+
+def test_few_points_are_never_asked_to_draw_a_ring(generator: torch.Generator) -> None:
+    k = torch.full((400,), 5)
+    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 20, 5, None, None), generator)  # four points a cluster
+    assert set(kinds.unique().tolist()) <= {-1, *GAUSSIANS}
+    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 100, 5, None, None), generator)
+    assert set(kinds.unique().tolist()) == set(range(-1, 7))
+    clusters = torch.tensor([0, *(kind.clusters for kind in KINDS)])[kinds + 1]
+    assert (clusters.sum(1) == 5).all()
+
+
+def test_order_tells_nothing(generator: torch.Generator) -> None:
+    episode = PointSampler(2, k_min=2).draw(2000, 20, generator)
+    assert episode.labels is not None
+    # Were the first half of the one cluster, the second of the other, neighbours in order would agree 18 times of 19.
+    agree = (episode.labels[:, 1:] == episode.labels[:, :-1]).float().mean()
+    assert abs(float(agree) - PointSampler(2, k_min=2).same_share(20)) < 0.02
+
+
+def test_the_same_seed_draws_the_same_sets() -> None:
+    first, second = (PointSampler(5).draw(4, 30, torch.Generator().manual_seed(7)) for _ in range(2))
+    assert torch.equal(first.x, second.x)
+    assert torch.equal(first.same, second.same)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PointSampler(0), "expected 1 <= k_min <= k_max"),
+        (lambda: PointSampler(3, k_min=4), "expected 1 <= k_min <= k_max"),
+        (lambda: PointSampler(3, kinds=(0, 1)), "one Gaussian"),
+        (lambda: PointSampler(3, kinds=(4, 9)), "places in KINDS"),
+        (lambda: PointSampler(3, unequal=1.5), "unequal is 1.5; expected a share"),
+        (lambda: PointSampler(3, varied=-0.5), "varied is -0.5; expected a share"),
+        (lambda: PointSampler(5).draw(1, 4, torch.Generator()), "expected at least 5 points"),
+        (lambda: PointSampler(1).draw(1, 1, torch.Generator()), "expected at least 2 points"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_the_more_points_a_cluster_the_more_noise_there_may_be(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def heard(*given: Any) -> Tensor:
+        asked.append(given[4])
+        return draw_shapes(*given)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(20, varied=1, unequal=0).draw(200, 72, generator)
+    expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
+    torch.testing.assert_close(asked[0], expected)
+    assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
+    assert (PointSampler(1, varied=1).draw(2, 1000, generator).k == 1).all()
+    assert (asked[1] == MOST_NOISE).all()
+    PointSampler(20).draw(2, 72, generator)
+    assert asked[2] is None
+
+
+def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
+    square = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]]).expand(400, 4, 2)
+    everyone = torch.ones(400, dtype=torch.bool)
+    found = points._slanted(square, everyone, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(points._slanted(square, ~everyone, torch.Generator().manual_seed(0)), square)
+    sides = found[:, 1:3] - found[:, :1]  # (b, 2, 2), what became of the two sides
+    long, short = torch.linalg.svdvals(sides).unbind(-1)
+    torch.testing.assert_close(short, torch.ones(400), atol=1e-5, rtol=0)  # across, nothing changes
+    assert long.min() + 1e-5 >= 1
+    assert MOST_STRETCH / 1.2 < long.max() <= MOST_STRETCH
+    stretched = (long > 1 + 1e-4).float().mean()
+    assert abs(stretched - SLANTED) < 0.08  # 3 standard errors
+    torch.testing.assert_close(found[:, 3], found[:, 1] + found[:, 2] - found[:, 0])  # a linear map
+
+
+def test_as_many_sets_vary_as_are_asked_for(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = []
+
+    def heard(*given: Any) -> Tensor:
+        masks.append(given[5])
+        return draw_shapes(*given)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(1, kinds=(4,), varied=0.3, unequal=0).draw(600, 400, generator)  # one Gaussian a set: round
+    long, short = torch.linalg.svdvals(episode.x - episode.x.mean(1, keepdim=True)).unbind(-1)
+    varies, slanted = masks[0], long / short > 1.3
+    assert abs(float(varies.float().mean()) - 0.3) < 0.06  # 3 standard errors
+    assert 0.3 < slanted[varies].float().mean() < SLANTED
+    assert not slanted[~varies].any()
+    assert PointSampler(3, varied=0.3).unequal == UNEQUAL
+    assert PointSampler(3, varied=0.3).describe()["varied"] == 0.3
+
+
+def test_sets_that_do_not_vary_are_those_that_results_were_measured_on() -> None:
+    found = PointSampler(5).draw(2, 72, torch.Generator().manual_seed(0)).x
+    torch.testing.assert_close(found[:, 0], torch.tensor(FIRST), atol=1e-5, rtol=0)
+    usual, unequal = PointSampler(5), PointSampler(5, unequal=1)
+    assert usual.describe() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
+    assert unequal.describe() == {**usual.describe(), "unequal": 1}
+
+
+def sizes_of(sampler: PointSampler, sets: int, n: int, generator: torch.Generator) -> Tensor:
+    """Sizes of the clusters, shape (b, k_max), in order of their numbers."""
+    labels = sampler.draw(sets, n, generator).labels
+    assert labels is not None
+    return torch.nn.functional.one_hot(labels, sampler.k_max).sum(1)
+
+
+def test_where_sets_vary_some_have_clusters_of_unequal_size(generator: torch.Generator) -> None:
+    sizes = sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1), 400, 90, generator)
+    assert (sizes.sum(1) == 90).all()
+    equal = (sizes == 30).all(1).float().mean()  # a set of drawn sizes is so by chance once in a thousand times
+    assert abs(float(equal) - (1 - UNEQUAL)) < 0.08  # 3 standard errors
+    assert (sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1, unequal=0), 50, 90, generator) == 30).all()
+    alone = sizes_of(PointSampler(2, k_min=2, kinds=(4,), unequal=1), 400, 200, generator)
+    assert (alone.amin(1) <= 20).float().mean() > 0.15  # one in ten or fewer: as users have it, and often
+    assert alone.min() == FEWEST
+
+
+def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Tensor, ...]] = []
+
+    def heard(*shapes: Any) -> Tensor:
+        given.append((*shapes[:3], shapes[4]))
+        return draw_shapes(*shapes)
+
+    monkeypatch.setattr(points, "draw_shapes", heard)
+    episode = PointSampler(9, k_min=2, varied=1, unequal=1).draw(600, 150, generator)
+    kind, group, role, noise = given[0]
+    seen, crowds = set(), torch.full((600,), 150)
+    for b in range(600):
+        of_set = kind[b][kind[b] >= 0]
+        held = [KINDS[i].clusters for i in of_set.tolist()]
+        assert sum(held) == episode.k[b]
+        for place, i in enumerate(of_set.tolist()):
+            sizes = torch.bincount(role[b][group[b] == place], minlength=held[place])
+            assert len(sizes) == held[place]
+            assert sizes.min() >= max(SEEN[i], FEWEST)
+            seen.add(i)
+            if i < GAUSSIANS[0]:
+                crowds[b] = min(int(crowds[b]), int(sizes.min()))
+    assert seen == set(range(len(KINDS)))
+    torch.testing.assert_close(noise, (crowds / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE))  # as its smallest curve bears
+
+
+def test_unequal_clusters_can_be_told_apart_and_numbers_have_no_gaps(generator: torch.Generator) -> None:
+    episode = PointSampler(5, unequal=1).draw(200, 200, generator)
+    assert episode.labels is not None
+    for labels, k in zip(episode.labels, episode.k.tolist(), strict=True):
+        assert labels.unique().tolist() == list(range(k))
+    nearest = (torch.cdist(episode.x, episode.x) + 9 * torch.eye(200)).argmin(-1)
+    assert (episode.labels.gather(1, nearest) != episode.labels).float().mean() < 0.01
+
+
+@pytest.mark.parametrize(("k_max", "n"), [(1, 2), (5, 5), (5, 7), (20, 20)])
+def test_sets_too_small_to_differ_are_drawn_all_the_same(k_max: int, n: int, generator: torch.Generator) -> None:
+    sizes = sizes_of(PointSampler(k_max, k_min=k_max, varied=1, unequal=1), 20, n, generator)
+    assert (sizes >= n // k_max).all()
+    assert (sizes.sum(1) == n).all()

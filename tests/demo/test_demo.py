@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from entourage.cli.main import app
+from entourage.cluster.models import shipped
+from entourage.demo import cluster_demo, detect_demo, embed_demo, engrave_demo, label_demo
+from entourage.detect import detector
+from entourage.report.page import Section
+
+
+def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "shipped_networks", lambda: ["points"])
+    monkeypatch.setattr(detector, "shipped_detectors", lambda: {"default": tmp_path})
+    monkeypatch.setattr("entourage.demo.composed_pages", list)
+    seen = Section("detect: a section", "its lead")
+    monkeypatch.setattr(detect_demo, "demo_section", lambda pages: seen)
+    verbs = {"label": label_demo, "embed": embed_demo, "cluster": cluster_demo, "engrave": engrave_demo}
+    for verb, module in verbs.items():
+        section = Section(f"{verb}: a section", "its lead")
+        monkeypatch.setattr(module, "demo_section", lambda section=section: section)
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 0
+    assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
+    html = (tmp_path / "demo" / "report.html").read_text()
+    places = [html.index(f"{verb}: a section") for verb in (*verbs, "detect")]
+    assert places == sorted(places)
+    (tmp_path / "run").mkdir()
+    for name in ("config.json", "report.html"):
+        (tmp_path / "run" / name).write_text("of a training")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "run")])
+    assert isinstance(result.exception, ValueError)
+    assert "run: holds config.json, which is no demo's; expected a folder of its own" in str(result.exception)
+    assert (tmp_path / "run" / "report.html").read_text() == "of a training"
+    monkeypatch.setattr(detector, "shipped_detectors", dict)
+    CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert "detect: a section" not in (tmp_path / "demo" / "report.html").read_text()

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from tests.detect.engraved import some_pages, write_engraved
+
+from entourage.detect.evaluation.ground_truth import NoPagesError, class_names, make_page, read_truth
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
+    folder = some_pages(tmp_path / "data")
+    (folder / "symbols.parquet").write_bytes(b"no table")
+    with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table; expected what `entourage"):
+        read_truth(folder, "test")
+
+
+def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> None:
+    symbols = [
+        ("staff", "", 40, 120, 440, 202),
+        ("clefG", "gClefChange", 50, 60, 70, 110),
+        ("", "dynamicPP", 60, 220, 90, 240),
+        ("noteheadBlackOnLine", "noteheadBlack", 100, 130, 124, 150),
+    ]
+    folder = write_engraved(tmp_path / "data", [("b", "test", symbols), ("a", "test", symbols[:1])])
+    first, second = read_truth(folder, "test")
+    assert (first.name, second.name) == ("a", "b")
+    assert second.labels == ["staff", "gClefChange", None, "noteheadBlackOnLine"]
+    assert second.v1 == ["", "gClefChange", "dynamicPP", "noteheadBlack"]
+    assert second.extended == ["staff", "clefG", "", "noteheadBlackOnLine"]
+    assert second.interline == 20
+    assert second.boxes.dtype == np.float32
+    assert second.boxes.tolist() == [list(map(float, symbol[2:])) for symbol in symbols]
+    image = second.image()
+    assert image.shape == (320, 480)
+    assert image[140, 110] == 0  # ink is dark
+    assert image[0, 0] == 255
+
+
+def test_splits_are_kept_apart_and_none_means_all(tmp_path: Path) -> None:
+    folder = some_pages(tmp_path / "data", train=3, val=2, test=1)
+    assert [len(read_truth(folder, split)) for split in ("train", "val", "test")] == [3, 2, 1]
+    assert len(read_truth(folder)) == 6
+
+
+def test_unisons_appear_once_but_other_classes_stay() -> None:
+    box = [1, 2, 3, 4]
+    symbols = [("a", "x", "y"), ("b", "x", "y"), ("a", "x", "y")]
+    page = make_page("p", Path("p.png"), 20.0, symbols, np.array([box, box, box]))
+    assert page.labels == ["a", "b"]
+    assert page.boxes.tolist() == [box, box]
+
+
+def test_class_names_leave_out_what_has_none(tmp_path: Path) -> None:
+    pages = read_truth(some_pages(tmp_path / "data"))
+    assert class_names(pages) == ("flag8thUp", "noteheadBlackOnLine", "restQuarter", "staff")
+
+
+def test_deepscores_is_read_from_an_archive_and_from_a_folder(tmp_path: Path) -> None:
+    content = {
+        "images": [{"id": 1, "filename": "p.png", "ann_ids": ["1", "2"]}],
+        "annotations": {
+            "1": {"a_bbox": [10.0, 20.0, 400.0, 102.6], "cat_id": ["135", "208"]},
+            "2": {"a_bbox": [30.5, 40.0, 50.0, 60.0], "cat_id": ["25", "157"]},
+        },
+    }
+    image = cv2.imencode(".png", np.full((200, 420), 200, np.uint8))[1].tobytes()
+    files = {"s/deepscores_v2.json": json.dumps(content).encode(), "s/images/p.png": image}
+    for name, data in files.items():
+        (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / name).write_bytes(data)
+    with zipfile.ZipFile(tmp_path / "sample.zip", "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    for source in (tmp_path / "folder", tmp_path / "sample.zip"):
+        (page,) = read_truth(source, "test")
+        assert page.name == "p"
+        assert page.extended == ["staff", "noteheadBlackOnLine"]
+        assert page.v1 == ["", "noteheadBlack"]
+        assert page.interline == pytest.approx(82.6 / 4.13, rel=1e-4)
+        assert page.boxes[1].tolist() == [30.5, 40, 50, 60]
+        assert page.image()[0, 0] == 200
+        with pytest.raises(ValueError, match=r"no page of the split 'train'; its pages are of 'test'$"):
+            read_truth(source, "train")
+
+
+def test_muscima_comes_with_dark_ink(tmp_path: Path) -> None:
+    node = "<Node><ClassName>staff</ClassName><Top>5</Top><Left>2</Left><Width>40</Width><Height>20</Height></Node>"
+    image = np.zeros((60, 60), np.uint8)
+    image[5, 2:42] = 255
+    files = {"x.xml": f"<Nodes>{node}</Nodes>".encode(), "x.png": cv2.imencode(".png", image)[1].tobytes()}
+    path = tmp_path / "muscima_pp.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(f"pp/CVC-MUSCIMA_W-01_N-10_D-ideal{Path(name).suffix}")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    (page,) = read_truth(path)
+    assert page.labels == ["staff"]
+    assert page.boxes.tolist() == [[2, 5, 42, 25]]
+    assert page.image()[5, 10] == 0
+    assert page.image()[0, 0] == 255
+    with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train'$"):
+        read_truth(path, "test")
+
+
+def test_bad_data_is_said_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no data set"):
+        read_truth(tmp_path)
+    with pytest.raises(ValueError, match="split is 'all'"):
+        read_truth(tmp_path, "all")
+    folder = some_pages(tmp_path / "data", test=0)
+    with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train' and 'val'$"):
+        read_truth(folder, "test")
+    (folder / "images" / "page-0.png").unlink()
+    with pytest.raises(ValueError, match="page-0 cannot be read"):
+        read_truth(folder, "train")[0].image()
+    (folder / "manifest.json").unlink()
+    with pytest.raises(ValueError, match=r"no manifest\.json"):
+        read_truth(folder, "train")
+    (tmp_path / "bad.zip").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="cannot be read as a zip"):
+        read_truth(tmp_path / "bad.zip")

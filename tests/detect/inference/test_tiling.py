@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tests.detect.drawn import SquareFinder, with_squares
+
+from entourage.detect.decode_options import DecodeOptions
+from entourage.detect.detector import Detector
+from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
+from entourage.detect.models.model import WatershedDetector
+from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import DetectorOptions
+from entourage.detect.preprocessing.prepare import DetectOptions
+
+
+@pytest.mark.parametrize("size", [(100, 70), (64, 64), (65, 200), (1, 1)])
+def test_cores_cover_the_page_once_and_tiles_begin_at_multiples(size: tuple[int, int]) -> None:
+    covered = np.zeros(size, dtype=int)
+    for tile in plan_tiles(*size, core=30, halo=10, multiple=16):
+        covered[slice(*tile.core_rows), slice(*tile.core_columns)] += 1
+        assert tile.rows[0] % 16 == tile.columns[0] % 16 == 0
+        assert tile.rows[0] == max(tile.core_rows[0] - 16, 0)
+        assert tile.columns[1] == min(tile.core_columns[1] + 16, size[1])
+    assert (covered == 1).all()
+
+
+def test_bad_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="core is 0"):
+        plan_tiles(10, 10, 0, 4)
+
+
+def find_squares(page: NDArray[np.uint8]) -> Found:
+    ink = 1 - torch.from_numpy(page.copy()).float() / 255
+    return SquareFinder().objects(ink[None, None], DecodeOptions())[0]
+
+
+def test_tiles_find_what_the_full_page_holds_even_on_seams() -> None:
+    rng = np.random.default_rng(1)
+    spots = [(20 * int(x), 20 * int(y), 8) for y in range(1, 24) for x in rng.permutation(24)[:12] + 1]
+    spots += [(252, 248, 8), (124, 60, 8), (252, 124, 8)]  # centres at 256, 128, 64: on seams, one on a corner
+    page = with_squares(np.full((500, 520), 255, dtype=np.uint8), spots)
+    whole = find_squares(page)
+    tiled = detect_tiles(find_squares, page, plan_tiles(500, 520, core=64, halo=16, multiple=16))
+    assert sorted(map(tuple, tiled["boxes"].tolist())) == sorted(map(tuple, whole["boxes"].tolist()))
+
+
+def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_better_score() -> None:
+    answers = iter([(63.2, 0.6), (64.9, 0.8)])
+
+    def find(page: NDArray[np.uint8]) -> Found:
+        centre, score = next(answers)
+        first = page.shape[1] < 128 and centre > 64  # the right tile begins at column 48
+        x = centre - (48 if first else 0)
+        box = torch.tensor([[x - 3, 10.0, x + 3, 16.0]])
+        return {"boxes": box, "labels": torch.tensor([1]), "scores": torch.tensor([score])}
+
+    tiles = plan_tiles(60, 128, core=64, halo=16, multiple=16)
+    found = detect_tiles(find, np.zeros((60, 128), dtype=np.uint8), tiles)
+    assert len(found["boxes"]) == 1
+    assert found["scores"][0] == pytest.approx(0.8)
+
+
+def test_what_one_tile_alone_has_found_beside_another_object_is_kept() -> None:
+    answers = iter([([62.5, 64.0], 0, 0.6), ([62.5], 48, 0.7)])  # centres, where the tile begins, scores
+
+    def find(page: NDArray[np.uint8]) -> Found:
+        centres, first, score = next(answers)
+        boxes = torch.tensor([[x - first - 3, 10.0, x - first + 3, 16.0] for x in centres])
+        return {"boxes": boxes, "labels": torch.ones(len(boxes)).long(), "scores": torch.full((len(boxes),), score)}
+
+    tiles = plan_tiles(60, 128, core=64, halo=16, multiple=16)
+    found = detect_tiles(find, np.zeros((60, 128), dtype=np.uint8), tiles)
+    assert sorted((found["boxes"][:, 0] + 3).tolist()) == [62.5, 64.0]
+
+
+@pytest.mark.parametrize("seed", range(4))  # any weights will do: the statement is about places
+def test_a_network_says_the_same_of_tiles_as_of_the_full_page(seed: int) -> None:
+    torch.manual_seed(seed)
+    network = NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=16)
+    options = DetectorOptions(decode=DecodeOptions(threshold=0.0, overlap=None), network=network)
+    model = WatershedDetector(("a", "b", "stem"), options)
+    torch.nn.init.normal_(model.network.energy.weight, std=1.0)
+    page = np.random.default_rng(seed).integers(
+        0, 256, (300, 260), dtype=np.uint8
+    )  # on blank paper every cell is a peak
+    plain = DetectOptions(interline=10.0, straighten=None, snap=False, threshold=0.0)
+    whole = Detector(model, plain, "cpu").detect(page)
+    tiled = Detector(model, DetectOptions(**(vars(plain) | {"whole": 0, "core": 96, "halo": 64})), "cpu").detect(page)
+    assert len(whole) > 50
+    assert len(tiled) == len(whole)
+    rows = [torch.cat([f.boxes, 100 * f.labels[:, None], 100 * f.scores[:, None]], dim=1) for f in (whole, tiled)]
+    apart = torch.cdist(rows[0], rows[1], p=torch.inf, compute_mode="donot_use_mm_for_euclid_dist")
+    assert float(apart.amin(dim=1).max()) < 1e-2
+    assert float(apart.amin(dim=0).max()) < 1e-2

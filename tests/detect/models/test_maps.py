@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from entourage.detect.map_options import INTERLINE, MapOptions
+from entourage.detect.models.maps import Maps, box_numbers, cell_centres, number_boxes, number_sides, paint
+from entourage.detect.presets import preset
+
+GROUPS = torch.tensor([0, 0, 0, 1, 2])  # four classes; the last two have a channel each
+THREE = replace(MapOptions(), groups=(("c",), ("d",)))
+
+
+def objects(n: int, high: int, wide: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.rand(n, 2, generator=generator) * torch.tensor([wide, high])
+    sides = 1 + torch.rand(n, 2, generator=generator) * 60
+    boxes = torch.cat([centres - sides / 2, centres + sides / 2], 1)
+    return boxes, torch.randint(1, 5, (n,), generator=generator), torch.randint(0, 2, (n,), generator=generator)
+
+
+def class_map(maps: Maps) -> np.ndarray:
+    """The label of every cell, 0 for background."""
+    return torch.cat([maps.labels.new_zeros(1), maps.labels])[maps.owner + 1].numpy()
+
+
+def plain(
+    boxes: Tensor, labels: Tensor, pages: Tensor, shape: tuple[int, int, int], options: MapOptions, groups: Tensor
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Energy, label and whether it is taught, cell by cell and object by object."""
+    rows, columns = math.ceil(shape[1] / options.stride), math.ceil(shape[2] / options.stride)
+    energy = np.zeros((shape[0], options.channels, rows, columns))
+    label = np.zeros(energy.shape, dtype=int)
+    marked = np.zeros(energy.shape, dtype=int)
+    nearest = np.full(energy.shape, np.inf)
+    for (x0, y0, x1, y1), name, page in zip(boxes.tolist(), labels.tolist(), pages.tolist(), strict=True):
+        group = int(groups[name])
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        rx, ry = (min(max(options.radius, options.reach * side), options.widest) for side in (x1 - x0, y1 - y0))
+        if options.centred:
+            x, y = (math.floor(v / options.stride) * options.stride + options.stride / 2 for v in (x, y))
+        for row in range(rows):
+            for column in range(columns):
+                dx, dy = (column + 0.5) * options.stride - x, (row + 0.5) * options.stride - y
+                distance = math.hypot(dx / rx, dy / ry)
+                if distance > 1:
+                    continue
+                place = page, group, row, column
+                height = 1 - distance if options.surface == "cone" else math.exp(-4.5 * distance**2)
+                energy[place] = max(energy[place], height)
+                if distance < nearest[place]:
+                    nearest[place] = distance
+                    label[place] = name
+                if distance <= options.marker:
+                    marked[place] = name
+    taught = nearest <= options.marker
+    return energy, np.where(taught & (options.overlap == "last"), marked, label), taught
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        THREE,
+        replace(THREE, stride=4, radius=5.0, centred=False),
+        replace(THREE, surface="cone", reach=0.0, overlap="last"),
+        replace(preset("thesis").maps, energy="sigmoid", groups=THREE.groups),
+    ],
+)
+def test_painting_equals_a_plain_loop(options: MapOptions) -> None:
+    shape = (2, 61, 83)
+    boxes, labels, pages = objects(40, 61, 83)
+    maps = paint(boxes, labels, pages, shape, options, GROUPS)
+    energy, label, taught = plain(boxes, labels, pages, shape, options, GROUPS)
+    # Distances are held in steps of 2^-20 radii.
+    np.testing.assert_allclose(maps.energy.numpy(), energy, atol=1e-5)
+    assert (class_map(maps) == label).mean() > 0.999  # but for ties and edges within rounding
+    assert (maps.taught.numpy() == taught).mean() > 0.999
+    assert len(maps.foreground()) == int(maps.taught.sum())
+
+
+def test_full_energy_stands_in_the_cell_of_the_centre() -> None:
+    boxes, labels, pages = objects(60, 100, 100, seed=1)
+    maps = paint(boxes, labels, pages, (2, 100, 100), THREE, GROUPS)
+    cell = ((boxes[:, :2] + boxes[:, 2:]) / 2 / THREE.stride).floor().long()
+    assert (maps.energy[pages, GROUPS[labels], cell[:, 1], cell[:, 0]] == 1).all()
+    expected = len({*zip(pages.tolist(), GROUPS[labels].tolist(), *cell.T.tolist(), strict=True)})
+    assert int((maps.energy == 1).sum()) == expected
+
+
+def test_the_order_of_objects_does_not_matter() -> None:
+    boxes, labels, pages = objects(300, 200, 200, seed=2)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(3))
+    first = paint(boxes, labels, pages, (2, 200, 200), THREE, GROUPS)
+    again = paint(boxes[order], labels[order], pages[order], (2, 200, 200), THREE, GROUPS)
+    assert torch.equal(first.energy, again.energy)
+    assert torch.equal(first.taught, again.taught)
+
+
+def test_the_last_painted_owns_its_marker_in_the_original() -> None:
+    boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [13.0, 10.0, 23.0, 20.0]])
+    pages, options = torch.tensor([0, 0]), preset("original").maps
+    groups = torch.tensor([0, 0, 0])
+    ahead = class_map(paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups))[0, 0]
+    behind = class_map(paint(boxes.flip(0), torch.tensor([2, 1]), pages, (1, 32, 32), options, groups))[0, 0]
+    assert (ahead[15, 14], behind[15, 14]) == (2, 1)  # just beside the centre of the first
+    wide = boxes + torch.tensor([[0.0, 0, 0, 0], [-4, 0, 4, 0]])  # the second is 18 wide, its centre as before
+    last = paint(wide, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups)
+    label, sides = last.targets(torch.tensor([[0, 0, 15, 14]]))
+    assert (label.tolist(), sides.tolist()) == ([2], [[10, 10]])  # the last one's class, the nearest one's box
+    nearest = paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), replace(options, overlap="nearest"), groups)
+    assert class_map(nearest)[0, 0, 15, 14] == 1
+
+
+def test_levels_are_rounded_cones() -> None:
+    options = preset("thesis").maps
+    boxes = torch.tensor([[15.5, 15.5, 25.5, 25.5]])  # the centre is the middle of cell (20, 20)
+    maps = paint(boxes, torch.tensor([1]), torch.tensor([0]), (1, 40, 40), options, torch.tensor([0, 0]))
+    row = maps.levels()[0, 0, 20]
+    expected = [max(0, round(19 * (1 - abs(column - 20) / 8.5))) for column in range(40)]
+    assert row.tolist() == expected
+    torch.testing.assert_close(maps.surface()[0, 0, 20], row / 19)
+
+
+def test_what_lies_outside_is_left_out_and_what_is_ignored_is_not_looked_at() -> None:
+    boxes = torch.tensor([[-20.0, 5.0, -10.0, 15.0], [10.0, 10.0, 14.0, 14.0], [30.0, 10.0, 34.0, 14.0]])
+    ignore = torch.zeros(1, 40, 40, dtype=torch.bool)
+    ignore[:, :, 26:] = True
+    maps = paint(boxes, torch.tensor([1, 1, 1]), torch.zeros(3).long(), (1, 40, 40), THREE, GROUPS, ignore)
+    assert int((maps.energy == 1).sum()) == 2
+    assert set(maps.owner.unique().tolist()) == {-1, 1, 2}
+    assert maps.counts.shape == (1, 20, 20)
+    assert maps.counts[0, :, :13].all()
+    assert not maps.counts[0, :, 13:].any()
+    assert set(maps.owner[tuple(maps.foreground().unbind(1))].tolist()) == {1}
+
+
+@pytest.mark.parametrize("options", [THREE, preset("thesis").maps, replace(THREE, size="linear")])
+def test_box_numbers_are_undone(options: MapOptions) -> None:
+    boxes, _, _ = objects(50, 100, 100, seed=4)
+    cell = ((boxes[:, :2] + boxes[:, 2:]) / 2 / options.stride).floor().long()
+    index = torch.cat([torch.zeros(50, 2).long(), cell[:, [1, 0]]], 1)
+    numbers = box_numbers(boxes, index, options)
+    assert numbers.shape == (50, options.sides)
+    torch.testing.assert_close(number_sides(numbers, options), boxes[:, 2:] - boxes[:, :2], atol=1e-4, rtol=1e-5)
+    if options.offset:
+        torch.testing.assert_close(number_boxes(numbers, index, options), boxes, atol=1e-4, rtol=1e-5)
+    else:
+        middle = number_boxes(numbers, index, options)
+        torch.testing.assert_close((middle[:, :2] + middle[:, 2:]) / 2, cell_centres(index, options.stride))
+
+
+def test_a_side_of_one_interline_is_zero_and_cells_have_middles() -> None:
+    index = torch.tensor([[0, 0, 3, 5]])
+    assert cell_centres(index, 2).tolist() == [[11.0, 7.0]]
+    box = torch.tensor([[11.0, 7.0, 11.0 + INTERLINE, 7.0 + INTERLINE]])
+    assert box_numbers(box, index, THREE)[0].tolist() == pytest.approx([5.0, 5.0, 0.0, 0.0], abs=1e-6)
+
+
+def test_a_map_that_knows_reads_itself() -> None:
+    boxes, labels, pages = objects(20, 80, 80, seed=5)
+    maps = paint(boxes, labels, pages, (2, 80, 80), THREE, GROUPS)
+    index = maps.foreground()
+    logits, numbers = maps.read(index)
+    expected_labels, expected_numbers = maps.targets(index)
+    assert torch.equal(logits.argmax(1) + 1, expected_labels)
+    assert torch.equal(numbers, expected_numbers)
+    empty = torch.nonzero(maps.owner < 0)[:1]
+    assert maps.read(empty)[1].abs().sum() == 0
+
+
+def test_a_page_may_be_empty() -> None:
+    none = torch.zeros(0, 4), torch.zeros(0).long(), torch.zeros(0).long()
+    maps = paint(*none, (1, 9, 7), THREE, GROUPS)
+    assert maps.energy.shape == (1, 3, 5, 4)
+    assert maps.energy.sum() == 0
+    assert len(maps.foreground()) == 0
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    boxes, labels, pages = objects(3, 20, 20)
+    with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
+        paint(boxes, labels[:2], pages, (2, 20, 20), THREE, GROUPS)
+    with pytest.raises(ValueError, match="labels are 9 to 9; expected 1 to 4"):
+        paint(boxes, torch.full((3,), 9), pages, (2, 20, 20), THREE, GROUPS)
+    with pytest.raises(ValueError, match="image_index reaches 5; expected 0 to 1"):
+        paint(boxes, labels, torch.full((3,), 5), (2, 20, 20), THREE, GROUPS)
+    with pytest.raises(ValueError, match="1 or more"):
+        paint(boxes, labels, pages, (2, 0, 20), THREE, GROUPS)

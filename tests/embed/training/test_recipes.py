@@ -1,0 +1,128 @@
+"""Recipes say what the text and the code said."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from entourage.embed import PRESETS, preset
+from entourage.embed.training.recipes import (
+    RECIPES,
+    Recipe,
+    Stage,
+    recipe,
+    recipe_from,
+    with_epochs,
+    with_learning_rate,
+    with_loss,
+)
+
+
+def test_every_preset_of_the_loss_has_its_recipe() -> None:
+    assert list(RECIPES) == list(PRESETS)
+    assert all(RECIPES[name].group == preset(name) for name in PRESETS)
+    assert recipe("default") == Recipe()
+
+
+def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
+    said = recipe("thesis")
+    assert said.optimizer == "adam"
+    assert said.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
+    assert (said.size, said.decoded_side) == (227, 256)
+    assert 30 <= said.classes_per_batch * said.samples_per_class <= 100
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "rate", "decay"),
+    [
+        ("original-cub", (6, 9), 1.5637e-4, 6.06e-6),
+        ("original-cars", (5, 7), 2e-4, 4.86e-7),
+        ("original-sop", (10, 6), 6.0777e-4, 5.27e-12),
+    ],
+)
+def test_the_code_went_back_to_its_best_twice(name: str, batch: tuple[int, int], rate: float, decay: float) -> None:
+    did = recipe(name)
+    assert (did.classes_per_batch, did.samples_per_class) == batch
+    assert (did.optimizer, did.weight_decay, did.head_rate, did.head) == ("radam", decay, 1.0, "linear")
+    assert [stage.learning_rate for stage in did.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
+    assert [stage.from_best for stage in did.stages] == [False, False, True, True]
+    assert [stage.epochs for stage in did.stages] == [10, 30, 20, 20]
+    assert [stage.weight_decay for stage in did.stages] == [0.0, None, None, None]
+    assert did.decoded_side == 256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stages": ()}, "stages is empty; expected one stage or more"),
+        ({"crop": 0.0}, r"crop is 0.0; expected a share above 0 and up to 1"),
+        ({"classes_per_batch": 0}, "classes_per_batch is 0; expected 1 or more"),
+        ({"samples_per_class": 0}, "samples_per_class is 0; expected 1 or more"),
+        ({"head_rate": 0.0}, r"head_rate is 0.0; expected a number above 0"),
+    ],
+)
+def test_recipes_that_make_no_sense_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Recipe(**change)
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="recipe 'soup' is unknown; expected one of default, thesis, original-cub, "):
+        recipe("soup")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_survives_json(name: str) -> None:
+    assert recipe_from(json.loads(json.dumps(asdict(recipe(name))))) == recipe(name)
+
+
+def test_a_stage_that_was_kept_without_a_weight_decay_has_the_recipes() -> None:
+    kept = json.loads(json.dumps(asdict(Recipe())))
+    for stage in kept["stages"]:
+        del stage["weight_decay"]
+    assert recipe_from(kept) == Recipe()
+
+
+def test_a_recipe_of_another_version_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the recipe is not of this version: .*'colour'"):
+        recipe_from({**asdict(Recipe()), "colour": "blue"})
+    with pytest.raises(ValueError, match="the recipe is not of this version: 'view'"):
+        recipe_from({})
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("default", 3), ("thesis", 7), ("original-cub", 4), ("original-cub", 41)])
+def test_epochs_are_shared_out_as_before(name: str, epochs: int) -> None:
+    whole, after = recipe(name), with_epochs(recipe(name), epochs)
+    assert [stage for stage in whole.stages if stage.only_head] == [stage for stage in after.stages if stage.only_head]
+    before = [stage for stage in whole.stages if not stage.only_head]
+    counts = [stage.epochs for stage in after.stages if not stage.only_head]
+    assert sum(counts) == epochs
+    assert min(counts) >= 1
+    total = sum(stage.epochs for stage in before)
+    for stage, count in zip(before, counts, strict=True):
+        assert abs(count - epochs * stage.epochs / total) < 2
+    assert with_epochs(whole, total).stages[-1].milestones == before[-1].milestones
+
+
+def test_fewer_epochs_than_stages_are_refused() -> None:
+    with pytest.raises(ValueError, match="epochs is 3; expected 4 or more"):
+        with_epochs(recipe("original-cub"), 3)
+
+
+def test_the_learning_rate_is_that_of_the_loss() -> None:
+    after = with_learning_rate(recipe("original-cars"), 1e-3)
+    assert [stage.learning_rate for stage in after.stages] == pytest.approx([1.5e-3, 1e-3, 1e-4, 1e-4])
+    with pytest.raises(ValueError, match="learning_rate is 0; expected a number above 0"):
+        with_learning_rate(Recipe(), 0)
+
+
+def test_rivals_do_not_inherit_the_classifier_of_the_group_loss() -> None:
+    assert with_loss(Recipe(), "group") == Recipe()
+    assert (Recipe().head, with_loss(Recipe(), "cross-entropy").head) == ("centres", "linear")
+    assert with_loss(Recipe(), "proxy-anchor").loss == "proxy-anchor"
+
+
+def test_an_unknown_loss_is_refused() -> None:
+    with pytest.raises(ValueError, match="loss is 'hope'; expected group or one of cross-entropy, triplet"):
+        Recipe(loss="hope")

@@ -1,0 +1,198 @@
+"""The task that the loop is handed: batches, losses, groups, validation, and what a continued run needs."""
+
+import copy
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
+from entourage.embed.network import build_network
+from entourage.embed.represent import embed_rows
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner, make_loss
+from entourage.training import TrainingOptions, train
+from entourage.training.bank import PixelBank
+from entourage.training.views import PLAIN
+
+SIDE = 20  # of the toys' images
+RECIPE = Recipe(
+    size=SIDE, classes_per_batch=3, samples_per_class=4, head="linear", head_rate=5.0, view=PLAIN, average=None, seed=2
+)
+METRIC = Stage(1, 1e-3)
+
+
+def data_of(toys: ModuleType) -> EmbeddingData:
+    pixels, labels = toys.images()
+    training = np.flatnonzero(np.isin(labels, [1, 2, 5, 6, 7]))
+    return EmbeddingData(
+        PixelBank(pixels), labels, training, {"validation": np.flatnonzero(np.isin(labels, [0, 3, 4]))}
+    )
+
+
+def task_of(toys: ModuleType, recipe: Recipe = RECIPE, stage: Stage = METRIC, epochs_before: int = 0) -> EmbeddingTask:
+    backbone, data = toys.backbone(), data_of(toys)
+    network = build_network(backbone, 5, head=recipe.head)
+    learner = Learner(network, make_loss(recipe, 5, network.dimensions))
+    return EmbeddingTask(learner, backbone.preprocessing, data, recipe, stage, epochs_before)
+
+
+def test_classes_are_numbered_without_gaps(toys: ModuleType) -> None:
+    data = data_of(toys)
+    assert data.codes.tolist() == np.repeat(np.arange(5), 12).tolist()
+
+
+def test_metric_batches_are_balanced_and_classification_sees_everything_once(toys: ModuleType) -> None:
+    task = task_of(toys)
+    for rows in task.plan(0):
+        assert np.unique(task.codes[rows], return_counts=True)[1].tolist() == [4, 4, 4]
+    shuffled = task_of(toys, replace(RECIPE, classification_batch=7), Stage(1, 1e-3, "classification")).plan(0)
+    assert [len(rows) for rows in shuffled] == [7] * 8
+    assert len(set(np.concatenate(shuffled).tolist())) == 56
+
+
+def test_later_stages_go_on_in_the_order_of_epochs(toys: ModuleType) -> None:
+    first, later = task_of(toys), task_of(toys, epochs_before=3)
+    assert all(np.array_equal(a, b) for a, b in zip(first.plan(5), later.plan(2), strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first.plan(5), first.plan(4), strict=True))
+
+
+def test_a_batch_holds_the_images_and_classes_of_its_rows(toys: ModuleType) -> None:
+    task = task_of(toys)
+    rows = np.array([0, 13, 59])
+    batch = task.load(rows, np.random.default_rng(0))
+    expected = torch.from_numpy(task.data.bank.values[task.data.training[rows]]).permute(0, 3, 1, 2)
+    assert torch.equal(batch.images, expected)
+    assert batch.codes.tolist() == [0, 1, 4]
+
+
+def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> None:
+    task = task_of(toys, replace(RECIPE, group=GroupLossOptions(anchor_choice="first", class_players=1.0)))
+    batch = task.load(task.plan(0)[0], np.random.default_rng(0))
+    network = task.model.network.eval()
+    seen = network(task.preprocessing.normalise(batch.images))
+    game, cross_entropy, _ = task.model.loss.parts(*seen, batch.codes, network.head.weight)
+    losses = task.loss(task.model, batch, 0)
+    # Views are sampled at the images' own pixels: all but equal.
+    torch.testing.assert_close(losses["loss"], game + 3 * cross_entropy, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(losses["game"], game.detach(), rtol=1e-3, atol=1e-3)
+    plain = task_of(toys, stage=Stage(1, 1e-3, "classification"))
+    plain.model.load_state_dict(task.model.state_dict())
+    plain.model.eval()
+    torch.testing.assert_close(plain.loss(plain.model, batch, 0)["loss"], cross_entropy, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["group", "cross-entropy"])
+def test_the_classifiers_weight_is_not_asked_for_where_it_does_not_play(
+    toys: ModuleType, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(head: CentresHead) -> None:
+        raise AssertionError("the weight was computed for nothing")
+
+    task = task_of(toys, replace(RECIPE, loss=loss, head="centres"))
+    monkeypatch.setattr(CentresHead, "weight", property(asked))
+    batch = task.load(task.plan(0)[0], np.random.default_rng(0))
+    assert task.loss(task.model, batch, 0)["loss"].isfinite()
+
+
+@pytest.mark.filterwarnings("ignore:.*")
+@pytest.mark.parametrize("name", RIVALS)
+def test_every_rival_can_take_the_place_of_the_group_loss(toys: ModuleType, name: str) -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    task = task_of(toys, replace(RECIPE, loss=name))
+    before = copy.deepcopy(task.model.network.body.state_dict())
+    result = train(task, TrainingOptions(epochs=1, learning_rate=1e-2, workers=0), device="cpu", progress=False)
+    assert result.steps == 5
+    after = task.model.network.body.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+
+
+def test_what_starts_from_nothing_learns_faster(toys: ModuleType) -> None:
+    pytest.importorskip("pytorch_metric_learning")
+    task = task_of(toys, replace(RECIPE, loss="proxy-anchor"))
+    body, fresh = task.parameter_groups()
+    assert "lr_scale" not in body
+    assert fresh["lr_scale"] == 5
+    assert sum(p.numel() for p in fresh["params"]) == 5 * 8 + 5 + 5 * 8  # classifier and proxies
+    assert len(body["params"]) + len(fresh["params"]) == len(list(task.model.parameters()))
+
+
+def test_validation_is_recall_among_each_judged_set(toys: ModuleType) -> None:
+    task = task_of(toys)
+    labels = task.data.labels
+    rows = np.flatnonzero(labels < 3)
+    task.data = replace(task.data, judged={"validation": rows, "test": np.flatnonzero(labels > 4)})
+    task.model.eval()
+    found = task.validate(task.model)
+    embeddings = embed_rows(task.model.network, task.data.bank, rows, task.preprocessing)
+    assert found["recall@1"] == retrieval_metrics(embeddings, labels[rows], (1,), nmi=False)["recall@1"]
+    assert set(found) == {"recall@1", "test recall@1"}
+
+
+def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) -> None:
+    recipe = replace(RECIPE, average=0.5, group=GroupLossOptions(memory=2), samples_per_class=2)
+    task, other = task_of(toys, recipe), task_of(toys, recipe)
+    train(task, TrainingOptions(epochs=1, workers=0), device="cpu", progress=False)
+    other.model.load_state_dict(task.model.state_dict())
+    other.load_extra_state(task.extra_state())
+    kinds = {name.partition(".")[0]: name.startswith(task.own) for name in task.extra_state()}
+    assert kinds == {"average": False, "memory": True}  # each process has seen other batches
+    assert isinstance(other.model.loss, GroupLoss)
+    assert isinstance(task.model.loss, GroupLoss)
+    kept, again = task.model.loss.memory.players("cpu"), other.model.loss.memory.players("cpu")
+    assert kept is not None
+    assert again is not None
+    assert torch.equal(kept.portraits, again.portraits)
+    average = other.outcome().state_dict()
+    assert all(torch.equal(value, average[name]) for name, value in task.outcome().state_dict().items())
+    assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())
+
+
+@pytest.mark.parametrize(("classes", "samples", "kept"), [(3, 4, 1), (3, 1, 4), (5, 4, 0)])
+def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, samples: int, kept: int) -> None:
+    group = GroupLossOptions(memory=4, anchors_per_class=0)
+    recipe = replace(RECIPE, group=group, classes_per_batch=classes, samples_per_class=samples)
+    loss = task_of(toys, recipe).model.loss  # of 60 images
+    assert isinstance(loss, GroupLoss)
+    for _ in range(6):
+        loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
+    assert len(loss.memory.state()) == 2 * kept
+
+
+def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:
+    task = task_of(toys)
+    assert task.outcome() is task.model
+    assert task.extra_state() == {}
+    task.load_extra_state({})
+
+
+@pytest.mark.parametrize("change", [{"seed": 3}, {"head_rate": 1.0}, {"group": GroupLossOptions(iterations=2)}])
+def test_another_recipe_is_another_run(toys: ModuleType, change: dict[str, object]) -> None:
+    assert task_of(toys, replace(RECIPE, **change)).describe() != task_of(toys).describe()  # type: ignore[arg-type]
+    assert task_of(toys).describe() == task_of(toys).describe()
+
+
+def test_other_pixels_and_another_backbone_are_another_run(toys: ModuleType) -> None:
+    task, before = task_of(toys), task_of(toys).describe()
+    values = task.data.bank.values.copy()
+    values[-1, -1, -1, -1] ^= 1
+    task.data = replace(task.data, bank=PixelBank(values))
+    task.backbone = "other"
+    assert {name for name, value in task.describe().items() if value != before[name]} == {"pixels", "backbone"}
+
+
+def test_fewer_classes_than_a_batch_wants_are_all_taken(toys: ModuleType) -> None:
+    task = task_of(toys, replace(RECIPE, classes_per_batch=50))
+    assert len(np.unique(task.codes[task.plan(0)[0]])) == 5
+
+
+def test_one_class_is_refused_and_so_are_labels_that_do_not_fit(toys: ModuleType) -> None:
+    pixels, labels = toys.images()
+    with pytest.raises(ValueError, match="the training images are of one class; expected two or more"):
+        EmbeddingData(PixelBank(pixels), labels, np.arange(12))
+    with pytest.raises(ValueError, match="the set 'validation' has 1 classes; expected two or more"):
+        EmbeddingData(PixelBank(pixels), labels, np.arange(24), {"validation": np.arange(12)})
+    with pytest.raises(ValueError, match=r"labels have shape \(95,\); expected \(96,\), one an image"):
+        EmbeddingData(PixelBank(pixels), labels[1:], np.arange(12))

@@ -1,0 +1,46 @@
+import csv
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave.dataset.assemble import assemble
+from entourage.engrave.dataset.worker import Outcome, Worker
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.scores.archives import ScoreFile
+
+
+def test_only_what_is_done_is_assembled_and_pages_are_listed(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=("coco",))
+    tasks = [Task(name, MusicFont("Leipzig"), ScoreFile(name, score_path)) for name in ("a", "b", "c")]
+    outcomes = {task.name: Worker(job).do(task) for task in tasks[:2]}
+    outcomes["c"] = Outcome("c", failure="c: broken")
+    manifest = assemble(job, tasks, outcomes)
+    assert manifest["counts"]["scores"] == 2
+    assert manifest["counts"]["failures"] == 1
+    assert (job.out / "failures.csv").read_text() == f"score,source,reason\nc,{score_path},c: broken\n"
+    assert manifest["versions"]["lxml"] == version("lxml")
+    assert "lilypond" not in manifest["versions"]
+    digest = hashlib.sha256((job.out / "symbols.parquet").read_bytes()).hexdigest()
+    assert manifest["files"]["symbols.parquet"] == digest
+    with (job.out / "pages.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["page"], row["split"], row["work"]) for row in rows] == [
+        ("a-1", "train", "a nonymous études"),
+        ("b-1", "train", "a nonymous études"),
+    ]
+    assert not (job.out / "deepscores_train.json").exists()
+    assert len(json.loads((job.out / "coco_train.json").read_text())["images"]) == 2
+
+
+def test_the_manifest_names_the_engraver_that_was_used(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), engine="lilypond", formats=())
+    monkeypatch.setattr("entourage.engrave.dataset.assemble.version", lambda package: f"version of {package}")
+    task = Task("a", MusicFont("Emmentaler"), ScoreFile("a", score_path))
+    manifest = assemble(job, [task], {"a": Outcome("a", failure="a: broken")})
+    assert manifest["versions"]["lilypond"] == "version of lilypond"

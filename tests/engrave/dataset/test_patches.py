@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+
+from entourage.engrave.dataset.patches import PATCHES, choose, cut_patch, write_patches
+
+
+def test_a_patch_is_centred_on_its_box() -> None:
+    image = np.full((400, 300), 255, dtype=np.uint8)
+    image[200, 100] = 0
+    patch = cut_patch(image, np.array([98, 199, 103, 202]))
+    assert patch.shape == (170, 45)
+    assert np.argwhere(patch == 0).tolist() == [[85, 22]]
+
+
+def test_beyond_the_page_is_white() -> None:
+    black = np.zeros((400, 300), dtype=np.uint8)
+    corner = cut_patch(black, np.array([0, 0, 2, 2]))
+    assert (corner == 0).sum() == 86 * 23
+    assert cut_patch(black, np.array([298, 398, 300, 400]))[-1, -1] == 255
+
+
+def test_the_choice_is_bounded_and_depends_on_names_alone() -> None:
+    table = pd.DataFrame(
+        {"page": [f"p{i % 7}" for i in range(70)], "symbol": range(70), "class": ["a"] * 60 + ["b"] * 10}
+    )
+    chosen = choose(table, 12, 0)
+    assert chosen["class"].value_counts().to_dict() == {"a": 12, "b": 10}
+    again = choose(table.sample(frac=1, random_state=1), 12, 0)
+    assert chosen["symbol"].tolist() == again["symbol"].tolist()
+    assert chosen["symbol"].tolist() != choose(table, 12, 1)["symbol"].tolist()
+
+
+def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    page = np.full((400, 300), 255, dtype=np.uint8)
+    page[200, 100] = 0
+    cv2.imwrite(str(tmp_path / "images" / "p.png"), page)
+    names = {"label": ["staff", "clefG", "clefG", "tuplet3"], "v1": ["", "gClef", "gClef", ""]}
+    box = {"x0": 98, "y0": 199, "x1": 103, "y1": 202, "page": "p", "split": "train"}
+    pd.DataFrame({**names, "symbol": range(1, 5)}).assign(**box).to_parquet(tmp_path / "symbols.parquet")
+    assert write_patches(tmp_path, most=1, seed=0) == 2
+    rows = pd.read_parquet(tmp_path / PATCHES)
+    assert sorted(rows["class"]) == ["gClef", "tuplet3"]
+    patch = cv2.imdecode(np.frombuffer(rows["png"].iloc[0], dtype=np.uint8), cv2.IMREAD_GRAYSCALE)
+    assert np.argwhere(patch == 0).tolist() == [[85, 22]]
+    (tmp_path / "images" / "p.png").unlink()
+    with pytest.raises(ValueError, match=r"p\.png cannot be read as an image"):
+        write_patches(tmp_path, most=1, seed=0)

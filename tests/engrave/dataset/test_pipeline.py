@@ -1,0 +1,185 @@
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+from tests.engrave.conftest import run_here
+from tests.engrave.small_jobs import contents, job
+from tests.engrave.test_fonts import square_font
+
+from entourage.engrave.dataset import pipeline
+from entourage.engrave.dataset.parts import STATE
+from entourage.engrave.dataset.pipeline import engrave
+from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.worker import Outcome
+from entourage.engrave.engines.fonts import convert_font
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+def test_everything_that_was_promised_is_there(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    manifest = engrave(job(out, songs))
+    assert manifest["counts"]["scores"] == manifest["counts"]["pages"] == 3
+    assert manifest["failed"] == {}
+    pages = {p.stem for p in (out / "images").iterdir()}
+    assert pages == {"One-leipzig-1", "Two-leipzig-1", "Three-leipzig-1"}
+    assert Image.open(out / "images" / "One-leipzig-1.png").size == (700, 500)
+    for folder, end in (("segmentation", "_seg.png"), ("instances", "_inst.png"), ("xml_annotations", ".xml")):
+        assert {p.name.removesuffix(end) for p in (out / folder).iterdir()} == pages
+    assert {p.name for p in (out / "sources").iterdir()} == {f"{n}-leipzig.mxl" for n in ("One", "Two", "Three")}
+    table = pd.read_parquet(out / "symbols.parquet")
+    assert len(table) == manifest["counts"]["symbols"]
+    assert table.groupby("work")["split"].nunique().max() == 1
+    assert set(table["split"]) == {"train", "val", "test"}
+    annotated = [json.loads((out / f"deepscores_{split}.json").read_text()) for split in ("train", "val", "test")]
+    assert sum(len(data["annotations"]) for data in annotated) == (table["label"] != "").sum()
+    sources = [image["source"] for data in annotated for image in data["images"]]
+    assert len(sources) == 3
+    assert all((out / source).is_file() for source in sources)
+    assert len(pd.read_parquet(out / "patches.parquet")) == (table["label"] != "staff").sum()
+    written = json.loads((out / "manifest.json").read_text())
+    assert set(written["files"]) == {n for n in contents(out) if not n.startswith(".state") and n != "manifest.json"}
+    assert written["versions"]["verovio"]
+    assert written["options"]["page"]["interline"] == 10
+
+
+def test_sources_lead_back_to_the_same_page(tmp_path: Path, songs: Path) -> None:
+    engrave(job(tmp_path / "out", songs))
+    again = tmp_path / "again"
+    engrave(job(again, tmp_path / "out" / "sources"))
+    first = (tmp_path / "out" / "images" / "One-leipzig-1.png").read_bytes()
+    assert (again / "images" / "One-leipzig-leipzig-1.png").read_bytes() == first
+
+
+def test_any_number_of_workers_gives_the_same_bytes(
+    tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engrave(job(tmp_path / "one", songs))
+    monkeypatch.setattr(pipeline, "run_tasks", run_tasks)
+    engrave(job(tmp_path / "two", songs, workers=2))
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_broken_score_is_listed_and_skipped(tmp_path: Path, songs: Path) -> None:
+    (songs / "Bad.xml").write_text("<score-partwise><part>")
+    (songs / "Bomb.xml").write_text('<!DOCTYPE x [<!ENTITY a "a">]><score-partwise>&a;</score-partwise>')
+    manifest = engrave(job(tmp_path / "out", songs))
+    assert manifest["counts"] | {"symbols": 0} == {"scores": 3, "pages": 3, "symbols": 0, "failures": 2}
+    with (tmp_path / "out" / "failures.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["score"] for row in rows] == ["Bad-leipzig", "Bomb-leipzig"]
+    assert "not well-formed" in rows[0]["reason"]
+    assert "declares entities" in rows[1]["reason"]
+
+
+def test_nothing_is_written_outside(tmp_path: Path, songs: Path) -> None:
+    import zipfile
+
+    archive = tmp_path / "evil.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("../../outside.xml", (songs / "One.xml").read_text())
+        opened.writestr("/absolute.xml", (songs / "Two.xml").read_text())
+    before = set(contents(tmp_path))
+    manifest = engrave(job(tmp_path / "out", archive))
+    assert len(manifest["failed"]) == 2
+    assert {name for name in set(contents(tmp_path)) - before if not name.startswith("out/")} == set()
+
+
+def test_pages_with_hardly_a_symbol_are_left_out(tmp_path: Path, songs: Path) -> None:
+    manifest = engrave(job(tmp_path / "out", songs, fewest_symbols=1000))
+    assert manifest["counts"]["pages"] == 0
+    assert all("no page has 1000 symbols" in reason for reason in manifest["failed"].values())
+
+
+def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    first = job(out, songs)
+
+    def second(tried: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
+        with pytest.raises(ValueError, match=f"another run is at work on {out}"):
+            engrave(first)
+        return run_here(tried, tasks)
+
+    monkeypatch.setattr(pipeline, "run_tasks", second)
+    assert engrave(first)["counts"]["pages"] == 3
+
+
+def test_a_missing_engine_is_said_once(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lilypond", None)
+    with pytest.raises(ValueError, match="LilyPond is not installed"):
+        engrave(job(tmp_path / "out", songs, engine="lilypond"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:
+    out = tmp_path / "out"
+    engrave(job(out, songs))
+    with pytest.raises(ValueError, match="begun with other options: seed was 0 and is 1"):
+        engrave(job(out, songs, seed=1))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        engrave(job(tmp_path / "full", songs))
+
+
+def test_a_run_does_not_engrave_what_it_has_written(tmp_path: Path, songs: Path) -> None:
+    out = songs / "engraved"
+    engrave(job(out, songs))
+    first = contents(out)
+    assert engrave(job(out, songs))["counts"]["scores"] == 3
+    assert contents(out) == first
+    with pytest.raises(ValueError, match=r"sources lies in .*engraved, where the output goes"):
+        engrave(job(out, out / "sources"))
+    assert contents(out) == first
+
+
+def test_a_font_of_the_users_own_is_kept_in_the_folder(tmp_path: Path, songs: Path) -> None:
+    def own(*codes: int) -> tuple[MusicFont, ...]:
+        return (convert_font(square_font(tmp_path / "Square.otf", codes), tmp_path / "converted"),)
+
+    out = tmp_path / "out"
+    manifest = engrave(job(out, songs, fonts=own(0xE0A4, 0xE0A2)))
+    assert manifest["options"]["fonts"] == [f"Square {own(0xE0A4, 0xE0A2)[0].digest}"]
+    (kept,) = (out / STATE).rglob("Square.zip")
+    (tmp_path / "converted" / "Square.zip").unlink()
+    assert kept.is_file()
+    with pytest.raises(ValueError, match="begun with other options: fonts was"):  # another font of the same name
+        engrave(job(out, songs, fonts=own(0xE0A4)))
+
+
+def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    steps: list[int] = []
+
+    @contextmanager
+    def bar(title: str, total: int) -> Iterator[object]:
+        assert total == 3
+        yield steps.append
+
+    monkeypatch.setattr(pipeline, "progress_bar", bar)
+    engrave(job(tmp_path / "out", songs))
+    assert steps == [1, 1, 1]
+
+
+def test_a_score_in_several_fonts_is_one_score(tmp_path: Path, songs: Path) -> None:
+    fonts = (MusicFont("Leipzig"), MusicFont("Bravura"))
+    counts = engrave(job(tmp_path / "out", songs / "One.xml", fonts=fonts, every_font=True))["counts"]
+    assert (counts["scores"], counts["pages"]) == (1, 2)
+
+
+def test_scores_that_replacing_does_nothing_to_are_noted(tmp_path: Path, songs: Path) -> None:
+    (songs / "tune.abc").write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
+    with pytest.warns(UserWarning, match="1 score is not MusicXML, in which alone symbols are replaced"):
+        engrave(job(tmp_path / "out", songs, replace=0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engrave(job(tmp_path / "other", songs))

@@ -1,0 +1,158 @@
+import multiprocessing as mp
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from entourage.engrave.dataset import pool
+from entourage.engrave.dataset.parts import UnwritableError
+from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.worker import Outcome, Worker
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.scores.archives import ScoreFile
+
+JOB = EngraveJob(Path("out"), (Path("songs"),), workers=2)
+TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
+
+
+def fragile(job: EngraveJob, connection: Connection) -> None:
+    while True:
+        task = connection.recv()
+        if task is None:
+            return
+        if task.name == "task2":
+            os._exit(7)
+        if task.name == "task4":
+            time.sleep(60)
+        connection.send(Outcome(task.name, 1))
+
+
+def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(pool, "_PATIENCE", 1.0)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
+    assert set(outcomes) == {task.name for task in TASKS}
+    assert outcomes["task2"].failure == "task2: the engraver crashed (exit code 7)"
+    assert outcomes["task4"].failure == "task4: the engraver took longer than 1 s"
+    assert sum(outcome.pages for outcome in outcomes.values()) == 4
+
+
+def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    font, archive = MusicFont("Leipzig"), Path("songs.tar.gz")
+    tasks = [
+        Task(name, font, ScoreFile(name, archive, name, 0, place)) for place, name in ((2, "a"), (0, "b"), (1, "c"))
+    ]
+    tasks += [Task("e", font, ScoreFile("e", Path("e.xml"))), Task("d", font)]
+    outcomes = run_tasks(replace(JOB, workers=1), tasks)
+    assert [outcome.name for outcome in outcomes] == ["e", "d", "b", "c", "a"]
+
+
+def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
+    task = Task("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    assert list(run_tasks(job, [task])) == [Outcome("task2", 1)]
+    score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
+    (outcome,) = run_tasks(job, [task])
+    assert (outcome.pages, outcome.lost) == (0, True)
+
+
+def deaf(job: EngraveJob, connection: Connection) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    connection.recv()
+    time.sleep(60)
+
+
+def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", deaf)
+    monkeypatch.setattr(pool, "_PATIENCE", 0.5)
+    monkeypatch.setattr(pool, "_GRACE", 0.1)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    (outcome,) = run_tasks(replace(JOB, workers=1), TASKS[:1])
+    assert outcome.failure == "task0: the engraver took longer than 0.5 s"
+    assert mp.active_children() == []
+
+
+def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = {}
+    monkeypatch.setattr(pool, "_bound_memory", lambda: None)
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    ours, theirs = mp.Pipe()
+    ours.send(None)
+    pool._serve(JOB, theirs)
+    with pytest.raises(SystemExit, match="143"):  # which passes through all that tidies up
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+
+
+def no_room(job: EngraveJob, task: Task) -> Outcome:
+    raise UnwritableError("images/a.png cannot be written: No space left on device")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setattr(Worker, "do", no_room)
+    monkeypatch.setattr(pool, "_bound_memory", lambda: None)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    with pytest.raises(UnwritableError, match="No space left on device"):
+        list(run_tasks(replace(JOB, workers=workers), TASKS))
+
+
+def test_a_single_worker_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
+    outcomes = list(run_tasks(replace(JOB, workers=1), TASKS[1:4]))
+    assert [outcome.pages for outcome in outcomes] == [1, 0, 1]
+
+
+def test_no_tasks_are_no_work() -> None:
+    assert list(run_tasks(JOB, [])) == []
+
+
+def greedy(connection: Connection) -> None:
+    import numpy as np
+
+    pool._bound_memory(2**30)
+    np.ones(2**20)  # 8 MB
+    try:
+        np.ones(2**28)  # 2 GB
+    except MemoryError:
+        connection.send("refused")
+    else:
+        connection.send("allowed")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the bound")
+def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
+    context = mp.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=greedy, args=(theirs,))
+    process.start()
+    assert ours.poll(60)
+    assert ours.recv() == "refused"
+    process.join()
+
+
+def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    monkeypatch.setattr(pool, "_bound_memory", lambda: order.append("bound"))
+    monkeypatch.setattr(Worker, "do", lambda self, task: order.append(task.name) or Outcome(task.name))
+    ours, theirs = mp.Pipe()
+    ours.send(TASKS[0])
+    ours.send(None)
+    pool._serve(JOB, theirs)
+    assert order == ["bound", "task0"]
+    assert ours.recv() == Outcome("task0")

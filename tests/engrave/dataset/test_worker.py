@@ -1,0 +1,191 @@
+import errno
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from entourage.engrave.dataset import worker as work
+from entourage.engrave.dataset.parts import UnwritableError, begun_path, begun_places, part_path, read_part_meta
+from entourage.engrave.dataset.worker import Outcome, Worker, source_file, source_path
+from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.scores.archives import ScoreFile
+from entourage.engrave.scores.parsing import Score, read_score
+
+
+def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None:
+    score = read_score(ScoreFile("s", score_path))
+    data = source_file(score)
+    assert source_path("s", score) == "sources/s.mxl"
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        assert archive.namelist() == ["META-INF/container.xml", "score.xml"]
+        assert 'id="p1m1n1"' in archive.read("score.xml").decode()
+    assert source_file(score) == data
+    tune = Score("t", "X:1", "abc")
+    assert (source_path("t", tune), source_file(tune)) == ("sources/t.abc", b"X:1")
+
+
+def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -> None:
+    tune = tmp_path / "tune.abc"
+    tune.write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
+    job = EngraveJob(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
+    assert Worker(job).do(Task("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
+    rows = pq.read_table(part_path(job.out, "t")).to_pylist()
+    heads = [row["element"] for row in rows if row["label"].startswith("notehead")]
+    mei = (job.out / "sources" / "t.mei").read_text()
+    assert len({*heads}) == 8
+    assert all(f'xml:id="{head}"' in mei for head in heads)
+    assert "isodate" not in mei  # which would differ from run to run
+    assert {row["source"] for row in rows} == {"sources/t.abc"}
+    assert (job.out / "sources" / "t.abc").read_text() == tune.read_text()
+
+
+def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    assert read_part_meta(part_path(tmp_path, "s")) is None
+    assert Worker(job).do(task).pages == 1
+    meta = read_part_meta(part_path(tmp_path, "s"))
+    assert meta is not None
+    assert meta["title"] == "Études"
+    part_path(tmp_path, "s").write_bytes(b"PAR1")
+    assert read_part_meta(part_path(tmp_path, "s")) is None
+    assert Worker(job).do(task).failure == ""
+    assert read_part_meta(part_path(tmp_path, "s")) == meta
+    assert not (tmp_path / "segmentation").exists()  # no format asked for it
+
+
+def test_a_score_that_fails_half_way_has_noted_what_it_left(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(score: Score) -> bytes:
+        raise ValueError("it ends in the middle")
+
+    monkeypatch.setattr(work, "source_file", fail)
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    assert outcome == Outcome("s", failure="it ends in the middle")
+    left = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
+    assert {*begun_places(begun_path(job.out, "s"))} == left - {".state/s.begun"}
+    assert len(left) == 5
+
+
+def test_places_are_noted_before_they_are_written_to(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    written: list[str] = []
+
+    def write(path: Path, data: bytes) -> None:
+        written.append(path.relative_to(tmp_path).as_posix())
+        assert begun_places(begun_path(tmp_path, "s")) == written
+
+    monkeypatch.setattr(work, "write_whole", write)
+    assert Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
+    assert written == ["images/s-1.png", "sources/s.mxl"]
+
+
+def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    image, text = job.out / "images" / "s-1.png", score_path.read_text()
+    before, places = image.read_bytes(), ["images/s-1.png", "sources/s.mxl"]
+
+    def killed(score: Score) -> bytes:
+        raise KeyboardInterrupt
+
+    score_path.write_text(text.replace("<octave>5", "<octave>4"))
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "source_file", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Worker(job).do(task)
+    assert image.read_bytes() != before
+    assert begun_places(begun_path(job.out, "s"))[2:4] == places  # those of the part that is gone
+    score_path.write_text(text)
+    assert Worker(job).done(task) is None
+    assert Worker(job).do(task) == Outcome("s", 1)
+    assert image.read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["RULES", "__version__"])
+def test_what_another_version_made_is_not_done(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    assert Worker(job).done(task) == Outcome("s", 1)
+    monkeypatch.setattr(f"entourage.engrave.dataset.parts.{what}", "another")
+    assert Worker(job).done(task) is None
+    assert Worker(job).do(task).pages == 1
+    meta = read_part_meta(part_path(job.out, "s"))
+    assert meta is not None
+    assert "another" in meta["makers"].values()
+    assert Worker(job).done(task) == Outcome("s", 1)
+
+
+def test_a_score_that_changed_or_is_gone_is_not_done(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    assert Worker(job).done(task) is None
+    Worker(job).do(task)
+    score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
+    assert Worker(job).done(task) is None
+    score_path.unlink()
+    assert Worker(job).done(task) is None
+
+
+def test_a_full_disk_is_no_fault_of_the_score(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        if data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, data)
+
+    real = Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", full)
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
+        Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+
+
+def test_what_nobody_foresaw_is_the_failure_of_one_score(
+    tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: ScoreFile, reader: object) -> Score:
+        raise KeyError("p1m1n1")
+
+    monkeypatch.setattr(work, "read_score", fail)
+    job = EngraveJob(tmp_path / "out", (score_path,))
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    assert outcome.failure == f"{score_path} cannot be engraved: it breaks the engraver (KeyError: 'p1m1n1')"
+
+
+def test_a_meter_without_a_unit_is_a_reason_with_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "song.mei"
+    staff = '<staffGrp><staffDef n="1" lines="5" meter.count="4" meter.unit="0"/></staffGrp>'
+    note = '<staff n="1"><layer n="1"><note pname="c" oct="4" dur="4"/></layer></staff>'
+    bar = f'<measure n="1">{note}<dynam tstamp="1" staff="1">p</dynam></measure>'
+    score = f"<score><scoreDef>{staff}</scoreDef><section>{bar}</section></score>"
+    music = f"<music><body><mdiv>{score}</mdiv></body></music>"
+    path.write_text(f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead/>{music}</mei>')
+    job = EngraveJob(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
+    outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", path)))
+    assert outcome.failure.startswith(f"{path} cannot be engraved: it breaks the engraver (ZeroDivisionError")
+
+
+def test_a_task_is_done_only_while_its_files_are_there(tmp_path: Path, score_path: Path) -> None:
+    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    Worker(job).do(task)
+    image = job.out / "images" / "s-1.png"
+    before = image.read_bytes()
+    image.unlink()
+    assert Worker(job).do(task).pages == 1
+    assert image.read_bytes() == before

@@ -1,0 +1,116 @@
+import pytest
+
+from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
+from entourage.engrave.render.instances import Symbol
+from entourage.engrave.render.marks import Group, Mark
+from entourage.engrave.render.outlines import rectangle
+
+NAMES = ("glyph", "onset", "duration", "pitch", "log", "position", "direction", "grow", "script", "flags", "sign")
+NAMES += ("fraction", "style", "text")
+
+
+def mark(x: float = 0.0, y: float = 0.0) -> Mark:
+    return Mark("glyph", rectangle(x, y, 10, 10), Group(), x=x, y=y)
+
+
+def tagged(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
+    known = {f"data-{name}": "" for name in NAMES} | {"data-grace": "0"} | {f"data-{n}": v for n, v in tags.items()}
+    return tagged_symbols(Group((kind,)), known, list(range(len(marks))), marks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tags", "label"),
+    [
+        ("Flag", {"glyph": "flags.d4"}, "flag16thDown"),
+        ("Flag", {"glyph": "flags.u3", "grace": "-1/8"}, "flag8thUpSmall"),
+        ("Accidental", {"glyph": "accidentals.flatflat"}, "accidentalDoubleFlat"),
+        ("Accidental", {"glyph": "accidentals.flat", "grace": "-1/8"}, "accidentalFlatSmall"),
+        ("Clef", {"glyph": "clefs.F_change"}, "clefF"),
+        ("Clef", {"glyph": "clefs.C", "position": "0"}, "clefCAlto"),
+        ("Clef", {"glyph": "clefs.C_change", "position": "2"}, "clefCTenor"),
+        ("Rest", {"log": "3"}, "rest8th"),
+        ("Rest", {"log": "5"}, "rest32nd"),
+        ("Script", {"script": "(feta dstaccato . ustaccato)", "direction": "-1"}, "articStaccatoBelow"),
+        ("Script", {"script": "(feta . trill)", "direction": "1"}, "ornamentTrill"),
+        ("Hairpin", {"grow": "-1"}, "dynamicDiminuendoHairpin"),
+        ("StemTremolo", {"flags": "3"}, "tremolo3"),
+        ("SystemStartBrace", {}, "brace"),
+        ("KeyCancellation", {}, "keyNatural"),
+        ("KeySignature", {"sign": "-1/2"}, "keyFlat"),
+        ("TimeSignature", {"fraction": "(4 . 4)"}, "timeSigCommon"),
+        ("SustainPedal", {"text": "*"}, "keyboardPedalUp"),
+    ],
+)
+def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
+    (symbol,) = tagged(kind, [mark()], **tags)
+    assert symbol.label == label
+
+
+def test_digits_and_letters_are_told_apart() -> None:
+    digits = [mark(0, 10), mark(12, 10), mark(6, 30)]
+    assert [s.label for s in tagged("TimeSignature", digits, fraction="(12 . 8)")] == [
+        "timeSig1",
+        "timeSig2",
+        "timeSig8",
+    ]
+    assert [s.label for s in tagged("DynamicText", [mark(), mark(20)], text="mf")] == ["dynamicM", "dynamicF"]
+    assert [s.label for s in tagged("TupletNumber", [mark(), mark(9)], text="12")] == ["tuplet1", "tuplet2"]
+
+
+def test_the_music_is_in_quarter_notes() -> None:
+    tags = {"onset": "3/8", "duration": "1/4", "pitch": "-1 6 -1/2", "log": "2", "position": "-3"}
+    (head,) = tagged("NoteHead", [mark()], **tags)
+    assert (head.onset, head.duration, head.pitch, head.midi, head.position) == (1.5, 1.0, "Bb3", 58, -3)
+    (grace,) = tagged("NoteHead", [mark()], **tags, grace="-1/8")
+    assert (grace.label, grace.duration) == ("noteheadBlackInSpaceSmall", 0.0)
+
+
+def test_a_character_without_a_class_moves_no_other() -> None:
+    three = [mark(), mark(20), mark(40)]
+    found = tagged("DynamicText", three, text="sfn")
+    assert [(s.label, s.marks) for s in found] == [("dynamicS", [0]), ("dynamicF", [1])]
+    found = tagged("Fingering", three, text="1-2")
+    assert [(s.label, s.marks) for s in found] == [("fingering1", [0]), ("fingering2", [2])]
+    assert tagged("DynamicText", three, text="sf") == []  # something else is drawn
+
+
+def test_a_sum_of_beats_is_not_taken_for_a_fraction() -> None:
+    drawn = [mark(0, 10), mark(12, 10), mark(24, 10), mark(12, 30)]  # 3 + 2 over 8
+    assert tagged("TimeSignature", drawn, fraction="(5 . 8)") == []
+
+
+def missing(kind: str, marks: list[Mark], **tags: str) -> list[str]:
+    return unlabelled(
+        Group((kind,) if kind else ()), {f"data-{n}": v for n, v in tags.items()}, [*range(len(marks))], marks
+    )
+
+
+def test_glyphs_without_a_class_are_named() -> None:
+    area = Mark("area", rectangle(0, 0, 9, 9), Group())
+    assert missing("Clef", [mark()], glyph="clefs.C", text="") == ["Clef:clefs.C"]
+    assert missing("DynamicText", [mark(), mark()], glyph="", text="n i") == ["DynamicText:ni"] * 2
+    assert missing("MetronomeMark", [mark(), area]) == ["MetronomeMark"]
+    assert missing("", [mark()]) == ["untagged"]
+    assert missing("SystemStartBracket", [mark()]) == []
+
+
+def test_of_letters_only_signs_and_numbers_count() -> None:
+    def letter(character: str, kind: str) -> Mark:
+        return Mark("letter", rectangle(0, 0, 9, 9), Group((kind,)), ord(character))
+
+    words = [letter(c, "TextScript") for c in "in B\u266d"]
+    assert missing("TextScript", words) == ["TextScript"]
+    assert missing("TupletNumber", [letter("0", "TupletNumber")], text="10") == ["TupletNumber:10"]
+    assert missing("TupletNumber", [letter(":", "TupletNumber")], text="3:2") == []
+
+
+def test_what_has_no_class_is_no_symbol() -> None:
+    assert tagged("LyricText", [mark()]) == []
+    assert tagged("Rest", [mark()], log="-2") == []
+
+
+def test_staves_are_counted_within_systems() -> None:
+    marks = [mark(0, y) for y in (0, 180, 800, 980, 170)]
+    symbols = [Symbol("staff", "", [i], Group()) for i in range(4)] + [Symbol("stem", "", [4], Group())]
+    number_staves(symbols, marks, 20.0)
+    assert [symbol.staff for symbol in symbols] == [1, 2, 1, 2, 2]

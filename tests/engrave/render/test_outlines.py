@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pytest
+
+from entourage.engrave.render.outlines import (
+    Edges,
+    dashes,
+    ellipse,
+    filled,
+    moved,
+    parse_path,
+    positive,
+    rectangle,
+    rings,
+    split_at,
+    stroked,
+    turned,
+)
+
+
+def area(edges: Edges) -> float:
+    x0, y0, x1, y1 = edges.T
+    return float((x0 * y1 - x1 * y0).sum() / 2)
+
+
+def test_lines_absolute_and_relative_agree() -> None:
+    (absolute,) = parse_path("M1 2 L4 2 L4 6 H1 V2 Z", 0.1)
+    (relative,) = parse_path("m1 2 3 0 0 4 h-3 v-4 z", 0.1)
+    np.testing.assert_array_equal(absolute, relative)
+    assert abs(area(filled([absolute]))) == 12
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 0.05, 0.005])
+def test_curves_stay_within_the_tolerance(tolerance: float) -> None:
+    k = 4 / 3 * math.tan(math.pi / 8)  # a cubic that follows a quarter circle to within 3e-4 of the radius
+    (points,) = parse_path(f"M10 0C10 {10 * k} {10 * k} 10 0 10", tolerance)
+    middles = (points[1:] + points[:-1]) / 2
+    assert np.abs(np.hypot(*middles.T) - 10).max() < tolerance + 0.003
+
+
+def test_smooth_curves_reflect_the_control_point() -> None:
+    (long,) = parse_path("M0 0C0 1 1 2 2 2C3 2 4 1 4 0", 0.01)
+    (short,) = parse_path("M0 0c0 1 1 2 2 2s2 -1 2 -2", 0.01)
+    np.testing.assert_allclose(short, long)
+    (long,) = parse_path("M0 0Q1 1 2 0Q3 -1 4 0", 0.01)
+    (short,) = parse_path("M0 0Q1 1 2 0T4 0", 0.01)
+    np.testing.assert_allclose(short, long)
+
+
+def test_the_quick_way_for_a_straight_path_is_the_same() -> None:
+    np.testing.assert_array_equal(parse_path("M1 -2 L30 4", 1)[0], parse_path("M 1,-2 L 30,4", 1)[0])
+
+
+@pytest.mark.parametrize("d", ["M0 0 A1 1 0 0 0 1 1", "M0", "M0 0 C1 1", "M0 0 Z 3"])
+def test_paths_that_cannot_be_read_are_refused(d: str) -> None:
+    with pytest.raises(ValueError, match="cannot be read; expected M L H V C S Q T Z"):
+        parse_path(d, 0.1)
+
+
+def test_a_hole_is_taken_away() -> None:
+    ring = filled(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
+    assert abs(area(ring)) == 100 - 36
+
+
+def test_strokes_cover_length_times_width() -> None:
+    assert area(stroked(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0)) == pytest.approx(10)
+    assert area(stroked(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0, "square")) == pytest.approx(14)
+    bent = np.array([[0.0, 0.0], [10.0, 0.0], [20.0, 5.0]])
+    assert area(stroked(bent, 1.0)) == pytest.approx(10 + math.hypot(10, 5), rel=0.01)
+
+
+def test_a_hairpin_keeps_both_arms_to_the_tip() -> None:
+    arms = np.array([[100.0, 10.0], [0.0, 0.0], [100.0, -10.0]])
+    assert area(stroked(arms, 2.0)) == pytest.approx(2 * 2 * math.hypot(100, 10))
+
+
+def test_points_that_do_not_move_leave_no_mark() -> None:
+    assert len(stroked(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0)) == 0
+    assert len(stroked(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0, "round")) == 0
+
+
+def test_ellipses_and_rectangles_have_their_area() -> None:
+    assert area(ellipse(5, 6, 3, 2)) == pytest.approx(math.pi * 6)
+    assert area(rectangle(1, 2, 3, 4)) == 12
+
+
+def test_positive_turns_an_outline_only_if_needed() -> None:
+    box = rectangle(0, 0, 2, 2)
+    assert area(positive(box[:, [2, 3, 0, 1]])) == area(positive(box)) == 4
+
+
+def test_dashes_follow_the_pattern_round_a_corner() -> None:
+    line = np.array([[0.0, 0.0], [5.0, 0.0], [5.0, 5.0]])
+    pieces = dashes(line, [4.0, 2.0])
+    assert [piece.tolist() for piece in pieces] == [[[0, 0], [4, 0]], [[5, 1], [5, 5]]]
+    assert dashes(line, [])[0] is line
+    assert dashes(line, [0.0])[0] is line
+
+
+def test_moved_scales_then_shifts() -> None:
+    np.testing.assert_array_equal(moved(np.array([[0.0, 0, 1, 2]]), 3, 10, 20), [[10, 20, 13, 26]])
+
+
+def test_rings_and_halves_of_an_area_add_up() -> None:
+    ring = filled(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
+    assert [len(outline) for outline in rings(ring)] == [5, 5]
+    above, below = split_at(ring, 4)
+    assert abs(area(above)) == 40 - 12
+    assert abs(area(below)) == 60 - 24
+    assert above[:, [1, 3]].max() == below[:, [1, 3]].min() == 4
+
+
+def test_turned_is_clockwise_where_y_is_downwards() -> None:
+    np.testing.assert_allclose(turned(np.array([[3.0, 5], [1, 5]]), 90, 1, 5), [[1, 7], [1, 5]], atol=1e-12)

@@ -1,0 +1,57 @@
+from collections import Counter
+from collections.abc import Callable
+
+from lxml import etree
+from tests.engrave.conftest import build_score, direction, notations, note
+
+from entourage.engrave.render.page import Page
+from entourage.engrave.scores.parsing import Score, parse_score
+from entourage.engrave.scores.substitution import replace_common
+
+
+def song() -> Score:
+    dots = notations("<articulations><staccato/></articulations>")
+    first = direction("<dynamics><p/></dynamics>") + note("A4", 8, "quarter", dots) * 2
+    first += note("C5", 16, "half", "<accidental>sharp</accidental>").replace("</step>", "</step><alter>1</alter>")
+    shared = note("F4", 16, "half", "<accidental>flat</accidental>").replace("</step>", "</step><alter>-1</alter>")
+    second = shared + note("F4", 16, "half").replace("</step>", "</step><alter>-1</alter>")
+    trill = note("B4", 32, "whole", notations("<ornaments><trill-mark/></ornaments><fermata type='upright'/>"))
+    return parse_score(build_score(first, second, trill), "song")
+
+
+def names(score: Score) -> Counter[str]:
+    return Counter(str(element.tag) for element in etree.fromstring(score.text).iter())
+
+
+def test_common_symbols_give_way_to_rare_ones() -> None:
+    before, after = names(song()), names(replace_common(song(), 1.0, 0))
+    assert before["staccato"] == 2
+    assert after["staccato"] == after["trill-mark"] == after["p"] == 0
+    assert after["note"] == before["note"]
+    assert 'type="inverted"' in replace_common(song(), 1.0, 0).text
+    assert 'symbol="common"' in replace_common(song(), 1.0, 0).text
+
+
+def test_an_accidental_is_doubled_with_its_pitch_only_where_nothing_hangs_on_it() -> None:
+    root = etree.fromstring(replace_common(song(), 1.0, 0).text)
+    signs = [
+        (n.findtext("accidental"), n.findtext("pitch/alter"))
+        for n in root.iter("note")
+        if n.find("accidental") is not None
+    ]
+    assert signs == [("double-sharp", "2"), ("flat", "-1")]
+
+
+def test_share_and_seed_decide() -> None:
+    assert replace_common(song(), 0.0, 0) == song()
+    assert replace_common(song(), 0.5, 1) == replace_common(song(), 0.5, 1)
+    assert len({replace_common(song(), 0.5, seed).text for seed in range(6)}) > 1
+    tune = Score("t", "X:1", "abc")
+    assert replace_common(tune, 1.0, 0) is tune
+
+
+def test_what_comes_out_can_be_engraved(engrave: Callable[[str], Page]) -> None:
+    labels = Counter(s.label for s in engrave(replace_common(song(), 1.0, 0).text).symbols)
+    assert labels["accidentalDoubleSharp"] == 1
+    assert labels["fermataBelow"] == 1
+    assert labels["ornamentTrill"] == labels["articStaccatoBelow"] == 0

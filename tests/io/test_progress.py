@@ -1,0 +1,43 @@
+import pytest
+
+from entourage.io.progress import is_main_process, is_shown, progress_bar, status
+
+
+def test_the_bar_is_shown_on_stderr_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    for show, shown in ((True, True), (False, False), (None, False)):  # under pytest stderr is no terminal
+        with progress_bar("Reading", 2, show) as advance:
+            advance(1)
+            advance(1)
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert ("Reading" in output.err) == shown
+
+
+def test_a_status_shows_itself_when_told_and_is_silent_in_pipes(capsys: pytest.CaptureFixture[str]) -> None:
+    with status("Labelling", show=True):
+        pass
+    assert "Labelling" in capsys.readouterr().err
+    with status("Labelling"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_the_first_rank_is_the_main_process_and_so_is_one_that_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert is_main_process()
+    monkeypatch.setenv("RANK", "0")
+    assert is_main_process()
+    monkeypatch.setenv("RANK", "2")
+    assert not is_main_process()
+
+
+def test_of_several_processes_the_main_one_shows_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown = {}
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        shown[rank] = [is_shown(show) for show in (None, True, False)]
+    assert shown == {"0": [True, True, False], "1": [False, True, False]}
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    assert not is_shown(None)

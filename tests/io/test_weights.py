@@ -1,0 +1,113 @@
+import errno
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+
+from entourage.io import weights as module
+from entourage.io.weights import load_into, read_notes, read_weights, write_weights
+
+
+def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
+    image = torch.arange(24.0).reshape(1, 2, 3, 4)
+    tensors = {
+        "plain": image,
+        "shared": image,
+        "view": image[:, 1],
+        "last": image.to(memory_format=torch.channels_last),
+        "expanded": torch.ones(1).expand(3),
+        "count": torch.tensor(3),
+        "half": torch.ones(2, dtype=torch.bfloat16),
+    }
+    path = tmp_path / "run" / "weights.safetensors"
+    write_weights(path, tensors, {"step": 3, "metrics": {"error": float("inf")}})
+    read, notes = read_weights(path)
+    assert notes == {"step": 3, "metrics": {"error": float("inf")}}
+    assert read.keys() == tensors.keys()
+    for name, value in tensors.items():
+        assert torch.equal(read[name], value)
+        assert read[name].dtype == value.dtype
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_others_may_read_what_they_may_read_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    write_weights(tmp_path / "weights.safetensors", {}, {})
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    for read in (read_weights, read_notes):
+        with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+            read(path)
+    write_weights(path, {"a": torch.ones(100)}, {})
+    for content in (b"", b"noise", path.read_bytes()[:-30]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights that a training run wrote"):
+            read_weights(path)
+    save_file({"a": torch.ones(1)}, path)  # a stranger's
+    for read in (read_weights, read_notes):
+        with pytest.raises(ValueError, match=f"^cannot read {path}: "):
+            read(path)
+
+
+def test_notes_can_be_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
+    assert read_notes(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may be longer than some bytes, which the system says at the same place as that the disk is full."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_weights(path, {"a": torch.ones(2)}, {})
+    with pytest.raises(OSError, match="File too large") as raised:
+        write_weights(path, {"a": torch.ones(1000)}, {})
+    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
+    assert list(tmp_path.iterdir()) == [path]
+    assert torch.equal(read_weights(path)[0]["a"], torch.ones(2))
+
+
+def test_what_else_stops_the_writing_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise SafetensorError("out of order")
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.raises(OSError, match="out of order") as raised:
+        write_weights(tmp_path / "weights.safetensors", {}, {})
+    assert raised.value.strerror == "out of order"
+
+
+def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
+    write_weights(tmp_path / "weights.safetensors", {}, {"k_max": np.int64(7)})
+    assert read_notes(tmp_path / "weights.safetensors") == {"k_max": 7}
+
+
+def test_weights_that_do_not_fit_are_named() -> None:
+    model, source = nn.Linear(2, 1), Path("a.safetensors")
+    load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
+    assert model(torch.ones(1, 2)).item() == 1.0
+    with pytest.raises(ValueError, match=r"^a.safetensors lacks weight 'bias'"):
+        load_into(model, {"weight": torch.zeros(1, 2)}, source)
+    with pytest.raises(ValueError, match=r"^a.safetensors holds the unknown weight 'c'"):
+        load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
+    with pytest.raises(ValueError, match=r"^a.safetensors holds 'weight' of shape \(2, 2\); expected \(1, 2\)"):
+        load_into(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)

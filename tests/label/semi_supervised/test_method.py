@@ -1,0 +1,211 @@
+"""What all methods share, with a method whose disagreement is easily restated."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from entourage.label.semi_supervised.examples import Examples
+from entourage.label.semi_supervised.looks import LiveLooks
+from entourage.label.semi_supervised.method import Batch, Method, MethodOptions
+from entourage.training import TrainingOptions, train
+
+SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
+
+
+class Sum(Method):
+    """The mean of all logits of weak views, and twice that of strong views."""
+
+    def views(self, batch: Batch) -> Sequence[Tensor]:
+        return self.looks.weak(batch.unlabelled), self.looks.strong(batch.unlabelled)
+
+    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+        return logits[0].mean() + 2 * logits[1].mean() + step
+
+
+def test_an_epoch_shows_every_image_once_beside_labelled_ones(toys: ModuleType) -> None:
+    examples, _ = toys.examples()
+    method = Sum(toys.network(), examples, SMALL)
+    plan = method.plan(0)
+    assert len(plan) == method.steps() == 3  # 30 images in batches of 8; six wait for another epoch
+    unlabelled = np.concatenate([rows for _, rows in plan])
+    assert len(np.unique(unlabelled)) == len(unlabelled) == 24
+    labelled = np.concatenate([rows for rows, _ in plan])
+    assert [len(rows) for rows, _ in plan] == [5, 5, 5]
+    assert set(labelled) <= set(examples.labelled)
+    over_epochs = {row for epoch in range(12) for _, rows in method.plan(epoch) for row in rows}
+    assert over_epochs == set(range(30))
+
+
+def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
+    examples, _ = toys.examples()
+    orders = [
+        np.concatenate(Sum(toys.network(), examples, replace(SMALL, seed=seed)).plan(epoch)[0]).tolist()
+        for seed, epoch in ((3, 0), (3, 0), (3, 1), (4, 0))
+    ]
+    assert orders[0] == orders[1]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_few_images_come_in_small_batches_and_several_times_over(toys: ModuleType) -> None:
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, least_steps=5))
+    plan = method.plan(0)
+    assert len(plan) == method.steps() == 5
+    assert all(sorted(every) == list(range(8)) for _, every in plan)  # eight images are a batch, five times over
+    assert {len(labelled) for labelled, _ in plan} == {2}  # beside them a quarter as many with labels
+    assert len({tuple(every) for _, every in plan}) > 1
+
+
+def test_a_batch_holds_positions_and_codes(toys: ModuleType) -> None:
+    examples = toys.numbers()
+    batch = Sum(toys.linear(), examples).load((np.array([2, 0]), np.array([7, 1])), np.random.default_rng(0))
+    assert batch.labelled.tolist() == [2, 0]
+    assert batch.codes.tolist() == [2, 0]
+    assert batch.unlabelled.tolist() == [7, 1]
+
+
+def test_the_loss_is_cross_entropy_and_disagreement(toys: ModuleType) -> None:
+    examples, network = toys.numbers(), toys.linear()
+    losses = Sum(network, examples).loss(network, toys.batch(examples, [1, 2], [0, 5, 6]), step=4)
+    x = examples.looks.values.flatten(1)
+    weight, bias = network.head.weight, network.head.bias
+    logits = (x[[1, 2]] + 0.5) @ weight.T + bias
+    labelled = -(logits.log_softmax(1)[0, 1] + logits.log_softmax(1)[1, 2]) / 2
+    unlabelled = ((x[[0, 5, 6]] + 0.5) @ weight.T + bias).mean() + 2 * (-x[[0, 5, 6]] @ weight.T + bias).mean() + 4
+    # The loss works in float32, as mixed precision wants it.
+    assert losses["labelled"].item() == pytest.approx(labelled.item(), rel=1e-5)
+    assert losses["unlabelled"].item() == pytest.approx(unlabelled.item(), rel=1e-5)
+    assert losses["loss"].item() == pytest.approx((labelled + unlabelled).item(), rel=1e-5)
+    mine = torch.autograd.grad(losses["loss"], weight)[0]
+    torch.testing.assert_close(mine, torch.autograd.grad(labelled + unlabelled, weight)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_all_views_pass_the_network_at_once(toys: ModuleType) -> None:
+    examples, network, seen = toys.numbers(), toys.linear(), []
+    network.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    Sum(network, examples).loss(network, toys.batch(examples, [1, 2], [0, 5, 6]), step=0)
+    assert seen == [8]
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, freeze: bool) -> None:
+    method = Sum(toys.network(), toys.numbers(), MethodOptions(freeze_norm=freeze))
+    layer = method.model.body.layers[1]
+    before = layer.running_mean.clone()
+    method.model.train()(torch.full((4, 3, 12, 12), 3.0))
+    assert torch.equal(layer.running_mean, before) == freeze
+    assert method.describe()["freeze_norm"] == freeze
+
+
+def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=10))
+    assert method.ramp(0) == pytest.approx(np.exp(-5))
+    assert method.ramp(5) == pytest.approx(np.exp(-5 / 4))
+    assert method.ramp(10) == method.ramp(1000) == 1
+    assert Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=0)).ramp(0) == 1
+
+
+def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
+    network = toys.network()
+    body, head = Sum(network, toys.examples()[0], MethodOptions(least_steps=1, head_rate=7.0)).parameter_groups()
+    assert {id(p) for p in body["params"]} == {id(p) for p in network.body.parameters()}
+    assert {id(p) for p in head["params"]} == {id(p) for p in network.head.parameters()}
+    assert "lr_scale" not in body
+    assert head["lr_scale"] == 7
+
+
+def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
+    network, examples = toys.linear(), toys.numbers()
+    method = Sum(network, examples, MethodOptions(least_steps=1, decay=0.5))
+    before = network.head.weight.detach().clone()
+    with torch.no_grad():
+        network.head.weight.zero_()
+    method.after_step(1)
+    kept = method.outcome()
+    torch.testing.assert_close(kept.head.weight, 0.1 * before)  # an average starts fast: (1 + 0) / (10 + 0)
+    views = examples.looks.weak(torch.arange(3))
+    answer = method.teacher(views)
+    torch.testing.assert_close(answer, F.softmax(kept(views).float(), dim=1))
+    assert not method.teacher(views.clone().requires_grad_()).requires_grad
+    other = Sum(toys.linear(), examples, MethodOptions(least_steps=1, decay=0.5))
+    other.load_extra_state(method.extra_state())
+    assert torch.equal(other.outcome().head.weight, kept.head.weight)
+    assert other.average.updates == 1
+
+
+def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
+    method = Sum(toys.network(), toys.examples()[0], replace(SMALL, decay=0.0))
+    train(method, TrainingOptions(epochs=1, learning_rate=0.01, workers=0), device="cpu", progress=False)
+    for mine, theirs in zip(method.outcome().state_dict().values(), method.model.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert method.model.head.weight.abs().max() > 0
+
+
+def test_another_run_has_another_description(toys: ModuleType) -> None:
+    def described(examples: Examples, options: MethodOptions, kind: type[Method] = Sum) -> str:
+        return str(kind(toys.linear(), examples, options).describe())
+
+    class Other(Sum):
+        pass
+
+    examples = toys.numbers()
+    relabelled = replace(examples, codes=np.roll(examples.codes, 1))
+    descriptions = {
+        described(examples, SMALL),
+        described(relabelled, SMALL),
+        described(examples, replace(SMALL, decay=0.5)),
+        described(toys.numbers(count=9), SMALL),
+        described(examples, SMALL, Other),
+    }
+    assert len(descriptions) == 5
+    assert described(toys.numbers(), SMALL) in descriptions
+
+
+def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType, tmp_path: Path) -> None:
+    def run(examples: Examples, classes: int = 3) -> None:
+        options = TrainingOptions(epochs=1, workers=0)
+        train(Sum(toys.network(classes), examples, SMALL), options, tmp_path, device="cpu", progress=False)
+
+    examples = toys.examples()[0]
+    run(examples)
+    more = replace(examples, codes=np.where(np.arange(30) < 9, np.arange(30) % 3, -1))
+    new_class = replace(examples, codes=np.where(np.arange(30) == 7, 3, examples.codes), classes=4)
+    for changed, classes in ((more, 3), (new_class, 4)):
+        expected = f"{tmp_path} holds a run with other labels or classes than are given now; .*delete the folder"
+        with pytest.raises(ValueError, match=expected):
+            run(changed, classes)
+    pixels = toys.images()[0]
+    larger = replace(examples, looks=LiveLooks(pixels, toys.preprocessing(toys.SIDE + 4)))
+    for changed in (toys.examples(seed=1)[0], larger):
+        with pytest.raises(
+            ValueError, match="holds a run with other images, another size or other views than there are"
+        ):
+            run(changed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labelled_batch": 0}, "labelled_batch is 0; expected a whole number of 1 or more"),
+        ({"unlabelled_batch": -3}, "unlabelled_batch is -3; expected a whole number of 1 or more"),
+        ({"least_steps": 2.5}, "least_steps is 2.5; expected a whole number of 1 or more"),
+        ({"ramp_steps": -1}, "ramp_steps is -1; expected a whole number of 0 or more"),
+        ({"seed": -1}, "seed is -1; expected a whole number of 0 or more"),
+        ({"head_rate": 0.0}, "head_rate is 0.0; expected a number above 0"),
+        ({"decay": 1.0}, r"decay is 1.0; expected a number in \[0, 1\)"),
+        ({"decay": 2.0}, r"decay is 2.0; expected a number in \[0, 1\)"),
+        ({"decay": float("nan")}, "decay is nan"),
+        ({"decay": "slow"}, r"decay is 'slow'; expected a number in \[0, 1\)"),
+        ({"head_rate": "a"}, "head_rate is 'a'; expected a number above 0"),
+        ({"head_rate": float("inf")}, "head_rate is inf; expected a number above 0"),
+    ],
+)
+def test_bad_options_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MethodOptions(**change)  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""What docs/label.md shows can be pasted."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import entourage.label.semi_supervised
+
+PAGE = (Path(__file__).parents[2] / "docs" / "label.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+IMPORTS = [line for block in BLOCKS for line in block.splitlines() if line.startswith(("from ", "import "))]
+
+
+@pytest.mark.parametrize("line", IMPORTS)
+def test_imports_of_the_page_work(line: str) -> None:
+    exec(line, {})
+
+
+def test_options_that_the_page_names_are_at_hand() -> None:
+    named = set(re.findall(r"\b([A-Z]\w+Options)\(", PAGE))
+    assert {"AugmentOptions", "MethodOptions", "LookOptions"} <= named
+    assert named - {"TrainingOptions"} <= set(entourage.label.semi_supervised.__all__)
+
+
+def test_the_rival_of_the_page_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = [block for block in BLOCKS if "METHODS" in block]
+    short = example.replace("least_steps=96", "least_steps=2").replace("epochs=1", "epochs=1, max_steps=2")
+    short = short.replace("pixels[300:]", "pixels[300:340]").replace("y[300:]", "y[300:340]")
+    told: dict[str, object] = {}
+    exec(short, told)
+    assert 0 <= float(capsys.readouterr().out) <= 1
+    found = told["found"]
+    assert isinstance(found, list)
+    assert len(found) == 40
+    assert set(found) <= set(np.arange(10).astype(str))
