@@ -18,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.job import EngraveJob, draw
+from entourage.engrave.job import EngraveJob
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
 from entourage.engrave.scores.archives import find_scores
 from entourage.engrave.scores.parsing import read_score
 from entourage.io.progress import progress_bar
 from entourage.io.writing import atomic_path
+from entourage.seeds import derive_seed
 from experiments.command import run_command
 
 UNSEEN = "Gootville"  # the font that no network learns from
@@ -86,7 +87,7 @@ def divide(source: Path, out: Path, every: int = 1) -> None:
     with progress_bar("Reading", len(files)) as advance:
         for file in files:
             score = read_score(file)
-            texts[parts[draw(SEED, "part", score.work) % len(parts)]][f"{score.name}.musicxml"] = score.text
+            texts[parts[derive_seed(SEED, "part", score.work) % len(parts)]][f"{score.name}.musicxml"] = score.text
             advance(1)
     out.mkdir(parents=True, exist_ok=True)
     apart = max(1, len(texts["test"]) // TESTED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,3 +19,9 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
+
+
+def derive_seed(seed: int, *what: object) -> int:
+    """A number that depends on the seed and on what it is for, and on nothing else."""
+    digest = hashlib.blake2b(json.dumps([seed, *map(str, what)]).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from entourage.engrave.job import FORMATS, EngraveJob, Format, draw, tasks_of
+from entourage.engrave.job import FORMATS, EngraveJob, Format, tasks_of
 from entourage.engrave.options import FONTS, MusicFont
 from entourage.engrave.scores.archives import ScoreFile
+from entourage.seeds import derive_seed
 
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
 
@@ -53,8 +54,18 @@ def test_the_order_of_formats_does_not_count() -> None:
 
 
 def test_draws_depend_on_seed_and_purpose() -> None:
-    assert draw(0, "font", "a") == draw(0, "font", "a")
-    assert len({draw(0, "font", "a"), draw(1, "font", "a"), draw(0, "split", "a"), draw(0, "font", "b")}) == 4
+    assert derive_seed(0, "font", "a") == derive_seed(0, "font", "a")
+    assert (
+        len(
+            {
+                derive_seed(0, "font", "a"),
+                derive_seed(1, "font", "a"),
+                derive_seed(0, "split", "a"),
+                derive_seed(0, "font", "b"),
+            }
+        )
+        == 4
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.runs.identity import check_same_run, identity
+from entourage.runs.identity import check_same_run
 from entourage.training import TrainingOptions
+from entourage.training.checkpoint import identity
 
 
 def of(

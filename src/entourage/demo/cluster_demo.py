@@ -14,6 +14,7 @@ from entourage.cluster.clustering import LearnedClustering
 from entourage.cluster.measures import mean_scores, score
 from entourage.cluster.rivals import dbscan, k_means_silhouette
 from entourage.cluster.sampling.points import PointSampler
+from entourage.demo.label_demo import Labels
 from entourage.report.figures import house_style, to_svg
 from entourage.report.page import Block, Section
 
@@ -22,7 +23,7 @@ SEED = 20_180_919
 # The best setting on 100 sets of this size: see experiments/cluster_points.py for how it is chosen.
 DBSCAN_RADIUS, DBSCAN_CROWD = 0.1, 2
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
+
 Method = Callable[[Floats], Labels]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from entourage.engrave.options import FONTS, Engine, MusicFont, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
+from entourage.seeds import derive_seed
 
 Format = Literal["deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches"]
 FORMATS: tuple[Format, ...] = ("deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches")
@@ -117,12 +117,6 @@ def tasks_of(job: EngraveJob, files: list[ScoreFile]) -> list[Task]:
     named += [(name, None, i) for i, name in enumerate(composed)]
     tasks = []
     for name, file, index in named:
-        fonts = job.fonts if job.every_font else (job.fonts[draw(job.seed, "font", name) % len(job.fonts)],)
+        fonts = job.fonts if job.every_font else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
         tasks += [Task(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
     return tasks
-
-
-def draw(seed: int, *what: object) -> int:
-    """A number that depends on the seed and on what it is for, and on nothing else."""
-    digest = hashlib.blake2b(json.dumps([seed, *map(str, what)]).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1

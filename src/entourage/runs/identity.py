@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import operator
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from entourage.training.options import TrainingOptions
-from entourage.training.task import Task
-
-_FREE = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
-_LATER = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
 _ABSENT = "not set"
-
-
-def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
-    """What makes a run this run and not another.
-
-    Args:
-        task: gives its own description.
-        options: all count but those that change no result.
-        precision: what "auto" came to on this machine.
-        processes: how many share the work.
-
-    Returns:
-        Values by name, as they come back from JSON.
-    """
-    values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
-    described = {f"task.{name}": value for name, value in task.describe().items()}
-    told = json.dumps({**values, **described}, default=operator.index)  # NumPy's whole numbers are no JSON
-    return dict(json.loads(told))
-
-
-def fixed_options(options: TrainingOptions) -> dict[str, Any]:
-    """The options that a run keeps to from its first step to its last."""
-    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
-    return {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
 
 
 def check_same_run(

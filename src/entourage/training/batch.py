@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Batch = TypeVar("Batch")
+from entourage.training.task import Batch
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:

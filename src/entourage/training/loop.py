@@ -15,10 +15,9 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from entourage.runs.claims import claimed
-from entourage.runs.identity import identity
 from entourage.runs.metrics_log import Journal
 from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
-from entourage.training.checkpoint import Checkpoints, own_state
+from entourage.training.checkpoint import Checkpoints, identity, own_state
 from entourage.training.feed import Feed, Place
 from entourage.training.line import TrainingLine, training_line
 from entourage.training.optim import learning_rate_factor, make_optimizer, set_learning_rate

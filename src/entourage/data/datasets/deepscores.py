@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entourage.data.datasets.muscima import _STAFF_INTERLINES
 from entourage.io.files import reason_of
 
 MOST_TABLE = 2**30  # bytes of a table, unpacked
@@ -23,7 +24,6 @@ MOST_IMAGE = 2**26  # bytes of an image file
 STAFF = 135  # the category of a staff, whose height tells the interline
 _TABLES = "deepscores*.json"
 _SPLIT = re.compile(r"[_-](train|val|test)$")  # deepscores_train.json; a sample's table has no such ending
-_STAFF_INTERLINES = 4.13  # height of a staff's box: four spaces and the thickness of a line
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
-from entourage.detect.preprocessing.grey import Grey, scaled_size
-
-Mask = NDArray[np.bool_]
+from entourage.detect.preprocessing.grey import scaled_size
+from entourage.detect.preprocessing.interline import Grey, Mask
 
 WIDEST = 20.0  # degrees to either side that are tried
 _SIDE = 700  # pixels of the longer side at which it is looked

@@ -10,7 +10,7 @@ from typing import Any
 from entourage.io.writing import atomic_path
 from entourage.symbols import EXTENDED_IDS
 
-Rows = list[dict[str, Any]]
+Rows = list[dict[str, Any]]  # the symbols of one page, as rows of the table
 
 
 def write_coco(path: Path, pages: Iterable[Rows], description: str) -> None:

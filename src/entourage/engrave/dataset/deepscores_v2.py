@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from entourage.engrave.dataset.coco import Rows
 from entourage.io.writing import atomic_path
 from entourage.symbols import EXTENDED_IDS, MUSCIMA_IDS
-
-Rows = list[dict[str, Any]]  # the symbols of one page, as rows of the table
 
 
 def write_deepscores(path: Path, pages: Iterable[Rows], description: str) -> None:

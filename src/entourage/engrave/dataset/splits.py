@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from entourage.engrave.job import draw
+from entourage.seeds import derive_seed
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -22,7 +22,7 @@ def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
         works: what tells works apart; names may repeat.
         seed: of the draw.
     """
-    shuffled = sorted(set(works), key=lambda work: (draw(seed, "split", work), work))
+    shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
     sizes = {name: max(round(share * len(shuffled)), 1 if len(shuffled) > 2 else 0) for name, share in _SHARES.items()}
     split: dict[str, Split] = dict.fromkeys(shuffled, "train")
     split |= dict.fromkeys(shuffled[: sizes["val"]], "val")

@@ -27,7 +27,7 @@ from entourage.engrave.dataset.parts import (
 from entourage.engrave.dataset.table import page_table
 from entourage.engrave.engines.lilypond_engine import LilypondEngraver
 from entourage.engrave.engines.verovio_engine import VerovioEngraver
-from entourage.engrave.job import EngraveJob, Task, draw
+from entourage.engrave.job import EngraveJob, Task
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.page import Page
 from entourage.engrave.render.png import encode_png
@@ -35,6 +35,7 @@ from entourage.engrave.scores.archives import ScoreReader
 from entourage.engrave.scores.compose import compose
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
 from entourage.engrave.scores.substitution import replace_common
+from entourage.seeds import derive_seed
 from entourage.symbols import EXTENDED_IDS
 
 _ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
@@ -161,7 +162,7 @@ class Worker:
     def _degrader(self, task: Task, number: int) -> Degrader | None:
         if self.job.degrade == "none":
             return None
-        seed = draw(self.job.seed, "degrade", task.name, number)
+        seed = derive_seed(self.job.seed, "degrade", task.name, number)
         return Degrader(self.job.degrade, self.job.page.height, self.job.page.width, seed)
 
     def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from lxml import etree
 
-from entourage.engrave.job import draw
 from entourage.engrave.scores.parsing import Score, parse_score
 from entourage.io.safe_xml import parse_xml
+from entourage.seeds import derive_seed
 
 Replace = Callable[[etree._Element, np.random.Generator], None]
 
@@ -53,7 +53,7 @@ def replace_common(score: Score, share: float, seed: int) -> Score:
     if share == 0 or score.notation != "musicxml":
         return score
     root = parse_xml(score.text.encode())
-    random = np.random.default_rng(draw(seed, "replace", score.name))
+    random = np.random.default_rng(derive_seed(seed, "replace", score.name))
     for element in list(root.iter()):
         replace = _rule(element)
         if replace is not None and random.random() < share:

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.label.semi_supervised.examples import Examples
-from entourage.label.semi_supervised.given import FoundLabels, Trust
+from entourage.label.semi_supervised.given import FoundLabels
 from entourage.label.semi_supervised.method import Batch, Method, MethodOptions, Rows
 from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.label.semi_supervised.options import Trust
 from entourage.training.task import Losses
 
 

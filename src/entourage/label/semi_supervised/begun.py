@@ -21,9 +21,9 @@ from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.remember import game_arguments
 from entourage.label.targets import Floats, Targets
-from entourage.runs.identity import check_same_run, fixed_options
+from entourage.runs.identity import check_same_run
 from entourage.training.accelerator import resolve_precision
-from entourage.training.checkpoint import CHECKPOINT
+from entourage.training.checkpoint import CHECKPOINT, fixed_options
 from entourage.training.loop import alone_in
 
 BEGUN = "begun.json"

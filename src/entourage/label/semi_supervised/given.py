@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from entourage.label.base import GraphLabeller
+from entourage.label.semi_supervised.options import Trust
 from entourage.label.targets import Floats
-
-Trust = Literal["hard", "soft", "weighted"]
 
 
 @dataclass(frozen=True, eq=False)

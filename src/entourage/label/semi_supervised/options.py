@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from entourage.checks import keep_counts
-from entourage.label.semi_supervised.given import Trust
 from entourage.label.semi_supervised.looks import LookOptions
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.training.options import TrainingOptions
 from entourage.training.views import PLAIN
+
+Trust = Literal["hard", "soft", "weighted"]
 
 
 @dataclass(frozen=True)
