@@ -12,8 +12,8 @@ from entourage.backbones.backbone import Backbone
 from entourage.embed import pipeline
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.training import run_folder
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.task import run_folder
 from entourage.training.views import PLAIN
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small

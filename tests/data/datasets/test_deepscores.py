@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from entourage.data.datasets import deepscores
 from entourage.data.datasets.deepscores import holds_deepscores, read_deepscores, split_of, unpack
-from entourage.data.datasets.registry import deepscores
 from entourage.symbols import EXTENDED_IDS
 
 STAFF_BOX = {"a_bbox": [10.0, 20.0, 400.0, 102.6], "cat_id": ["135", "208"]}

@@ -10,11 +10,12 @@ import torch
 from entourage.data.pixels import decode_pixels
 from entourage.embed.data import read_images
 from entourage.embed.represent import embed_rows, join_embeddings
+from entourage.embed.training import ensemble
 from entourage.embed.training.ensemble import embed_ensemble, embed_images, train_ensemble
 from entourage.embed.training.fit import train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.run_folder import load_members, read_config
-from entourage.embed.training.task import EmbeddingData, ensemble
+from entourage.embed.training.task import EmbeddingData
 from entourage.training.bank import PixelBank
 
 RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage(1, 1e-2),), seed=5)

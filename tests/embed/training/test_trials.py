@@ -14,10 +14,11 @@ from entourage.backbones.backbone import Backbone
 from entourage.embed import retrieval_metrics
 from entourage.embed.losses.inputs import NonFiniteInputError
 from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.training import trials
 from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.random_search import Trial, draw_recipes
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.task import EmbeddingData, trials
+from entourage.embed.training.task import EmbeddingData
 from entourage.embed.training.trials import RECORD, search_recipes, told
 from entourage.training.bank import PixelBank
 from entourage.training.views import PLAIN

@@ -9,8 +9,9 @@ from typing import Literal
 import pytest
 from tests.engrave.test_mxl import mxl
 
+from entourage.engrave.scores import archives
 from entourage.engrave.scores.archives import ScoreFile, find_scores, read_bytes
-from entourage.engrave.scores.parsing import archives, read_score
+from entourage.engrave.scores.parsing import read_score
 
 
 def zipped(path: Path, members: dict[str, bytes]) -> Path:

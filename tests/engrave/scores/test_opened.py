@@ -9,9 +9,9 @@ from typing import IO
 import pytest
 from tests.engrave.test_archives import NAMES, TUNES, tarred, zipped
 
+from entourage.engrave.scores import archives
 from entourage.engrave.scores.archives import ScoreFile, ScoreReader, find_scores
 from entourage.engrave.scores.opened import OpenArchive
-from entourage.engrave.scores.parsing import archives
 
 
 @pytest.fixture

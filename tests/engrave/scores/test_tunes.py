@@ -1,6 +1,6 @@
 import pytest
 
-from entourage.engrave.scores.parsing import tunes
+from entourage.engrave.scores import tunes
 from entourage.engrave.scores.tunes import nth_tune, tune_numbers
 
 FIRST = "X:1\nT:One\nM:4/4\nL:1/4\nK:G\nGABc|d4|]\n"
