@@ -20,7 +20,7 @@ from sklearn.datasets import make_blobs
 
 from benchmarks.machine import machine
 from entourage.cluster import LearnedClustering
-from entourage.report.counted import counted
+from entourage.report.page import counted
 
 TOGETHER = (250, 500, 1000, 2000)
 IN_PARTS = (2000, 4000, 8000)

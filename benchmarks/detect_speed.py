@@ -26,12 +26,12 @@ from torch import Tensor
 from benchmarks.machine import machine
 from entourage.detect.detector import Detector, shipped_detectors
 from entourage.detect.models.decode import decode
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.preprocessing.interline import estimate_interline
+from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.preprocessing.page_geometry import estimate_interline
 from entourage.detect.preprocessing.prepare import DetectOptions, to_working
-from entourage.detect.preprocessing.read import read_page
+from entourage.detect.preprocessing.reading import read_page
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import EngraveJob
 
 Page = NDArray[np.uint8]
 FORMATS = {False: "float32", True: "bfloat16"}

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.machine import machine
 from entourage.embed import retrieval_metrics
-from entourage.embed.clustering import k_means
+from entourage.embed.metrics import k_means
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.engrave_scores import default_source
 from benchmarks.machine import machine
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import EngraveJob
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from entourage.engrave.scores.archives import ScoreFile, find_scores
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.composer import compose
 
 CORPUS = "openscore_lieder_mxl_half.zip"
 

@@ -23,16 +23,14 @@ import cv2
 
 from benchmarks.engrave_scores import default_source, some_scores
 from benchmarks.machine import machine
-from entourage.engrave.annotate.relate import relate
+from entourage.engrave.annotate.assign_classes import relate
+from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.dataset.table import page_table
-from entourage.engrave.engines.lilypond_engine import LilypondEngraver
-from entourage.engrave.engines.svg import SvgReader
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
-from entourage.engrave.job import EngraveJob
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.engines.lilypond import LilypondEngraver
+from entourage.engrave.engines.verovio import SvgReader, VerovioEngraver
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import draw_page
-from entourage.engrave.render.png import encode_png
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, read_score
 from entourage.symbols import EXTENDED_IDS

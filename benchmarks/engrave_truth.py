@@ -20,7 +20,7 @@ import music21
 import numpy as np
 
 from benchmarks.engrave_scores import default_source, some_scores
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import FONTS, MusicFont, PageOptions
 from entourage.engrave.render.page import Page
 from entourage.engrave.render.raster import rasterise

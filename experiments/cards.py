@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from entourage.io.writing import write_text
+from entourage.io.files import write_text
 from experiments.command import run_command
 from experiments.detect_deepscores import HANDWRITTEN, SHIPPED
 from experiments.ledger import RESULTS

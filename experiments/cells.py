@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 
-from entourage.embed.losses.inputs import NonFiniteInputError
+from entourage.embed.losses.batch_graph import NonFiniteInputError
 from entourage.training import NonFiniteLossError
 from experiments.claims import BusyError, in_turn
 from experiments.ledger import FAILED, RESULTS, Ledger, command_line, folder_of

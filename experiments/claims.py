@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from entourage.runs.claims import claim_of, claimed
+from entourage.runs.directory import claim_of, claimed
 
 
 class BusyError(Exception):

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.sampling.augment import ImageView, plain_image
-from entourage.cluster.sampling.disguise import ImageDisguise
+from entourage.cluster.sampling.augmentation import ImageDisguise, ImageView, plain_image
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.pixels import decode_pixels
 from experiments.cluster_rows import (

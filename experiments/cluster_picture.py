@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entourage.demo.cluster_demo import demo_section
-from entourage.io.writing import write_text
+from entourage.demo.learning import cluster_section as demo_section
+from entourage.io.files import write_text
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "cluster.svg"

@@ -31,11 +31,11 @@ from entourage.cluster import (
     save_network,
     score,
 )
-from entourage.cluster.evaluate import draw_sets
+from entourage.cluster.evaluation import draw_sets
 from entourage.cluster.models.options import preset
-from entourage.cluster.sampling.curriculum import FIXED
-from entourage.cluster.sampling.sizes import FEWEST
-from entourage.device import resolve_device
+from entourage.cluster.sampling.episodes import FIXED
+from entourage.cluster.sampling.points import FEWEST
+from entourage.compute import resolve_device
 from experiments.cluster_rows import (
     NETWORK,
     NETWORKS,

@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
-from entourage.cluster.begun import continued, load_begun
-from entourage.cluster.evaluate import draw_sets
-from entourage.cluster.learn import learn
+from entourage.cluster.evaluation import (
+    best_dbscan,
+    best_hdbscan,
+    draw_sets,
+    k_means,
+    k_means_silhouette,
+    random_clusters,
+)
 from entourage.cluster.models.options import Metric
-from entourage.cluster.rivals import best_dbscan, best_hdbscan, k_means, k_means_silhouette, random_clusters
-from entourage.cluster.sampling.curriculum import EPISODE, Curriculum
-from entourage.cluster.sampling.episodes import Episode, EpisodeSampler
+from entourage.cluster.sampling.episodes import EPISODE, Curriculum, Episode, EpisodeSampler
 from entourage.cluster.sampling.points import VARIED
-from entourage.cluster.task import ClusterTask
-from entourage.cluster.usual import fitting_options
-from entourage.device import resolve_device
+from entourage.cluster.task import ClusterTask, fitting_options, learn
+from entourage.cluster.train import continued, load_begun
+from entourage.compute import resolve_device
 from experiments.claims import alone
 from experiments.ledger import Ledger, ledger_of, run_name
 from experiments.tables import mean_and_spread, table

@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.sampling.augment import SoundView, plain_sound
-from entourage.cluster.sampling.disguise import SoundDisguise
+from entourage.cluster.data import BANDS, FRAMES, RATE, mel_spectrogram
+from entourage.cluster.sampling.augmentation import SoundDisguise, SoundView, plain_sound
 from entourage.cluster.sampling.labelled import View
-from entourage.cluster.spectrogram import BANDS, FRAMES, RATE, mel_spectrogram
-from entourage.data.audio import decode_audio, has_audio_name, read_audio
+from entourage.data.media import decode_audio, has_audio_name, read_audio
+from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
-from entourage.io.writing import atomic_path
 from experiments.cluster_rows import (
     EPISODE_K,
     EPISODE_N,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from entourage.io.writing import write_text
+from entourage.io.files import write_text
 from experiments.command import run_command
 
 ROOT = Path(__file__).parent.parent

@@ -23,11 +23,11 @@ import torch
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.evaluate import DetectsPages, evaluate
 from entourage.detect.evaluation.ground_truth import TruthPage, read_truth
-from entourage.detect.models.sides import typical_sides
+from entourage.detect.models.decode import typical_sides
 from entourage.detect.preprocessing.prepare import DetectOptions
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets
+from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
+from entourage.detect.training.windows import Sheets
 from experiments.command import run_command
 from experiments.detect_rows import (
     arguments,

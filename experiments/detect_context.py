@@ -19,8 +19,8 @@ from torch import Tensor
 
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.ground_truth import TruthPage
-from entourage.detect.map_options import INTERLINE
-from entourage.detect.training.sheets import scaled_page
+from entourage.detect.options import INTERLINE
+from entourage.detect.training.windows import scaled_page
 from experiments.command import run_command
 from experiments.detect_rows import measuring_arguments, need_sets, percent, sets_of
 from experiments.ledger import Ledger, ledger_of

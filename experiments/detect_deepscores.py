@@ -18,7 +18,7 @@ from urllib.parse import quote
 from entourage.detect.detector import Detector, find_detector
 from entourage.detect.evaluation.evaluate import DetectsPages, Judged, Seen, detect_pages, evaluate, judge
 from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
-from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from experiments.claims import alone
 from experiments.command import run_command

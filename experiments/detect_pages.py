@@ -17,14 +17,13 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+from entourage.compute import derive_seed
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.job import EngraveJob
-from entourage.engrave.options import FONTS, MusicFont, PageOptions
+from entourage.engrave.options import FONTS, EngraveJob, MusicFont, PageOptions
 from entourage.engrave.scores.archives import find_scores
 from entourage.engrave.scores.parsing import read_score
+from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
-from entourage.io.writing import atomic_path
-from entourage.seeds import derive_seed
 from experiments.command import run_command
 
 UNSEEN = "Gootville"  # the font that no network learns from

@@ -12,7 +12,7 @@ import cv2
 from entourage.demo import composed_pages
 from entourage.detect.detector import Detector
 from entourage.detect.report import LIKELY, draw_detections
-from entourage.io.writing import atomic_path
+from entourage.io.files import atomic_path
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "detect.jpg"

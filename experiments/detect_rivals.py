@@ -18,15 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from entourage.compute import resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.detector import on_page
 from entourage.detect.preprocessing.prepare import DetectOptions, make_ready
-from entourage.detect.training.learner import Batch, Draw, cut_early, make_batch
-from entourage.detect.training.page_task import PageTask
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets
-from entourage.detect.training.windows import WindowDrawer, WindowOptions, Windows
-from entourage.device import resolve_device
+from entourage.detect.training.task import Draw, PageTask, Recipe, cut_early, make_batch
+from entourage.detect.training.task import WindowBatch as Batch
+from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows
 from entourage.training import Losses, TrainingOptions, train
 from entourage.training.time_budget import TRIAL_STEPS, steps_within
 from experiments.detect_rival_models import make_rival

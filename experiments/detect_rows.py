@@ -15,13 +15,11 @@ import numpy as np
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.evaluate import Evaluation
 from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
-from entourage.detect.network_options import NetworkOptions
+from entourage.detect.options import NetworkOptions, preset
 from entourage.detect.preprocessing.prepare import DetectOptions
-from entourage.detect.presets import preset
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets
+from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_sheets
-from entourage.detect.training.windows import WindowOptions
+from entourage.detect.training.windows import Sheets, WindowOptions
 from experiments.claims import alone
 from experiments.ledger import Ledger, Row, run_name
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from entourage.device import resolve_device
+from entourage.compute import resolve_device
 from entourage.embed.training.fit import stage_options
 from entourage.embed.training.recipes import Recipe
 from entourage.training.time_budget import seconds_a_step

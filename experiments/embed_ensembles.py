@@ -19,8 +19,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from entourage.device import resolve_device
-from entourage.embed.represent import join_embeddings
+from entourage.compute import resolve_device
+from entourage.embed.models import join_embeddings
 from entourage.embed.training.recipes import Recipe
 from entourage.io.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main, results_folder

@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from entourage.backbones.backbone import Backbone
 from entourage.backbones.registry import load_backbone
+from entourage.compute import resolve_device
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.pixels import decode_pixels
-from entourage.device import resolve_device
 from entourage.embed import retrieval_metrics
 from entourage.embed.data import whole_classes
 from entourage.embed.losses.options import GroupLossOptions
-from entourage.embed.network import build_network
-from entourage.embed.represent import Rows, embed_rows
-from entourage.embed.training.course import read_course
+from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.training.fit import (
     TrainedEmbedding,
     build_learner,
@@ -35,8 +33,9 @@ from entourage.embed.training.fit import (
     train_embedding,
 )
 from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.run_folder import read_course
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask
-from entourage.training.bank import PixelBank
+from entourage.training.images import PixelBank
 from experiments.cells import FailedError
 from experiments.command import one_or_more
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.device import resolve_device
+from entourage.compute import resolve_device
 from entourage.io.progress import progress_bar
 from entourage.symbols import V1_IDS
 from experiments.command import run_command

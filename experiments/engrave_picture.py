@@ -10,14 +10,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from entourage.engrave.dataset.show import draw_truth
-from entourage.engrave.dataset.table import page_table
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.dataset.formats import page_table
+from entourage.engrave.dataset.inspection import draw_truth
+from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import MusicFont, PageOptions
-from entourage.engrave.render.png import encode_png
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.render.encoding import encode_png
+from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
-from entourage.io.writing import atomic_path
+from entourage.io.files import atomic_path
 from experiments.command import run_command
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "engrave.png"

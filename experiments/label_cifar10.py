@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.splits import draw_labels
-from entourage.label.semi_supervised.rivals import METHODS
+from entourage.label.semi_supervised.baselines import METHODS
 from entourage.report.figures import house_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (

@@ -17,23 +17,20 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 from entourage.backbones.backbone import Backbone
-from entourage.backbones.cache import default_cache_dir
+from entourage.backbones.features import default_cache_dir
+from entourage.backbones.finetuning import split_backbone
 from entourage.backbones.registry import load_backbone
-from entourage.backbones.split import split_backbone
+from entourage.compute import resolve_device
 from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
-from entourage.device import resolve_device
 from entourage.game import NeighbourGraph, directions
-from entourage.io.writing import atomic_path
-from entourage.label.semi_supervised.examples import Examples
-from entourage.label.semi_supervised.features import outputs
-from entourage.label.semi_supervised.frozen import FROZEN, frozen_classifier
-from entourage.label.semi_supervised.kept import keep_looks
-from entourage.label.semi_supervised.looks import LiveLooks, LookOptions, Looks
-from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.io.files import atomic_path
+from entourage.label.semi_supervised.baselines import FROZEN, LABELLERS, METHODS, frozen_classifier
+from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.network import ImageNetwork, outputs
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.rivals import LABELLERS, METHODS
-from entourage.label.semi_supervised.rounds import play_rounds
+from entourage.label.semi_supervised.self_training import play_rounds
+from entourage.label.semi_supervised.views import LiveLooks, LookOptions, Looks, keep_looks
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.command import one_or_more

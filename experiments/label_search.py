@@ -22,7 +22,7 @@ import numpy as np
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.image_set import ImageSet
 from entourage.data.splits import draw_labels, seeded_split
-from entourage.label.semi_supervised.frozen import FROZEN
+from entourage.label.semi_supervised.baselines import FROZEN
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.training import NonFiniteLossError
 from experiments.command import run_command

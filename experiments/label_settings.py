@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entourage.label.semi_supervised.frozen import FROZEN, USUAL
+from entourage.label.semi_supervised.baselines import FROZEN, METHODS, USUAL
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.rivals import METHODS
-from entourage.report.counted import counted
+from entourage.report.page import counted
 from experiments.ledger import FAILED, RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 

@@ -22,9 +22,8 @@ from typing import Any
 import torch
 from benchmarks.machine import machine
 
-from entourage.io.writing import write_json, write_text
-from entourage.runs.claims import claimed
-from entourage.runs.identity import difference
+from entourage.io.files import write_json, write_text
+from entourage.runs.directory import claimed, difference
 from experiments.claims import in_turn, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from entourage.report.counted import counted
+from entourage.report.page import counted
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

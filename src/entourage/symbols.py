@@ -5,7 +5,7 @@ DeepScores as first released: 124 names, of which the thesis counts 118. The thi
 it, with the ids that follow its own.
 
 A shape does not make a class: a dot is an augmentation dot, a staccato or a repeat dot by what stands around it, so
-several classes may carry the same SMuFL glyph. `entourage.engrave.annotate.relate` decides between them.
+several classes may carry the same SMuFL glyph. `entourage.engrave.annotate.assign_classes` decides between them.
 """
 
 from __future__ import annotations

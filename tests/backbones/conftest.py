@@ -6,8 +6,7 @@ import pytest
 from PIL import Image
 from torch import Tensor, nn
 
-from entourage.backbones.backbone import Backbone
-from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.backbone import Backbone, Preprocessing
 
 
 class MeanColour(nn.Module):

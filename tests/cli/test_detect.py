@@ -17,8 +17,7 @@ from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Sight
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.options import DetectorOptions, NetworkOptions
 
 CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
 

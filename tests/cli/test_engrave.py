@@ -8,10 +8,9 @@ from typer.testing import CliRunner
 
 from entourage.cli.engrave import _FORMATS_HELP
 from entourage.cli.main import app
-from entourage.engrave.align import Alignment
+from entourage.engrave.align import Alignment, Field
 from entourage.engrave.dataset import pipeline
-from entourage.engrave.job import FORMATS
-from entourage.engrave.unbend import Field
+from entourage.engrave.options import FORMATS
 
 SCORE = """<score-partwise><part-list><score-part id="P1"><part-name>V</part-name></score-part></part-list>
 <part id="P1">

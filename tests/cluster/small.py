@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.network import ClusterNetwork
 from entourage.cluster.models.options import LossOptions, ModelOptions
-from entourage.cluster.sampling.curriculum import Curriculum
+from entourage.cluster.sampling.episodes import Curriculum
 from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 

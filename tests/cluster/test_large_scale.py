@@ -7,9 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from entourage.cluster.evaluation import score
 from entourage.cluster.large_scale import cluster_coherently, read_set
-from entourage.cluster.measures import score
-from entourage.cluster.models.prediction import SetPrediction
+from entourage.cluster.models.assignment import SetPrediction
 
 K_MAX = 6
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from entourage.cluster.losses import assignment_loss, centre_loss, count_loss, pair_weights, pairwise_loss, total_loss
+from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.options import LossOptions
-from entourage.cluster.models.prediction import SetPrediction
 from entourage.cluster.sampling.episodes import Episode
 
 LABELS = torch.tensor([[0, 0, 1, 2, 1], [0, 0, 0, 0, 0]])

@@ -8,12 +8,10 @@ import pytest
 import torch
 from tests.cluster.small import GAUSSIANS, RECIPE, SIZES, SMALL, make
 
-from entourage.cluster.models.model import ClusterNetwork
+from entourage.cluster.models.network import ClusterNetwork
 from entourage.cluster.models.options import LossOptions
-from entourage.cluster.sampling.constraints import ConstraintSampler
-from entourage.cluster.sampling.curriculum import Curriculum, Draw
-from entourage.cluster.sampling.episodes import EpisodeSampler
-from entourage.cluster.sampling.labelled import LabelledSampler
+from entourage.cluster.sampling.episodes import Curriculum, Draw, EpisodeSampler
+from entourage.cluster.sampling.labelled import ConstraintSampler, LabelledSampler
 from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 

@@ -3,9 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.data.image_set import ImageSet
-from entourage.data.images import UnreadableImageError
-from entourage.data.sources import EncodedImages, RawImages
+from entourage.data.image_set import EncodedImages, ImageSet, RawImages
+from entourage.data.media import UnreadableImageError
 
 
 def make(**changes: Any) -> ImageSet:

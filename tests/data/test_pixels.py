@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.data.image_set import ImageSet
+from entourage.data.image_set import EncodedImages, ImageSet, RawImages
 from entourage.data.pixels import decode_pixels
-from entourage.data.sources import EncodedImages, RawImages
 
 
 def noise(count: int, height: int = 6, width: int = 8) -> ImageSet:

@@ -6,8 +6,22 @@ import pytest
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
-from entourage.cluster.models import shipped
-from entourage.demo import cluster_demo, detect_demo, embed_demo, engrave_demo, label_demo
+from entourage.cluster.models import network as shipped
+from entourage.demo import (
+    learning as cluster_demo,
+)
+from entourage.demo import (
+    learning as embed_demo,
+)
+from entourage.demo import (
+    learning as label_demo,
+)
+from entourage.demo import (
+    music as detect_demo,
+)
+from entourage.demo import (
+    music as engrave_demo,
+)
 from entourage.detect import detector
 from entourage.report.page import Section
 

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.options import DetectorOptions, NetworkOptions
 
 torch.set_num_threads(1)  # tests run in parallel; their maps are small
 

@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.detect.decode_options import DecodeOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.options import DecodeOptions, DetectorOptions
 
 Grey = NDArray[np.uint8]
 

@@ -9,12 +9,10 @@ import torch
 from tests.detect.engraved import some_pages
 
 from entourage.detect.evaluation.ground_truth import TruthPage, class_names, read_truth
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets, pack_sheets
-from entourage.detect.training.windows import WindowOptions
+from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.training.task import Recipe
+from entourage.detect.training.windows import Sheets, WindowOptions, pack_sheets
 
 # oneDNN crashes on 1 x 1 convolutions of stride 2 with fewer than 16 channels in channels-last order
 NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(8, 16, 24), hidden=16)

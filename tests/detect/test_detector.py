@@ -12,15 +12,12 @@ from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
 from torch import Tensor
 
 from entourage.detect import detector as module
-from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
 from entourage.detect.inference.box_refinement import trace
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.models.weights import save_detector
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.models.watershed import WatershedDetector, save_detector
+from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
+from entourage.detect.preprocessing.page_geometry import Turn
 from entourage.detect.preprocessing.prepare import NO_STAVES, ON_SIDE, DetectOptions
-from entourage.detect.preprocessing.straighten import Turn
 
 PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
 TINY = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))

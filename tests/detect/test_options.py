@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from entourage.detect.map_options import MapOptions
-from entourage.detect.network_options import LossOptions
-from entourage.detect.options import DetectorOptions
-from entourage.detect.presets import PRESETS, preset
+from entourage.detect.options import PRESETS, DetectorOptions, LossOptions, MapOptions, preset
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -18,14 +18,12 @@ from tests.detect.test_read import huge_png
 from entourage.detect import pipeline
 from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector, Sight
-from entourage.detect.inference.journal import STATE
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.models.weights import save_detector
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.inference.results import STATE
+from entourage.detect.models.watershed import WatershedDetector, save_detector
+from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
 from entourage.detect.preprocessing.prepare import DetectOptions, Ready
-from entourage.detect.preprocessing.read import read_page
+from entourage.detect.preprocessing.reading import read_page
 from entourage.symbols import EXTENDED_IDS
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20), (300, 90, 20)])

@@ -14,7 +14,7 @@ from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.pipeline import TrainJob, train_run
 from entourage.embed.training import run_folder
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.training.views import PLAIN
+from entourage.training.images import PLAIN
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 

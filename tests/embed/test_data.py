@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entourage.data.image_set import ImageSet
-from entourage.data.sources import ImageFiles
+from entourage.data.image_set import ImageFiles, ImageSet
 from entourage.embed.data import naming, read_images, split_parts, whole_classes
 
 

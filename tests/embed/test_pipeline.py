@@ -17,16 +17,14 @@ from entourage.data.pixels import decode_pixels
 from entourage.embed import pipeline
 from entourage.embed.data import Parts, read_images, split_parts
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.network import build_network
+from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.pipeline import TrainJob, train_run
-from entourage.embed.represent import Rows, embed_rows
-from entourage.embed.training.random_search import Trial
+from entourage.embed.training.random_search import Trial, search_recipes
 from entourage.embed.training.recipes import Recipe
 from entourage.embed.training.run_folder import read_config
 from entourage.embed.training.task import EmbeddingData
-from entourage.embed.training.trials import search_recipes
 from entourage.io.weights import read_weights
-from entourage.training.bank import PixelBank
+from entourage.training.images import PixelBank
 
 
 def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) -> None:

@@ -10,8 +10,8 @@ from PIL import Image
 from tests.embed.toys import index_file
 
 from entourage.embed import search
+from entourage.embed.report import RIGHT, UNKNOWN, WRONG
 from entourage.embed.search import SearchJob, search_run
-from entourage.embed.show import RIGHT, UNKNOWN, WRONG
 from entourage.io.weights import read_weights
 
 

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.backbones.backbone import Backbone
-from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.backbone import Backbone, Preprocessing
 
 SIDE = 20
 

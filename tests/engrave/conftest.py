@@ -5,9 +5,8 @@ import pytest
 
 from entourage.engrave.dataset import pipeline
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
-from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.engines.verovio import VerovioEngraver
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
 from entourage.engrave.render.page import Page
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import read_score

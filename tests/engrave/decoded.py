@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.engrave.render.masks import mask_pixels
+from entourage.engrave.render.encoding import mask_pixels
 
 
 def decode_mask(counts: str, height: int, width: int) -> NDArray[np.bool_]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entourage.engrave.job import EngraveJob
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
 
 SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from entourage.engrave import align as module
 from entourage.engrave.align import Alignment, align, write_alignment
-from entourage.engrave.dataset.table import page_table
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.dataset.formats import page_table
+from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.page import Page
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
 
 Grey = NDArray[np.uint8]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from entourage.data.image_set import ImageSet
-from entourage.data.sources import RawImages
+from entourage.data.image_set import ImageSet, RawImages
 
 
 def coloured(classes: int, each: int, tested: int = 0) -> ImageSet:

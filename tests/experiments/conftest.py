@@ -6,11 +6,10 @@ import torch
 from experiments.embed_trials import Bench, Setting
 from tests.embed import toys
 
-from entourage.data.image_set import ImageSet
-from entourage.data.sources import RawImages
+from entourage.data.image_set import ImageSet, RawImages
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.training.views import PLAIN
+from entourage.training.images import PLAIN
 from experiments import embed_trials
 
 torch.set_num_threads(1)  # tests run in parallel; their arrays are small

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entourage.cluster.models.shipped import shipped_networks
+from entourage.cluster.models.network import shipped_networks
 from entourage.detect.detector import shipped_detectors
 from experiments import cards, cluster_points
 

@@ -13,7 +13,7 @@ import pytest
 from experiments.cells import Cell, Experiment, FailedError, Table, pace, plan, run_experiment
 from experiments.ledger import Ledger
 
-from entourage.embed.losses.inputs import NonFiniteInputError
+from entourage.embed.losses.batch_graph import NonFiniteInputError
 from entourage.training import NonFiniteLossError
 from experiments import cells, ledger
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
 
-from entourage.runs.claims import claim_of, claimed
+from entourage.runs.directory import claim_of, claimed
 
 # Children only touch files, so that a fork, which needs no imports, is as good as a fresh start.
 FORK = get_context("fork")

@@ -19,8 +19,8 @@ from tests.detect.small import small_detector
 
 from entourage.detect.detections import Detections
 from entourage.detect.evaluation.ground_truth import read_truth
-from entourage.detect.models.weights import save_detector
-from entourage.detect.training.recipe import Recipe
+from entourage.detect.models.watershed import save_detector
+from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from experiments import detect_deepscores
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.detect_pages import TENTHS, UNSEEN, divide, jobs
 
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
 
 

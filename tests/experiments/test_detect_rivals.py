@@ -23,10 +23,9 @@ from tests.detect.engraved import write_engraved
 from tests.detect.small import RECIPE, small_data
 
 from entourage.detect.evaluation.ground_truth import class_names, read_truth
-from entourage.detect.training.learner import Batch, Draw, make_batch
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import pack_sheets
-from entourage.detect.training.windows import WindowDrawer, WindowOptions
+from entourage.detect.training.task import Draw, Recipe, make_batch
+from entourage.detect.training.task import WindowBatch as Batch
+from entourage.detect.training.windows import WindowDrawer, WindowOptions, pack_sheets
 from entourage.training import TrainingOptions
 from experiments import detect_rivals
 

@@ -19,9 +19,9 @@ from tests.detect.small import small_data, small_detector
 
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.ground_truth import make_page, read_truth, spread_over
-from entourage.detect.models.weights import save_detector
+from entourage.detect.models.watershed import save_detector
 from entourage.detect.preprocessing.prepare import DetectOptions
-from entourage.detect.training.recipe import Recipe
+from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rows, ledger
 

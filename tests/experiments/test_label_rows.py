@@ -14,9 +14,8 @@ from experiments.label_rows import arguments, plain_features, trained_row, with_
 from experiments.label_settings import GAME, LONGER, OPTIONS, UNTOLD, choose
 from torch import Tensor, nn
 
-from entourage.backbones.backbone import Backbone
-from entourage.backbones.preprocessing import Preprocessing
-from entourage.label.semi_supervised.looks import LiveLooks, LookOptions
+from entourage.backbones.backbone import Backbone, Preprocessing
+from entourage.label.semi_supervised.views import LiveLooks, LookOptions
 from experiments import label_rows
 
 

@@ -30,8 +30,8 @@ from experiments.label_settings import (
 )
 from experiments.ledger import FAILED, Ledger
 
+from entourage.label.semi_supervised.baselines import LABELLERS, METHODS
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.rivals import LABELLERS, METHODS
 
 Rows = dict[str, dict[str, Any]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from entourage.cluster.sampling.augment import ImageView, plain_image
+from entourage.cluster.sampling.augmentation import ImageView, plain_image
 from entourage.io.fingerprint import Ragged, digest, name_of
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import load_digits
 
-from entourage.demo.label_demo import one_label_a_class
+from entourage.demo.learning import one_label_a_class
 from entourage.label import GraphTransduction
 from entourage.label.active_learning import disputed, suggest
 

@@ -17,8 +17,7 @@ from tests.label.conftest import METHODS, Data, Method, assert_sound
 
 from entourage.game import NeighbourGraph
 from entourage.label import LabelSpreading, LinearSVMLabeller, PoissonLearning
-from entourage.label.base import GraphLabeller
-from entourage.label.relate import checked_graph
+from entourage.label.base import GraphLabeller, checked_graph
 
 
 def expected_failures(estimator: GraphLabeller) -> dict[str, str]:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from tests.label.photos import red_and_blue
 
-from entourage.label.options import TransductionOptions
 from entourage.label.pipeline import LabelJob, label_source
 from entourage.label.semi_supervised import AugmentOptions, LabelAugmenter
-from entourage.label.semi_supervised.looks import LookOptions
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.runs.claims import claimed
+from entourage.label.semi_supervised.views import LookOptions
+from entourage.label.transduction import TransductionOptions
+from entourage.runs.directory import claimed
 from entourage.training import TrainingOptions
 
 TRAIN = AugmentOptions(

@@ -10,7 +10,7 @@ from entourage.label import GraphTransduction
 from entourage.label.active_learning import suggest
 from entourage.label.data import Items
 from entourage.label.report import classifier_section, labelling_sections
-from entourage.label.semi_supervised.rounds import Round
+from entourage.label.semi_supervised.self_training import Round
 
 
 def fitted(y: list[str]) -> tuple[Items, GraphTransduction]:

@@ -9,9 +9,8 @@ from torch import nn
 from entourage.io.weights import read_weights, write_weights
 from entourage.training import TrainingOptions
 from entourage.training import checkpoint as module
-from entourage.training.checkpoint import Checkpoints, load_optimizer_state, optimizer_state, own_state
+from entourage.training.checkpoint import Checkpoints, RunState, load_optimizer_state, optimizer_state, own_state
 from entourage.training.optim import make_optimizer
-from entourage.training.state import RunState
 
 CPU = torch.device("cpu")
 

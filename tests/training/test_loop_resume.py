@@ -12,7 +12,7 @@ import torch
 from tests.training.runs import SGD, assert_same_run, run_worker, stop_at, weights_of
 from torch import Tensor, nn
 
-from entourage.runs.claims import claimed
+from entourage.runs.directory import claimed
 from entourage.training import train
 
 

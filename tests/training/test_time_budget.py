@@ -16,7 +16,7 @@ import torch
 from tests.training.runs import weights_of
 from torch import Tensor, nn
 
-from entourage.runs.claims import claimed
+from entourage.runs.directory import claimed
 from entourage.training import Losses, StepRecipe, Task, TrainingOptions, train
 from entourage.training.time_budget import seconds_a_step, steps_within
 

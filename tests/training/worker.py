@@ -24,8 +24,7 @@ from torch.nn import functional as F
 from entourage.io import weights
 from entourage.runs.metrics_log import Journal
 from entourage.training import NonFiniteLossError, Task, TrainingOptions, WeightAverage, train
-from entourage.training.checkpoint import Checkpoints
-from entourage.training.state import RunState
+from entourage.training.checkpoint import Checkpoints, RunState
 
 
 class Rows(Task[Any, tuple[Tensor, Tensor]]):

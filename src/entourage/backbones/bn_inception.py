@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from entourage.backbones.backbone import Backbone, digest_weights
-from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 from entourage.io.files import reason_of
 
 BN_INCEPTION = "bn-inception"

@@ -1,13 +1,85 @@
-"""Backbones by name."""
+"""Any model of timm as a backbone, if the user has installed timm.
+
+Backbones by name.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
 
 import torch
+from torch import nn
 
-from entourage.backbones.backbone import Backbone
+from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
-from entourage.backbones.norm import with_steady_norms
-from entourage.backbones.timm_models import TIMM_PREFIX, load_timm
-from entourage.device import resolve_device
+from entourage.backbones.finetuning import with_steady_norms
+from entourage.compute import resolve_device
+from entourage.io.files import reason_of
+
+TIMM_PREFIX = "timm:"
+
+
+def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
+    """Load a timm model without its classifier.
+
+    Only the network comes from timm; images are prepared by this library's own code, from the numbers in the model's
+    data configuration.
+
+    Args:
+        name: "timm:" and the name of a model, such as "timm:resnet50".
+        pretrained: with timm's weights for it, or with random ones.
+
+    Returns:
+        A backbone on the CPU; its weights may be downloaded by timm on first use.
+
+    Raises:
+        ValueError: timm is missing or broken, the model is unknown, or its weights cannot be had.
+    """
+    timm = _import_timm(name)
+    try:
+        model = name.removeprefix(TIMM_PREFIX)
+        module: nn.Module = timm.create_model(model, pretrained=pretrained, num_classes=0).eval()
+        config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
+    # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
+    except Exception as error:
+        raise ValueError(f"backbone {name!r}: timm cannot load the model: {reason_of(error)[:200]}") from error
+    channels, height, width = config["input_size"]
+    if channels != 3:
+        raise ValueError(f"backbone {name!r}: the model takes {channels} channels; expected 3")
+    interpolation = config.get("interpolation", "bicubic")
+    preprocessing = Preprocessing(
+        size=(height, width),
+        mean=tuple(255.0 * value for value in config["mean"]),  # timm counts from 0 to 1
+        std=tuple(255.0 * value for value in config["std"]),
+        crop=config.get("crop_pct", 0.875),
+        interpolation="bicubic" if interpolation == "random" else interpolation,
+    )
+    dim = _feature_dim(name, module, (height, width))
+    weights = digest_weights(module.state_dict())
+    return Backbone(name, dim, module.to(memory_format=torch.channels_last), preprocessing, weights)  # type: ignore[call-overload]
+
+
+def _import_timm(name: str) -> ModuleType:
+    try:
+        import timm
+        import timm.data
+    # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
+    except Exception as error:
+        advice = "pip install timm, with a torchvision that fits torch"
+        raise ValueError(f"backbone {name!r} needs timm: {advice} ({reason_of(error)[:200]})") from error
+    module: ModuleType = timm
+    return module
+
+
+def _feature_dim(name: str, module: nn.Module, size: tuple[int, int]) -> int:
+    """Length of a feature vector, by trying: `num_features` is not the output's length in every family of models."""
+    with torch.inference_mode():
+        features = module(torch.zeros(1, 3, *size))
+    if features.ndim != 2:
+        raise ValueError(f"backbone {name!r} gives features of shape {tuple(features.shape)}; expected (1, dim)")
+    return int(features.shape[1])
+
 
 BACKBONE_NAMES = (*EFFICIENTNET_LITE, f"{BN_INCEPTION}:<file>", f"{TIMM_PREFIX}<model>")
 

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.options import Device, Seed
-from entourage.cli.skipped import skipped_in, tell_skipped
-from entourage.cli.stopped import resumable
+from entourage.cli.common import Device, Seed, resumable, skipped_in, tell_skipped
 
 cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
 
@@ -32,7 +30,7 @@ def run(
 ) -> None:
     """Cluster points, images or sounds, and find how many clusters there are."""
     from entourage.cluster.pipeline import RunJob, run_source
-    from entourage.report.counted import counted
+    from entourage.report.page import counted
 
     job = RunJob(source, out, model, n_clusters=clusters, k_max=most, set_size=set_size, device=device, seed=seed)
     summary = run_source(job)
@@ -71,8 +69,8 @@ def train(
     seed: Seed = 0,
 ) -> None:
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
-    from entourage.cluster.teach import TrainJob, train_source
-    from entourage.report.counted import counted
+    from entourage.cluster.train import TrainJob, train_source
+    from entourage.report.page import counted
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")

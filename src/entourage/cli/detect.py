@@ -8,9 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.options import Device, Seed
-from entourage.cli.skipped import skipped_in, tell_skipped
-from entourage.cli.stopped import resumable
+from entourage.cli.common import Device, Seed, resumable, skipped_in, tell_skipped
 
 detect = typer.Typer(help="Find every symbol on pages of music.", no_args_is_help=True)
 
@@ -38,7 +36,7 @@ def run(
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
     from entourage.detect.pipeline import RunJob, run_pages
-    from entourage.report.counted import counted
+    from entourage.report.page import counted
 
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
@@ -73,7 +71,7 @@ def evaluate(
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
     from entourage.detect.pipeline import EvalJob, evaluate_data
-    from entourage.report.counted import counted
+    from entourage.report.page import counted
 
     job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
     found = evaluate_data(job)
@@ -121,9 +119,9 @@ def train(
     seed: Seed = 0,
 ) -> None:
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
-    from entourage.detect.training.recipe import Recipe
+    from entourage.detect.training.task import Recipe
     from entourage.detect.training.train import TrainJob, train_detector
-    from entourage.report.counted import counted
+    from entourage.report.page import counted
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")

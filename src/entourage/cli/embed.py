@@ -8,9 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.options import Device, Seed
-from entourage.cli.skipped import skipped_in, tell_skipped
-from entourage.cli.stopped import resumable
+from entourage.cli.common import Device, Seed, resumable, skipped_in, tell_skipped
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
 Data = Annotated[
@@ -52,7 +50,7 @@ def train(
 ) -> None:
     """Train embeddings; stopped and called again, it continues."""
     from entourage.embed.pipeline import TrainJob, train_run
-    from entourage.embed.sections import aligned, metrics_table
+    from entourage.embed.report import aligned, metrics_table
     from entourage.embed.training.recipes import recipe as named
     from entourage.embed.training.recipes import with_epochs, with_learning_rate, with_loss
 
@@ -99,8 +97,8 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Measure a trained run on a set of images."""
-    from entourage.embed.evaluate import EvalJob, evaluate_run
-    from entourage.embed.sections import aligned, metrics_table
+    from entourage.embed.pipeline import EvalJob, evaluate_run
+    from entourage.embed.report import aligned, metrics_table
 
     folder = run / "eval" if out is None else out
     summary = evaluate_run(EvalJob(run, data, folder, part, flip, nmi, device))

@@ -8,9 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from entourage.cli.options import Seed
-from entourage.cli.skipped import tell_skipped
-from entourage.cli.stopped import resumable
+from entourage.cli.common import Seed, resumable, tell_skipped
 
 _FORMATS_HELP = (
     "all, or some of deepscores, deepscoresv2, coco, segmentation, instances, patches, separated by commas; "
@@ -64,9 +62,8 @@ def run(
 
     from entourage.engrave.dataset.pipeline import engrave
     from entourage.engrave.engines.fonts import find_fonts
-    from entourage.engrave.job import FORMATS, EngraveJob
-    from entourage.engrave.options import PageOptions
-    from entourage.report.counted import counted
+    from entourage.engrave.options import FORMATS, EngraveJob, PageOptions
+    from entourage.report.page import counted
 
     with TemporaryDirectory() as folder:
         job = EngraveJob(
@@ -98,7 +95,7 @@ def stats(
     out: Annotated[Path | None, typer.Option(help="Folder for the report; DIR/stats by default.")] = None,
 ) -> None:
     """Count symbols a page and a class, and draw the histogram and a contact sheet of every class."""
-    from entourage.engrave.dataset.stats import count_symbols, write_statistics
+    from entourage.engrave.dataset.inspection import count_symbols, write_statistics
 
     statistics = count_symbols(folder, classes)
     target = out or folder / "stats"
@@ -121,9 +118,9 @@ def show(
     layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
 ) -> None:
     """Draw the ground truth of a page on it."""
-    from entourage.engrave.dataset.show import LAYERS, draw_truth, read_page
-    from entourage.engrave.render.png import encode_png
-    from entourage.io.writing import atomic_path, check_output_file
+    from entourage.engrave.dataset.inspection import LAYERS, draw_truth, read_page
+    from entourage.engrave.render.encoding import encode_png
+    from entourage.io.files import atomic_path, check_output_file
 
     wanted = LAYERS if layers == "all" else tuple(layers.split(","))
     if unknown := [name for name in wanted if name not in LAYERS]:
@@ -146,7 +143,7 @@ def align(
 ) -> None:
     """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
     from entourage.engrave.align import write_alignment
-    from entourage.report.counted import counted
+    from entourage.report.page import counted
 
     target = out or Path("aligned") / scan.stem
     found = write_alignment(scan, page, target)
@@ -165,7 +162,7 @@ def crops(
     most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,
 ) -> None:
     """Cut out rare symbols with their surroundings, for the margins of a detector's training pages."""
-    from entourage.engrave.dataset.crops import write_crops
+    from entourage.engrave.dataset.patches import write_crops
 
     counts = write_crops(folder, out, share=share, most=most)
     typer.echo(f"{sum(counts.values())} crops of {len(counts)} classes: {out}")

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from entourage.cli.options import MOST_SEED, Device
-from entourage.cli.skipped import skipped_in, tell_skipped
-from entourage.cli.stopped import resumable
+from entourage.cli.common import MOST_SEED, Device, resumable, skipped_in, tell_skipped
 
 if TYPE_CHECKING:
     from entourage.label.semi_supervised.options import AugmentOptions
@@ -109,9 +107,9 @@ def label(
         raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
     if backbone is not None and source.is_file():
         raise ValueError(f"--backbone {backbone}: only for images, and {source} holds features; expected none")
-    from entourage.label.options import preset as named
     from entourage.label.pipeline import LabelJob, label_source
-    from entourage.report.counted import counted
+    from entourage.label.transduction import preset as named
+    from entourage.report.page import counted
 
     options = named(preset)
     with resumable(train):  # labels alone are found anew each time
@@ -153,8 +151,8 @@ def predict(
     """
     from entourage.io.progress import is_main_process
     from entourage.label.pipeline import check_no_labels
-    from entourage.label.semi_supervised.ask import predict_images, write_predictions
-    from entourage.report.counted import counted
+    from entourage.label.semi_supervised.classifier import predict_images, write_predictions
+    from entourage.report.page import counted
 
     if out is not None:
         check_no_labels(out)

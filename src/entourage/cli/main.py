@@ -13,11 +13,11 @@ import typer
 
 from entourage import __version__
 from entourage.cli.cluster import cluster
+from entourage.cli.common import STOPPED, StoppedError
 from entourage.cli.detect import detect
 from entourage.cli.embed import embed
 from entourage.cli.engrave import app as engrave
 from entourage.cli.label import app as label_app
-from entourage.cli.stopped import STOPPED, StoppedError
 from entourage.demo import demo
 
 # click's, which newer versions of typer have as their own

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.cluster.models.prediction import SetPrediction
+from entourage.cluster.models.assignment import SetPrediction
 
 Floats = NDArray[np.float64]
 Look = Callable[[NDArray[np.int64]], SetPrediction]

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.options import LossOptions
-from entourage.cluster.models.prediction import SetPrediction
 from entourage.cluster.sampling.episodes import Episode
 
 EPSILON = 1e-7  # probabilities are kept this far from 0 and 1: float32 has no finer 1 - p

@@ -1,26 +1,36 @@
-"""What the training loop trains: a network on episodes that are drawn on the device that learns from them."""
+"""What the training loop trains: a network on episodes that are drawn on the device that learns from them.
+
+How many steps of learning to cluster fit into a time.
+
+Training a network to cluster, to the end or for a time.
+
+How a network is built and trained where nobody says otherwise: from Python as from the command line.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entourage.cluster.evaluate import evaluate
+from entourage.cluster.evaluation import evaluate, mean_scores
 from entourage.cluster.losses import total_loss
-from entourage.cluster.measures import mean_scores
-from entourage.cluster.models.model import ClusterNetwork
-from entourage.cluster.models.options import LossOptions
-from entourage.cluster.sampling.curriculum import Curriculum, Draw
-from entourage.cluster.sampling.episodes import EpisodeSampler
-from entourage.training.averaged import AveragedTask
-from entourage.training.options import TrainingOptions
-from entourage.training.recipe import StepRecipe
+from entourage.cluster.models.network import ClusterNetwork
+from entourage.cluster.models.options import LossOptions, Metric, ModelOptions, Preset
+from entourage.cluster.sampling.episodes import EPISODE, FIXED, Curriculum, Draw, EpisodeSampler
+from entourage.cluster.sampling.points import PointSampler
+from entourage.training import time_budget as pace
+from entourage.training.checkpoint import TrainingResult
+from entourage.training.loop import train
+from entourage.training.options import StepRecipe, TrainingOptions
+from entourage.training.task import AveragedTask
 
 CHECKPOINT_STEPS = 50  # as often as the losses are written down: an epoch may take hours on a CPU
 
@@ -166,3 +176,108 @@ class ClusterTask(AveragedTask[Draw, Draw]):
 def _needs(sampler: EpisodeSampler) -> dict[str, int]:
     """The fewest clusters of a set and items of a cluster; 1 where a sampler knows of no such limit."""
     return {"k_min": getattr(sampler, "k_min", 1), "each": getattr(sampler, "least", 1)}
+
+
+def steps_within(
+    task: ClusterTask, run: Path | None, minutes: float, device: str, *, progress: bool | None = None
+) -> int:
+    """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
+    recipe = task.recipe
+    trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
+    rng = np.random.default_rng(recipe.seed)
+    draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
+    return pace.steps_within(
+        trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed, progress=progress
+    )
+
+
+def learn(
+    task: ClusterTask,
+    run: Path | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+    title: str = "Learning to cluster",
+) -> tuple[ClusterNetwork, TrainingResult]:
+    """Trains to the end, going on where an earlier call with the same folder was stopped.
+
+    Args:
+        task: what is trained.
+        run: the folder for checkpoints; None keeps none.
+        minutes: how long it may take, in place of the recipe's steps: a trial, of a tenth of that time or two steps,
+            tells how many there will be, two at least, and the folder remembers it.
+        device: where to train.
+        progress: show a line; None: only on a terminal.
+        title: what the line calls it.
+
+    Returns:
+        The trained network, in evaluation mode, and how the run went. Its notes say what the task is about, how long it
+        has learned, earlier trainings included, and with how many items at once.
+    """
+    before = task.network.notes
+    if minutes is not None:
+        steps = steps_within(task, run, minutes, device, progress=progress)
+        task.recipe = replace(task.recipe, steps=steps)
+    result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
+    network = task.outcome()
+    if not isinstance(network, ClusterNetwork):
+        raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
+    spent = {"steps": result.steps, "seconds": round(result.seconds)}
+    network.notes = {
+        **task.about,
+        **{name: str(int(before.get(name, 0)) + value) for name, value in spent.items()},
+        "set_size": str(task.recipe.curriculum.most),
+    }
+    return network.eval(), result
+
+
+SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
+POINT_STEPS, STEPS = 20_000, 4_000
+
+
+def usual_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None = None, seed: int = 0) -> Recipe:
+    """The recipe for a sampler: long and in sets that grow for 2D points made as it goes, short for what users have.
+
+    Args:
+        sampler: of the episodes to learn from.
+        preset: the network and its loss; an LSTM learns from sets of one size.
+        steps: of training, if not the usual number.
+        seed: of everything.
+    """
+    endless = isinstance(sampler, PointSampler)
+    if preset.model.network == "attention":
+        curriculum = Curriculum() if endless else SETS
+    else:
+        curriculum = (FIXED if endless else EPISODE).for_clusters(sampler.k_max)
+    return Recipe(steps=steps or (POINT_STEPS if endless else STEPS), curriculum=curriculum, seed=seed)
+
+
+def fitting_options(
+    sampler: EpisodeSampler,
+    preset: Preset,
+    curriculum: Curriculum,
+    *,
+    metric: Metric = "none",
+    k_max: int | None = None,
+) -> ModelOptions:
+    """The preset's network as it fits what it learns from.
+
+    Args:
+        sampler: of the episodes to learn from.
+        preset: the network and its loss.
+        curriculum: sizes of the sets.
+        metric: the optional metric block.
+        k_max: the most clusters it finds. None: as many as the sampler draws and, but for LSTMs, no fewer than the
+            preset's, as a network that reads no order costs no more for it.
+
+    Raises:
+        ValueError: an LSTM that reads rows of distances is to learn from sets of several sizes.
+    """
+    lstm = preset.model.network == "lstm"
+    fixed = curriculum.home if lstm and metric != "none" else None
+    if fixed is not None and curriculum.least != curriculum.most:
+        sizes = f"{curriculum.least} to {curriculum.most}"
+        raise ValueError(f"sets have {sizes} items; an LSTM reads rows of distances to all, expected sets of one size")
+    most = k_max or (sampler.k_max if lstm else max(sampler.k_max, preset.model.k_max))
+    return replace(preset.model, k_max=most, metric=metric, set_size=fixed)

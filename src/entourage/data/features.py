@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.io.files import reason_of
-from entourage.io.npz import UNREADABLE, read_npz
+from entourage.io.safe_formats import UNREADABLE, read_npz
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,14 +1,113 @@
-"""What people already know of the items: labels for a few, and prior beliefs about the rest."""
+"""Which item is meant: by its full name, or by the end of its path if only one item ends so.
 
+Small CSV files written by people: rows with their line numbers, so that an error can point at the line.
+
+What people already know of the items: labels for a few, and prior beliefs about the rest.
+"""
+
+import csv
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.data.matching import ItemMatcher
-from entourage.data.rows import Rows, read_rows
+
+class ItemMatcher:
+    """Finds items by the names people write into a CSV file.
+
+    `cat1.jpg` and `photos/cat1.jpg` both mean `2019/photos/cat1.jpg`, as long as no other item ends in the same way.
+    Only whole parts of a path count: `1.jpg` does not mean `cat1.jpg`.
+
+    Args:
+        items: the names of all items, n of them. Costs O(n) time and memory; a look-up costs O(1) on average.
+    """
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self.items = items
+        self._exact = set(items)
+        self._by_last_part: dict[str, list[str]] = defaultdict(list)
+        for item in dict.fromkeys(items):
+            parts = _parts(item)
+            if parts:
+                self._by_last_part[parts[-1]].append(item)
+
+    def find(self, name: str) -> list[str]:
+        """All items that `name` may mean: one if all is well, none if it is missing, several if it is ambiguous."""
+        for exact in (name, name.strip()):
+            if exact in self._exact:
+                return [exact]
+        parts = _parts(name.strip())
+        if not parts:
+            return []
+        alike = self._by_last_part.get(parts[-1], [])
+        return [item for item in alike if _parts(item)[-len(parts) :] == parts]
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The parts of a path, from either kind of slash."""
+    return PurePosixPath(name.replace("\\", "/")).parts
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A CSV file in memory.
+
+    Attributes:
+        path: where it came from, for messages.
+        header: the names of the columns, without surrounding blanks.
+        lines: (line number, cells) of every row that is not blank; short rows are filled up with "".
+    """
+
+    path: Path
+    header: list[str]
+    lines: list[tuple[int, list[str]]]
+
+    def column(self, name: str) -> int:
+        """Position of a column, whatever its case.
+
+        Raises:
+            ValueError: there is no such column, or there are two.
+        """
+        places = [place for place, title in enumerate(self.header) if title.lower() == name]
+        if len(places) != 1:
+            problem = f"no column {name!r}" if not places else f"{len(places)} columns {name!r}"
+            raise ValueError(f"{self.path}: line 1 has {problem}; found: {', '.join(self.header)}")
+        return places[0]
+
+
+def read_rows(path: str | Path) -> Rows:
+    """Read a CSV file (UTF-8, with or without a byte order mark).
+
+    Raises:
+        ValueError: the file is missing, is not UTF-8 text, is not CSV, or has no header line.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            lines = list(_not_blank(stream))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text (byte {error.start}); expected a CSV file") from error
+    except csv.Error as error:
+        raise ValueError(f"{path}: not a CSV file: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    if not lines:
+        raise ValueError(f"{path}: empty; expected a header line and rows")
+    header = [title.strip() for title in lines[0][1]]
+    filled = [(line, cells + [""] * (len(header) - len(cells))) for line, cells in lines[1:]]
+    return Rows(path, header, filled)
+
+
+def _not_blank(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(stream)
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield reader.line_num, cells
+
 
 _SHOWN = 3  # how many missing items a message names
 

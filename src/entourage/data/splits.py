@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from entourage.checks import is_whole
 from entourage.data.image_set import TEST, TRAIN
+from entourage.validation import is_whole
 
 
 def seeded_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np.uint8]:

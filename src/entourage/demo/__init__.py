@@ -16,12 +16,9 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Pa
     others = [path.name for path in sorted(out.glob("[!.]*")) if path.name != "report.html"]
     if others:
         raise ValueError(f"{out}: holds {others[0]}, which is no demo's; expected a folder of its own")
-    from entourage.cluster.models.shipped import shipped_networks
-    from entourage.demo.cluster_demo import demo_section as cluster_section
-    from entourage.demo.detect_demo import demo_section as detect_section
-    from entourage.demo.embed_demo import demo_section as embed_section
-    from entourage.demo.engrave_demo import demo_section as engrave_section
-    from entourage.demo.label_demo import demo_section as label_section
+    from entourage.cluster.models.network import shipped_networks
+    from entourage.demo.learning import cluster_section, embed_section, label_section
+    from entourage.demo.music import detect_section, engrave_section
     from entourage.detect.detector import shipped_detectors
     from entourage.report.page import write_page
 
@@ -39,12 +36,12 @@ def composed_pages() -> list[TruthPage]:
     """Pages for the detector with their truth: two clean ones in two fonts, and the first as if photographed."""
     import cv2
 
-    from entourage.detect.classes import detector_class
+    from entourage.detect.detections import detector_class
     from entourage.detect.evaluation.ground_truth import make_page
-    from entourage.engrave.engines.verovio_engine import VerovioEngraver
+    from entourage.engrave.engines.verovio import VerovioEngraver
     from entourage.engrave.options import MusicFont, PageOptions
     from entourage.engrave.render.degrade import Degrader
-    from entourage.engrave.scores.compose import compose
+    from entourage.engrave.scores.composer import compose
     from entourage.engrave.scores.parsing import parse_score
 
     size = PageOptions(width=1894, height=1000)

@@ -1,21 +1,23 @@
 """The Deep Watershed Detector: every tiny symbol on a full page in one pass."""
 
-from entourage.detect.classes import DETECTOR_CLASSES, detector_class, group_of, to_list
-from entourage.detect.decode_options import DecodeOptions
-from entourage.detect.detections import Detections
+from entourage.detect.detections import DETECTOR_CLASSES, Detections, as_list, detector_class, group_of, to_list
 from entourage.detect.detector import Detector, Sight, shipped_detectors
 from entourage.detect.evaluation.evaluate import Evaluation, evaluate
-from entourage.detect.evaluation.precision import Scores, score_pages
-from entourage.detect.map_options import INTERLINE, MapOptions
+from entourage.detect.evaluation.metrics import Scores, score_pages
 from entourage.detect.models.decode import decode
 from entourage.detect.models.maps import Maps, paint
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.models.weights import load_detector, save_detector
-from entourage.detect.network_options import LossOptions, NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
+from entourage.detect.options import (
+    INTERLINE,
+    PRESETS,
+    DecodeOptions,
+    DetectorOptions,
+    LossOptions,
+    MapOptions,
+    NetworkOptions,
+    preset,
+)
 from entourage.detect.preprocessing.prepare import DetectOptions
-from entourage.detect.presets import PRESETS, preset
-from entourage.detect.words import as_list
 
 __all__ = [
     "DETECTOR_CLASSES",

@@ -1,20 +1,26 @@
-"""The whole way of the verb: read, represent, decide, relate, show. How a detector comes to be is in `teach`."""
+"""Pages one after another: read, measured ahead of the network, and looked at; one that fails stops no other.
+
+The whole way of the verb: read, represent, decide, relate, show. How a detector comes to be is in `teach`.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+import torch
 
 from entourage import __version__
-from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.compute import count_threads, map_ahead
+from entourage.data.media import UnreadableImageError
+from entourage.detect.detections import DETECTOR_CLASSES, as_list, count_unnamed
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluation.evaluate import (
     Evaluation,
@@ -25,19 +31,62 @@ from entourage.detect.evaluation.evaluate import (
     write_evaluation,
 )
 from entourage.detect.evaluation.ground_truth import NoPagesError, read_truth, spread_over
-from entourage.detect.inference.journal import Journal, fingerprint
-from entourage.detect.inference.write import PageResult, open_results, write_xml
-from entourage.detect.look import look_at_all
-from entourage.detect.preprocessing.prepare import DetectOptions
-from entourage.detect.preprocessing.read import Sheet, list_pages
+from entourage.detect.inference.results import Journal, PageResult, fingerprint, open_results, write_xml
+from entourage.detect.preprocessing.prepare import DetectOptions, Ready
+from entourage.detect.preprocessing.reading import Sheet, list_pages, page_source, read_sheets
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.detect.words import as_list, count_unnamed
-from entourage.io.files import UnreadableFileError, reason_of
+from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, reason_of, write_json
 from entourage.io.progress import progress_bar
-from entourage.io.writing import atomic_path, check_outputs, write_json
-from entourage.report.counted import counted
-from entourage.report.page import write_page
+from entourage.report.page import counted, write_page
 from entourage.symbols import class_ids
+
+_PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError, cv2.error)
+_MOST_AHEAD = 4  # threads; each holds up to three pages in memory
+
+Skip = Callable[[str, Exception], None]
+
+
+def look_at_all(
+    detector: Detector, journal: Journal, skip: Skip, advance: Callable[[int], None]
+) -> Iterator[tuple[Path, Sheet, Sight]]:
+    """The pages of a journal's files that are not done yet, and what is on them.
+
+    Args:
+        detector: finds it. Threads measure and scale ahead of a GPU.
+        journal: says which files, and what of them is done.
+        skip: is told of a file or page that cannot be read, and why.
+        advance: is told of every file whose pages have all been read.
+    """
+
+    def prepare(page: tuple[Path, Sheet]) -> tuple[Path, Sheet, Ready | Exception]:
+        try:
+            return *page, detector.prepare(page[1].image)
+        except _PAGE_ERRORS as error:
+            return *page, error
+
+    workers = 1 if detector.device.type == "cpu" else min(_MOST_AHEAD, count_threads(None))
+    for file, sheet, ready in map_ahead(prepare, _sheets(journal, skip, advance), workers):
+        try:
+            if isinstance(ready, Exception):
+                raise ready
+            yield file, sheet, detector.see(ready)
+        except _PAGE_ERRORS as error:
+            skip(page_source(file, sheet.number), error)
+
+
+def _sheets(journal: Journal, skip: Skip, advance: Callable[[int], None]) -> Iterator[tuple[Path, Sheet]]:
+    for file in journal.files:
+        done = journal.done(file)
+        try:
+            for sheet in () if None in done else read_sheets(file, {number for number in done if number}):
+                if isinstance(sheet, UnreadableImageError):
+                    skip(sheet.path, sheet)  # with the number of the page
+                else:
+                    yield file, sheet
+        except _PAGE_ERRORS as error:
+            skip(str(file), error)
+        advance(1)
+
 
 COMMAND = "detect run"
 HEADER = ("page", "symbols", "interline", "seconds", "note")

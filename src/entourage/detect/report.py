@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
-from entourage.detect.preprocessing.grey import scaled_size
-from entourage.report.counted import counted
+from entourage.detect.preprocessing.reading import scaled_size
 from entourage.report.figures import raster_figure
-from entourage.report.page import Block, Section
+from entourage.report.page import Block, Section, counted
 
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]

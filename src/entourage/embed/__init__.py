@@ -1,12 +1,10 @@
 """The Group Loss: embeddings for retrieval and clustering, trained, measured and searched."""
 
-from entourage.embed.heads import CentresHead, CosineHead, make_head
-from entourage.embed.losses.adapter import GroupLossWithHead
-from entourage.embed.losses.anchors import choose_anchors
-from entourage.embed.losses.group_loss import GroupLoss, LossParts
+from entourage.embed.losses.group_loss import GroupLoss, LossParts, choose_anchors
 from entourage.embed.losses.options import PRESETS, GroupLossOptions, preset
-from entourage.embed.losses.rivals import RIVALS, rival
+from entourage.embed.losses.pml import RIVALS, GroupLossWithHead, rival
 from entourage.embed.metrics import retrieval_metrics
+from entourage.embed.models import CentresHead, CosineHead, make_head
 from entourage.embed.training.sampler import BalancedBatchSampler
 
 __all__ = [

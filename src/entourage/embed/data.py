@@ -11,7 +11,7 @@ import numpy as np
 
 from entourage.data.datasets.registry import DATASET_NAMES, find_dataset, read_image_set
 from entourage.data.image_set import TEST, TRAIN, ImageSet
-from entourage.embed.represent import Rows
+from entourage.embed.models import Rows
 from entourage.embed.training.fit import hold_out_classes
 
 NAMED = 5  # images that could not be read, in a message of one line

@@ -1,4 +1,7 @@
-"""The whole way of `embed train`: read, train, represent, measure, show."""
+"""The whole way of `embed train`: read, train, represent, measure, show.
+
+The way of `embed eval`: how good a trained run is on a set of images.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +10,36 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from entourage import __version__
 from entourage.backbones.backbone import Backbone
 from entourage.backbones.registry import load_backbone
-from entourage.data.image_set import ImageSet
+from entourage.compute import resolve_device
+from entourage.data.image_set import TEST, TRAIN, ImageSet
 from entourage.data.pixels import Pixels, decode_pixels
-from entourage.device import resolve_device
 from entourage.embed.data import Parts, naming, read_images, split_parts, whole_classes
-from entourage.embed.index import write_index
-from entourage.embed.network import build_network
-from entourage.embed.represent import Rows
-from entourage.embed.sections import Embedded, embedding_sections, measurable, measure
-from entourage.embed.training.course import read_course
-from entourage.embed.training.ensemble import EmbeddedImages, embed_ensemble, train_ensemble
-from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
-from entourage.embed.training.random_search import Trial
+from entourage.embed.models import Rows, build_network
+from entourage.embed.report import Embedded, embedding_sections, measurable, measure
+from entourage.embed.search import write_index
+from entourage.embed.training.fit import (
+    EmbeddedImages,
+    TrainedEmbedding,
+    embed_ensemble,
+    embed_images,
+    network_preprocessing,
+    train_ensemble,
+)
+from entourage.embed.training.random_search import RECORD, Trial, search_recipes, told
 from entourage.embed.training.recipes import Recipe
-from entourage.embed.training.run_folder import save_run
+from entourage.embed.training.run_folder import CONFIG, load_members, read_config, read_course, save_run
 from entourage.embed.training.task import EmbeddingData
-from entourage.embed.training.trials import RECORD, search_recipes, told
+from entourage.io.files import check_outputs, write_json
 from entourage.io.progress import status
-from entourage.io.writing import check_outputs, write_json
-from entourage.report.counted import counted
-from entourage.report.page import write_page
-from entourage.training.bank import PixelBank
+from entourage.report.page import counted, write_page
+from entourage.training.images import PixelBank
 
 COMMAND = "embed train"
 IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
@@ -254,3 +259,99 @@ def _subtitle(summary: dict[str, Any]) -> str:
     return (
         f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes; {weights}."
     )
+
+
+Part = Literal["auto", "all", "training", "test"]
+
+
+@dataclass(frozen=True)
+class EvalJob:
+    """What is to be measured.
+
+    Attributes:
+        run: the folder of a trained run.
+        data: a folder of images, a pack, or the name of a data set.
+        out: a folder for report.html and metrics.json.
+        part: of the data; "auto" is its test part if it has one, otherwise all.
+        flip: whether mirror images add to embeddings.
+        nmi: whether to measure clusters, too.
+        device: where to compute.
+        progress: show bars; None: only on a terminal.
+    """
+
+    run: Path
+    data: str
+    out: Path
+    part: Part = "auto"
+    flip: bool = False
+    nmi: bool = True
+    device: str = "auto"
+    progress: bool | None = None
+
+
+def evaluate_run(job: EvalJob) -> dict[str, Any]:
+    """Measure, and write `report.html` and `metrics.json` into the out folder.
+
+    Returns:
+        The metrics and what they are of, as in `metrics.json`.
+
+    Raises:
+        ValueError: there is no run or no such data, nothing can be measured on it, or a file is in the way.
+    """
+    check_outputs(job.out)
+    if (job.out / CONFIG).exists():
+        raise ValueError(f"{job.out}: holds a run, whose report would be overwritten; expected another folder")
+    config = read_config(job.run)
+    images = choose_part(read_images(job.data), job.part)
+    check_measurable(images)
+    members = load_members(job.run, config, job.device)
+    found = embed_images(members, images, config.recipe.decoded_side, flip=job.flip, progress=job.progress)
+    images = images.subset(found.kept)
+    with naming(found.skipped):
+        check_measurable(images)
+    embedded = Embedded(images, found.embeddings)
+    with status("Writing the report", job.progress):
+        metrics = measure(embedded, nmi=job.nmi)
+        sections = embedding_sections(embedded, {images.name: metrics}, skipped=found.skipped)
+    classes = len(np.unique(images.labels))
+    summary = {
+        "entourage": __version__,
+        "run": str(job.run),
+        "data": images.name,
+        "part": job.part,
+        "images": len(images),
+        "classes": classes,
+        "metrics": metrics,
+        "skipped": [{"item": name, "reason": reason} for name, reason in found.skipped],
+    }
+    subtitle = f"{len(images)} images of {classes} classes, embedded by {job.run}."
+    write_page(job.out / "report.html", f"Embeddings of {images.name}", subtitle, sections)
+    write_json(job.out / "metrics.json", summary)
+    return summary
+
+
+def choose_part(images: ImageSet, part: Part) -> ImageSet:
+    """The part of a set that is asked for.
+
+    Raises:
+        ValueError: the set has no such part.
+    """
+    tested = images.split == TEST
+    if part == "all" or (part == "auto" and not tested.any()):
+        return images
+    chosen = images.subset(images.split == TRAIN if part == "training" else tested)
+    if not len(chosen):
+        raise ValueError(f"{images.name} has no {part} part; expected one, or --part all")
+    return chosen
+
+
+def check_measurable(images: ImageSet) -> None:
+    """Refuse a set on which every answer would be right, or none.
+
+    Raises:
+        ValueError: there is a single class, or no class has two images.
+    """
+    if not measurable(images.labels):
+        classes = len(np.unique(images.labels))
+        expected = "expected two classes or more, and two images of one of them"
+        raise ValueError(f"{images.name}: {len(images)} images of {classes} classes cannot be measured; {expected}")

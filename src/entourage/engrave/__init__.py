@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from entourage.engrave.align import Alignment, write_alignment
-    from entourage.engrave.dataset.crops import write_crops
+    from entourage.engrave.dataset.inspection import count_symbols, draw_truth, read_page, write_statistics
+    from entourage.engrave.dataset.patches import write_crops
     from entourage.engrave.dataset.pipeline import engrave
-    from entourage.engrave.dataset.show import draw_truth, read_page
-    from entourage.engrave.dataset.stats import count_symbols, write_statistics
     from entourage.engrave.engines.fonts import convert_font, find_fonts
-    from entourage.engrave.engines.lilypond_engine import LilypondEngraver
-    from entourage.engrave.engines.verovio_engine import VerovioEngraver
-    from entourage.engrave.job import EngraveJob
-    from entourage.engrave.options import MusicFont, PageOptions
+    from entourage.engrave.engines.lilypond import LilypondEngraver
+    from entourage.engrave.engines.verovio import VerovioEngraver
+    from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
     from entourage.engrave.render.degrade import Degrader
-    from entourage.engrave.render.instances import Symbol
+    from entourage.engrave.render.marks import Symbol
     from entourage.engrave.render.page import Page
     from entourage.engrave.scores.archives import ScoreFile, ScoreReader, find_scores
     from entourage.engrave.scores.parsing import Score, parse_score, read_score

@@ -1,10 +1,17 @@
-"""How pages are engraved."""
+"""How pages are engraved.
+
+What the user asks for, and the tasks that it falls into.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from entourage.compute import derive_seed
+from entourage.engrave.scores.archives import ScoreFile
 
 FONTS = ("Bravura", "Gootville", "Leipzig", "Leland", "Petaluma")  # those that come with Verovio
 
@@ -54,3 +61,114 @@ class MusicFont:
 
 
 Engine = Literal["verovio", "lilypond"]
+
+
+Format = Literal["deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches"]
+FORMATS: tuple[Format, ...] = ("deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches")
+Degradation = Literal["none", "scan", "photo"]
+
+
+@dataclass(frozen=True)
+class EngraveJob:
+    """All that decides what comes out, and where it goes.
+
+    Attributes:
+        out: the folder for the data set.
+        sources: files, folders and archives of scores.
+        compose: how many scores to compose beside them.
+        balanced: compose so that all classes are about equally frequent.
+        engine: "verovio" or "lilypond".
+        fonts: the music fonts; each score gets one of them.
+        every_font: each score gets all of them.
+        page: the size of things.
+        degrade: make pages look scanned or photographed.
+        replace: the share of common symbols that give way to similar rare ones, in MusicXML.
+        formats: what to write besides images, sources and the table symbols.parquet, which are always written; so
+            that "parquet" alone means these.
+        patches_a_class: the most classification patches of one class.
+        fewest_symbols: pages with fewer symbols than this are left out.
+        seed: decides everything that is random.
+        workers: processes; 0 for one a core.
+        ray: address of a Ray cluster to work on instead.
+    """
+
+    out: Path
+    sources: tuple[Path, ...] = ()
+    compose: int = 0
+    balanced: bool = False
+    engine: Engine = "verovio"
+    fonts: tuple[MusicFont, ...] = tuple(MusicFont(name) for name in FONTS)
+    every_font: bool = False
+    page: PageOptions = field(default_factory=PageOptions)
+    degrade: Degradation = "none"
+    replace: float = 0.0
+    formats: tuple[Format, ...] = FORMATS
+    patches_a_class: int = 5000
+    fewest_symbols: int = 4
+    seed: int = 0
+    workers: int = 0
+    ray: str = ""
+
+    def __post_init__(self) -> None:
+        for name in self.formats:
+            if name not in FORMATS:
+                raise ValueError(f"format {name!r} is unknown; expected some of {', '.join(FORMATS)}")
+        if not self.fonts:
+            raise ValueError("no font is given; expected at least one")
+        names = [font.name.lower() for font in self.fonts]  # as they are in the names of pages
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"font {twice!r} is given twice; expected fonts of different names")
+        if not self.sources and self.compose < 1:
+            raise ValueError("nothing to engrave; expected scores, or a number of scores to compose")
+        if self.balanced and self.compose < 1:
+            raise ValueError("only composed scores can be balanced; expected a number of scores to compose")
+        if self.engine == "lilypond":  # it has one music font, its own
+            object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
+        if not 0 <= self.replace <= 1:
+            raise ValueError(f"replace is {self.replace}; expected a share between 0 and 1")
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; expected 0 or more")
+
+    def decisive(self) -> dict[str, Any]:
+        """The options that decide what comes out, without those that only say how it is made."""
+        options = asdict(self)
+        for name in ("out", "sources", "workers", "ray"):
+            del options[name]
+        options["formats"] = [name for name in FORMATS if name in self.formats]  # in whatever order they are given
+        options["fonts"] = [f"{font.name} {font.digest}".strip() for font in self.fonts]
+        return json.loads(json.dumps(options))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One score in one font.
+
+    Attributes:
+        name: of the result, unique in the job.
+        font: the music font.
+        file: where the score lies; None if it is to be composed.
+        index: of the composed score.
+    """
+
+    name: str
+    font: MusicFont
+    file: ScoreFile | None = None
+    index: int = 0
+
+
+def tasks_of(job: EngraveJob, files: list[ScoreFile]) -> list[Task]:
+    """The tasks of a job, in an order that depends on names alone.
+
+    Raises:
+        ValueError: a score has the name of one that is composed.
+    """
+    composed = [f"composed-{i:05d}" for i in range(job.compose)]
+    if same := {file.name.casefold() for file in files}.intersection(composed):  # the same file on macOS and Windows
+        raise ValueError(f"a score is called {min(same)}, as is one to be composed; expected another name")
+    named: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
+    named += [(name, None, i) for i, name in enumerate(composed)]
+    tasks = []
+    for name, file, index in named:
+        fonts = job.fonts if job.every_font else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
+        tasks += [Task(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
+    return tasks

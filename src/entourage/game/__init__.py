@@ -1,7 +1,16 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
-from entourage.game.cells import nearest_centre, smallest, squared_to
-from entourage.game.dynamics import Play, balance, consistency, replicator, revise, support
+from entourage.game.dynamics import (
+    Play,
+    balance,
+    consistency,
+    heard,
+    informed,
+    log_replicator,
+    replicator,
+    revise,
+    support,
+)
 from entourage.game.graph import (
     Affinity,
     Negatives,
@@ -14,10 +23,8 @@ from entourage.game.graph import (
     symmetrized,
     to_torch,
 )
-from entourage.game.log_dynamics import log_replicator
-from entourage.game.neighbours import Neighbours, NeighbourSearch
+from entourage.game.neighbors import Neighbours, NeighbourSearch, nearest_centre, smallest, squared_to
 from entourage.game.similarity import centre, clamp, cosine, directions, gaussian, pearson, self_tuning, shift
-from entourage.game.walk import heard, informed
 
 __all__ = [
     "Affinity",

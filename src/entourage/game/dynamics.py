@@ -7,6 +7,14 @@ of a mini-batch). X holds one probability distribution a row, W the similarities
 
 For symmetric non-negative W (and S) the Baum-Eagon inequality says that no round lowers the consistency
 F(X) = sum_ij w_ij x_i S x_j, so the play climbs to a consistent labelling without a step size to choose.
+
+The game in logarithms, for losses: the same rounds as `replicator`, with gradients that stay finite.
+
+A loss asks for the logarithm of a probability that may be far below what float32 can hold, and its gradient divides by
+it. In logarithms a round is a sum and a normalisation, log x <- log_softmax(log x + log Pi), and nothing is divided by
+anything small. Nothing is checked either, so that a GPU never has to wait for the answer: who calls it knows the data.
+
+Voices that walk: what is heard over a graph of those who know something, before anybody decides.
 """
 
 from __future__ import annotations
@@ -230,3 +238,83 @@ def _check_payoffs(name: str, values: Tensor | None) -> None:
         )
     if not (low >= 0 and high < float("inf")):
         raise ValueError(f"{name} has an entry that is not finite; expected similarities in [0, inf)")
+
+
+# Support below this counts as this: its logarithm is finite, and so is 1/Pi in the backward pass, in float32.
+FAINTEST_SUPPORT = 1e-30
+
+
+def log_replicator(w: Tensor, log_x: Tensor, *, field: Tensor | None = None, rounds: int = 1) -> Tensor:
+    """Plays a fixed number of rounds (thesis, chapter 4, eq. rd) on logarithms of strategies.
+
+    A player that is certain (0 for one label, minus infinity for the others) never moves. A player whom nobody supports
+    keeps its strategy.
+
+    Args:
+        w: similarities, shape (n, n), non-negative, dense; float32 or float64.
+        log_x: logarithms of the initial strategies, shape (n, m).
+        field: support that is the same in every round, shape (n, m), non-negative: that of players who never move and
+            are not among the n. None for none.
+        rounds: how many to play.
+
+    Returns:
+        Logarithms of the final strategies, shape (n, m). Costs O(n^2 m) time a round.
+    """
+    for _ in range(rounds):
+        supported = support(w, log_x.exp())  # (n, m)
+        if field is not None:
+            supported = supported + field
+        log_x = torch.log_softmax(log_x + supported.clamp_min(FAINTEST_SUPPORT).log(), dim=1)
+    return log_x
+
+
+# Of what players know, how much they hear on average, where each class has one label; less by the root of their number
+# where there are more. Loud, walks decide before the game does, and with many labels it knows better; too soft, and far
+# players are decided by the first neighbour who happens to be.
+WHISPER = 0.03
+
+
+def heard(w: Tensor, voices: Tensor, steps: int) -> Tensor:
+    """What everybody hears of some voices that walk over the graph, near ones more often: sum_t (D^-1 W)^t V.
+
+    Args:
+        w: similarities, shape (n, n), non-negative, dense or sparse CSR.
+        voices: what each says, shape (n, m).
+        steps: the longest walk; t is from 0 to it.
+
+    Returns:
+        Shape (n, m). Who has no neighbours hears nobody but himself. Costs O(steps nnz(w) m) time and two arrays of the
+        voices' size.
+    """
+    degree = (w @ torch.ones_like(voices[:, :1])).clamp_min(torch.finfo(voices.dtype).tiny)  # (n, 1)
+    walker, total = voices, voices.clone()
+    for _ in range(steps):
+        walker = (w @ walker) / degree
+        total += walker
+    return total
+
+
+def informed(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
+    """Strategies to start a game from: what players know, and what they have heard of the labels.
+
+    Every label walks over the graph. A class with four times as many labels speaks twice as loud: as loud, and what is
+    rare would be found everywhere; four times, and frequent classes would swallow the others. It is a whisper, which
+    counts where nobody near knows better; who is out of earshot keeps to what he knows.
+
+    Args:
+        start: strategies, shape (n, m), those of labelled players one-hot.
+        w: as for `heard`.
+        labelled: who they are, shape (n,), boolean.
+        steps: the longest walk; 0 leaves the strategies as they are.
+
+    Returns:
+        Strategies, shape (n, m), those of labelled players as they were.
+    """
+    if steps == 0 or not labelled.any():
+        return start
+    found = heard(w, start * labelled[:, None], steps)
+    found = found / found.sum(dim=0).clamp_min(torch.finfo(found.dtype).tiny).sqrt()
+    labels = start[labelled].sum(dim=0)  # (m,), of each class
+    loudness = WHISPER / (labels.sum() / (labels > 0).sum()).sqrt()
+    x = start * (1 + loudness * found / found.mean())
+    return torch.where(labelled[:, None], start, x / x.sum(dim=1, keepdim=True))

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from entourage.checks import is_whole
-from entourage.game.neighbours import Neighbours, NeighbourSearch
+from entourage.game.neighbors import Neighbours, NeighbourSearch
 from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
+from entourage.validation import is_whole
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
 Symmetry = Literal["max", "mean", "mutual"]

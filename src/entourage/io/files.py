@@ -1,8 +1,15 @@
-"""Files of a kind, whatever the kind: find them below a folder, read one, and say of one that it cannot be read."""
+"""Files of a kind, whatever the kind: find them below a folder, read one, and say of one that it cannot be read.
+
+Output files that are either complete or not there at all.
+"""
 
 import json
+import operator
 import os
-from collections.abc import Set
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -78,3 +85,130 @@ def is_named_like(name: str, suffixes: Set[str]) -> bool:
 
 def _refuse(error: OSError) -> None:
     raise ValueError(f"cannot read folder {error.filename}: {error.strerror}") from error
+
+
+_UNFINISHED = re.compile(r"\..*\.(?P<random>[0-9a-f]{16})(\.[^.]*)?", re.DOTALL)  # as `_temporary_name` makes them
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; it becomes `path` when the block succeeds and vanishes when it does not.
+
+    The temporary name is hidden, unique, and keeps the suffix, because many writers choose the format by it (and
+    `numpy.savez` adds one of its own). Missing parent folders are made. An existing target is replaced in one step, so
+    a reader sees the old file or the new one, never a part.
+
+    Args:
+        path: the file to write.
+
+    Yields:
+        The path to write to, in the same folder (a rename is atomic only within one file system).
+
+    Raises:
+        ValueError: `path` is a folder, or its parent cannot be one.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"cannot write {target}: it is a folder; expected the name of a file")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"cannot write {target}: {target.parent} is not a folder") from error
+    temporary = target.with_name(_temporary_name(target, secrets.token_hex(8)))
+    try:
+        yield temporary
+        temporary.replace(target)
+    finally:  # also after KeyboardInterrupt; after a success there is nothing left to remove
+        temporary.unlink(missing_ok=True)
+
+
+def is_unfinished(path: str | Path, of: str | None = None) -> bool:
+    """Whether a name is one that `atomic_path` gives to what is not yet complete, and that a kill leaves behind.
+
+    Args:
+        path: the file; only its name is looked at.
+        of: the name of the file that it was to become; None: any.
+    """
+    name = Path(path).name
+    match = _UNFINISHED.fullmatch(name)
+    return match is not None and (of is None or name == _temporary_name(Path(of), match["random"]))
+
+
+def _temporary_name(target: Path, random: str) -> str:
+    # The name is cut short: together with the random part it must stay below the 255 bytes of most file systems.
+    return f".{target.stem[:40]}.{random}{target.suffix}"
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all; see `atomic_path`.
+
+    Names of files need not be UTF-8: a byte that is not is written as its number, such as \\udce9.
+    """
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
+    """Write a value as JSON, whole or not at all; see `atomic_path`.
+
+    Args:
+        path: the file to write.
+        value: what `json.dumps` takes, or NumPy's whole numbers in it.
+        indent: spaces a level; None writes a single line.
+    """
+    write_text(path, json.dumps(value, indent=indent, default=operator.index) + "\n")
+
+
+def check_outputs(
+    folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = (), *, maker: str | None = None
+) -> None:
+    """Notice before any work that results have nowhere to go, or would replace what they are made from.
+
+    Args:
+        folder: where they are to be written; it need not exist.
+        names: of their files.
+        inputs: what they are made from; None is left out.
+        maker: the command that makes them, as its summary.json says under "made_by"; None: anything may lie there.
+
+    Raises:
+        ValueError: the folder, or one above it, is a file; it cannot be written to; it holds an input under the name
+            of a result, or the results of another command.
+    """
+    _check_writable(folder)
+    earlier = read_object(folder / "summary.json").get("made_by", maker)
+    if maker is not None and earlier != maker:
+        raise ValueError(f"{folder}: holds what `entourage {earlier}` made; expected another folder to write to")
+    read = {path.resolve() for path in inputs if path is not None}
+    for name in names:
+        if (folder / name).resolve() in read:
+            raise ValueError(f"{folder / name}: is read and would be overwritten; expected another place to write to")
+
+
+def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = ()) -> None:
+    """Notice before any work that a single file has nowhere to go, or would replace what is no result of its kind.
+
+    Args:
+        path: the file to write.
+        suffix: how its name ends, as ".html": a slip of the hand names an image, or a table, and it would be lost.
+        inputs: what it is made from; None is left out.
+
+    Raises:
+        ValueError: its name ends otherwise, it is a folder or one of the inputs, or its folder cannot be written to.
+    """
+    if path.is_dir() or path.suffix.lower() != suffix:
+        raise ValueError(f"{path}: is no place for the result; expected a file to write whose name ends in {suffix}")
+    check_outputs(path.parent, [path.name], inputs)
+
+
+def _check_writable(folder: Path) -> None:
+    """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
+    place = next((path for path in (folder, *folder.parents) if path.exists()), Path())
+    if not place.is_dir():
+        raise ValueError(f"{place}: is a file; expected a folder to write to")
+    probe = place / f".{secrets.token_hex(8)}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ValueError(f"{folder}: cannot be written to ({reason}); expected a folder to write to") from error

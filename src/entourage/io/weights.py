@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from entourage.io.writing import atomic_path
+from entourage.io.files import atomic_path
 
 _NOTES = "entourage"
 _SYSTEM = re.compile(r"\(os error (\d+)\)")  # how safetensors tells what the system said

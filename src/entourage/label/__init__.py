@@ -1,11 +1,14 @@
 """A few labels in, a label and a confidence for every item out."""
 
-from entourage.label.linear import LabelHarmonic, LabelSpreading, PoissonLearning
-from entourage.label.options import PRESETS, TransductionOptions, preset
-from entourage.label.propagation import LabelPropagation
-from entourage.label.svm import LinearSVMLabeller
+from entourage.label.baselines import (
+    LabelHarmonic,
+    LabelPropagation,
+    LabelSpreading,
+    LinearSVMLabeller,
+    PoissonLearning,
+)
 from entourage.label.targets import excluding_prior
-from entourage.label.transduction import GraphTransduction
+from entourage.label.transduction import PRESETS, GraphTransduction, TransductionOptions, preset
 
 __all__ = [
     "PRESETS",

@@ -1,4 +1,9 @@
-"""The face that the game and its rivals share: a scikit-learn classifier that labels a whole data set at once."""
+"""Graphs and features from outside, checked and made fit for the game.
+
+Distributions over the classes, a row a point: made of votes, weighed by what is known beforehand, and decided.
+
+The face that the game and its rivals share: a scikit-learn classifier that labels a whole data set at once.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,87 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from entourage.device import resolve_device
-from entourage.game.graph import Affinity, Negatives, NeighbourGraph, Symmetry
-from entourage.label.distributions import in_parts_of_1, prefers
-from entourage.label.relate import as_tensor, checked_graph, lifted
+from entourage.compute import resolve_device
+from entourage.game.graph import Affinity, Negatives, NeighbourGraph, Symmetry, needed_lift
 from entourage.label.targets import Floats, Targets, labelled_accuracy, read_targets, starting_profile, without_missing
+
+
+def as_tensor(X: Any) -> torch.Tensor:
+    """The array as a tensor.
+
+    Copied only if it must not be written, as those that pandas hands out, or runs backwards, which torch cannot.
+    """
+    return torch.from_numpy(X if X.flags.writeable and min(X.strides, default=0) >= 0 else X.copy())
+
+
+def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
+    """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
+
+    Returns:
+        The graph, and what was added to its weights: see `needed_lift`.
+
+    Raises:
+        ValueError: where it is not.
+    """
+    w = check_array(w, accept_sparse="csr", dtype=[np.float32, np.float64])
+    if w.shape[0] != w.shape[1]:
+        raise ValueError(f"the precomputed graph has shape {w.shape}; expected a square matrix")
+    dense = not sparse.issparse(w)
+    graph = sparse.csr_matrix(w, copy=True)
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    graph.sort_indices()
+    gap = abs(graph - graph.T)
+    if gap.nnz and gap.max() > 1e-5 * abs(graph).max():
+        worst = gap.tocoo()
+        i, j = (int(v[worst.data.argmax()]) for v in (worst.row, worst.col))
+        raise ValueError(
+            f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
+            f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
+        )
+    lift = needed_lift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
+    if lift and dense:  # every pair has a similarity, be it 0
+        graph = sparse.csr_matrix(graph.toarray() + lift * (1 - np.eye(len(w), dtype=w.dtype)))
+    else:
+        graph.data = graph.data + lift
+    graph.data = graph.data.clip(min=0)
+    graph.eliminate_zeros()
+    return graph, lift
+
+
+def lifted(w: Any, lift: float, negatives: Negatives) -> Any:
+    """Similarities of new points to those of a graph, shape (q, n), lifted as the graph was, dense or CSR as they came.
+
+    Raises:
+        ValueError: if there are negative ones and they are to be an error.
+    """
+    stored = w if isinstance(w, np.ndarray) else w.data
+    if negatives == "error":
+        needed_lift(as_tensor(stored), negatives, "X")
+    raised = (stored + lift).clip(min=0)
+    return raised if isinstance(w, np.ndarray) else sparse.csr_matrix((raised, w.indices, w.indptr), w.shape)
+
+
+def in_parts_of_1(x: Floats, otherwise: Floats | float = 0.0) -> Floats:
+    """Rows over their sum, shape (n, m); those that have nothing are `otherwise`, a value or such rows."""
+    total = x.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), otherwise))
+
+
+def with_prior(x: Floats, problem: Problem) -> Floats:
+    """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
+    weighed = np.where(problem.targets.labelled[:, None], x, x * problem.start)
+    return in_parts_of_1(weighed, problem.start)
+
+
+def prefers(x: Floats) -> NDArray[np.bool_]:
+    """Which rows have one label ahead of all others, shape (n,): a tie means that nothing that counts reached them."""
+    if x.shape[1] == 1:
+        return np.ones(len(x), dtype=bool)
+    best = np.partition(x, -2, axis=1)[:, -2:]  # (n, 2)
+    return np.asarray(best[:, 1] - best[:, 0] > 1e-7)
 
 
 @dataclass(frozen=True)
@@ -128,7 +207,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         What `fit` does with affinity="precomputed", in less time where one graph is used several times.
 
         Args:
-            w: similarities, shape (n, n), as `entourage.label.relate.checked_graph` gives them.
+            w: similarities, shape (n, n), as `entourage.label.base.checked_graph` gives them.
             y, prior: as for `fit`.
         """
         labels = np.asarray(without_missing(y))

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entourage.backbones.cache import cached_features
-from entourage.backbones.extract import extract_features
+from entourage.backbones.features import cached_features, extract_features
 from entourage.backbones.registry import load_backbone
 from entourage.data.features import read_features
-from entourage.data.images import list_images
+from entourage.data.media import list_images
 from entourage.game.similarity import directions
 
 Metric = Literal["auto", "euclidean", "cosine"]

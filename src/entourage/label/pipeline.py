@@ -17,19 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.data.images import list_images
 from entourage.data.labels import read_labels, read_prior
+from entourage.data.media import list_images
 from entourage.data.pixels import decode_pixels
-from entourage.io.files import read_object
+from entourage.io.files import atomic_path, check_outputs, read_object, write_json
 from entourage.io.progress import is_main_process, status
-from entourage.io.writing import atomic_path, check_outputs, write_json
 from entourage.label.active_learning import Suggestion, disputed, suggest
 from entourage.label.data import Items, Metric, represent
-from entourage.label.options import TransductionOptions
 from entourage.label.report import classifier_section, labelling_sections
 from entourage.label.semi_supervised.augmenter import LabelAugmenter
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.transduction import GraphTransduction
+from entourage.label.transduction import GraphTransduction, TransductionOptions
 from entourage.report.page import write_page
 
 COMMAND = "label"

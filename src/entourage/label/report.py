@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.data.images import read_image
+from entourage.data.media import read_image
 from entourage.label.active_learning import Suggestion, disputed
 from entourage.label.data import Items
-from entourage.label.semi_supervised.rounds import Round
+from entourage.label.semi_supervised.self_training import Round
 from entourage.label.transduction import GraphTransduction
-from entourage.report.counted import counted
 from entourage.report.figures import bars, curve, histogram
-from entourage.report.page import Block, Section, Thumbnail, thumbnail_address
+from entourage.report.page import Block, Section, Thumbnail, counted, thumbnail_address
 
 MOST_BARS = 60
 MOST_THUMBNAILS = 1000  # some 3 MB of report

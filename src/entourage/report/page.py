@@ -1,4 +1,7 @@
-"""One HTML page that needs nothing but itself: sections of text, figures, tables and thumbnails."""
+"""One HTML page that needs nothing but itself: sections of text, figures, tables and thumbnails.
+
+Numbers of things as they are said.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.io.writing import write_text
+from entourage.io.files import write_text
 
 
 @dataclass(frozen=True)
@@ -91,3 +94,9 @@ def thumbnail_address(image: Image.Image, side: int = 96) -> str:
     stream = io.BytesIO()
     small.save(stream, "JPEG", quality=80)
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+def counted(number: int, name: str) -> str:
+    """The number with what it counts: counted(1, "clusters") is "1 cluster", counted(1, "classes") is "1 class"."""
+    one = name.removesuffix("es" if name.endswith("sses") else "s")
+    return f"{number} {one if number == 1 else name}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from entourage.io.writing import write_text
+from entourage.io.files import write_text
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"

@@ -16,7 +16,7 @@ from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import GradientAccumulationPlugin, parse_flag_from_env
 from torch import nn
 
-from entourage.device import resolve_device
+from entourage.compute import resolve_device
 from entourage.training.options import Precision
 
 PATIENCE = timedelta(hours=12)  # for which processes wait while the main one validates; the usual minutes are too few

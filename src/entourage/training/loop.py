@@ -14,17 +14,15 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from entourage.runs.claims import claimed
+from entourage.runs.directory import claimed
 from entourage.runs.metrics_log import Journal
 from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
-from entourage.training.checkpoint import Checkpoints, identity, own_state
-from entourage.training.feed import Feed, Place
-from entourage.training.line import TrainingLine, training_line
+from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, identity, own_state
+from entourage.training.loader import Feed, Place
+from entourage.training.meters import LossWindow, NonFiniteLossError, TrainingLine, training_line
 from entourage.training.optim import learning_rate_factor, make_optimizer, set_learning_rate
 from entourage.training.options import TrainingOptions
-from entourage.training.state import RunState, TrainingResult
 from entourage.training.task import Batch, Item, Task
-from entourage.training.window import LossWindow, NonFiniteLossError
 
 _DEFAULTS = TrainingOptions()
 

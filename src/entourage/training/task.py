@@ -1,13 +1,19 @@
-"""What is trained: a network, its data and its loss. The loop does the rest."""
+"""What is trained: a network, its data and its loss. The loop does the rest.
+
+The moving average of a network's weights, often better than the weights themselves.
+
+A task whose outcome is the moving average of its weights.
+"""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -104,3 +110,135 @@ class Task(ABC, Generic[Item, Batch]):
     def describe(self) -> dict[str, Any]:
         """What must be equal for a run to be continued, as JSON: data, architecture, options of the loss."""
         return {}
+
+
+_MODULE = "module."
+_UPDATES = "updates"
+
+
+class _Pairs(NamedTuple):
+    """Tensors of the average and of the model side by side, and the marks by which they are known to be current."""
+
+    marks: tuple[object, ...]
+    floats: list[Tensor]
+    float_values: list[Tensor]
+    others: list[tuple[Tensor, Tensor]]
+
+
+def _marks(*modules: nn.Module) -> tuple[object, ...]:
+    """Where the first weight and the first buffer of each module lie: a module that was moved has others."""
+    firsts = [next(tensors, None) for module in modules for tensors in (module.parameters(), module.buffers())]
+    return tuple(None if tensor is None else (id(tensor), tensor.data_ptr()) for tensor in firsts)
+
+
+class WeightAverage:
+    """An exponential moving average of a module's weights and buffers.
+
+    Update t (from 0) keeps the share d_t = min(decay, (1 + t) / (10 + t)) of the average, so that the untrained
+    weights it begins with are soon forgotten. Whole numbers (a batch norm's counter) are copied.
+
+    Args:
+        model: what is averaged; it is copied.
+        decay: the share that is kept in the long run, in [0, 1).
+
+    Attributes:
+        module: the average, in evaluation mode.
+        updates: how many updates it has seen.
+    """
+
+    def __init__(self, model: nn.Module, decay: float = 0.999) -> None:
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay is {decay}; expected a number in [0, 1)")
+        self.decay = decay
+        self.updates = 0
+        self.module = copy.deepcopy(model).eval().requires_grad_(False)
+        self._pairs: _Pairs | None = None
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Move towards the weights of `model`, on its device; costs one pass over the weights."""
+        kept = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        pairs = self._find_pairs(model)
+        if pairs.floats:
+            torch._foreach_lerp_(pairs.floats, pairs.float_values, 1 - kept)
+        for average, value in pairs.others:
+            average.copy_(value)
+        self.updates += 1
+
+    def _find_pairs(self, model: nn.Module) -> _Pairs:
+        """What is averaged, beside its average; remembered, as to find it takes longer than to average it."""
+        if self._pairs is None or self._pairs.marks != _marks(self.module, model):
+            current = [*model.parameters(), *model.buffers()]
+            if current:
+                self.module.to(current[0].device)
+            every = list(zip([*self.module.parameters(), *self.module.buffers()], current, strict=True))
+            floats = [(average, value.detach()) for average, value in every if average.is_floating_point()]
+            others = [(average, value) for average, value in every if not average.is_floating_point()]
+            averages, values = [average for average, _ in floats], [value for _, value in floats]
+            self._pairs = _Pairs(_marks(self.module, model), averages, values, others)
+        return self._pairs
+
+    def state(self) -> dict[str, Tensor]:
+        """All that `load_state` needs, for `Task.extra_state`."""
+        weights = {f"{_MODULE}{name}": value for name, value in self.module.state_dict().items()}
+        return {**weights, _UPDATES: torch.tensor(self.updates)}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave."""
+        weights = {name.removeprefix(_MODULE): value for name, value in state.items() if name.startswith(_MODULE)}
+        self.module.load_state_dict(weights)
+        self.updates = int(state[_UPDATES])
+
+
+_AVERAGE = "average."
+
+
+class AveragedTask(Task[Item, Batch]):
+    """A task that keeps an average of its weights beside them, if it is told to.
+
+    The average follows every step, goes to the device with the model, is what is validated and kept, and is found
+    again when a run continues. A subclass with an `after_step`, a `prepare` or an extra state of its own calls these.
+
+    Args:
+        model: the network that is trained.
+        decay: the share of the average that an update keeps, see `WeightAverage`; None or 0: there is no average, and
+            the outcome is the model.
+
+    Attributes:
+        average: of the model's weights; None where there is none.
+    """
+
+    average: WeightAverage | None
+
+    def __init__(self, model: nn.Module, decay: float | None) -> None:
+        self.model = model
+        self.average = WeightAverage(model, decay) if decay else None
+
+    def prepare(self, device: torch.device) -> None:
+        """The average goes where the model is."""
+        if self.average is not None:
+            self.average.module.to(device)
+
+    def after_step(self, step: int) -> None:
+        """The average follows the weights."""
+        if self.average is not None:
+            self.average.update(self.model)
+
+    def outcome(self) -> nn.Module:
+        """The average, or the model where there is none."""
+        return self.model if self.average is None else self.average.module
+
+    def extra_state(self) -> dict[str, Tensor]:
+        """The average, under names that begin with "average."."""
+        return {} if self.average is None else {f"{_AVERAGE}{k}": value for k, value in self.average.state().items()}
+
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take the average back.
+
+        Raises:
+            ValueError: the state holds something else, or an average that this task does not keep.
+        """
+        own = {} if self.average is None else {name: v for name, v in state.items() if name.startswith(_AVERAGE)}
+        super().load_extra_state({name: value for name, value in state.items() if name not in own})
+        if self.average is not None:
+            self.average.load_state({name.removeprefix(_AVERAGE): value for name, value in own.items()})

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from entourage.device import resolve_device
+from entourage.compute import resolve_device
+from entourage.io.files import write_json
 from entourage.io.progress import process_count, progress_bar
-from entourage.io.writing import write_json
-from entourage.runs.claims import claimed
+from entourage.runs.directory import claimed
 from entourage.training.loop import train
-from entourage.training.options import TrainingOptions
-from entourage.training.recipe import StepRecipe
+from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, Item, Losses, Task
 
 TRIAL_STEPS = 48  # steps by which a run with a time limit learns how fast it is

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from entourage.cluster.sampling import points
 from entourage.cluster.sampling.points import (
+    FEWEST,
     MOST_NOISE,
     MOST_STRETCH,
     SEEN,
@@ -19,7 +20,6 @@ from entourage.cluster.sampling.points import (
     PointSampler,
 )
 from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, draw_shapes
-from entourage.cluster.sampling.sizes import FEWEST
 
 FIRST = [[0.148205, 0.558242], [0.185699, 0.807560]]  # points of two sets
 

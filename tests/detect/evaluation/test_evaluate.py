@@ -11,8 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from entourage.detect.classes import DETECTOR_CLASSES
-from entourage.detect.detections import Detections
+from entourage.detect.detections import DETECTOR_CLASSES, Detections
 from entourage.detect.evaluation.evaluate import (
     detect_pages,
     evaluate,

@@ -6,12 +6,10 @@ import torch
 from numpy.typing import NDArray
 from tests.detect.drawn import SquareFinder, with_squares
 
-from entourage.detect.decode_options import DecodeOptions
 from entourage.detect.detector import Detector
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
+from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
 from entourage.detect.preprocessing.prepare import DetectOptions
 
 

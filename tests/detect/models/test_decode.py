@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from entourage.detect.classes import DETECTOR_CLASSES, group_of
-from entourage.detect.decode_options import DecodeOptions
-from entourage.detect.map_options import MapOptions
+from entourage.detect.detections import DETECTOR_CLASSES, group_of
 from entourage.detect.models.decode import class_chances, decode, find_peaks, suppress
 from entourage.detect.models.maps import paint
-from entourage.detect.presets import preset
+from entourage.detect.options import DecodeOptions, MapOptions, preset
 
 MAPS = MapOptions()
 GROUPS = group_of(DETECTOR_CLASSES, MAPS.groups)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.detect.classes import group_of
+from entourage.detect.detections import group_of
 from entourage.detect.models.losses import (
     TERMS,
     DetectionLoss,
@@ -20,9 +20,7 @@ from entourage.detect.models.losses import (
 )
 from entourage.detect.models.maps import Maps, paint
 from entourage.detect.models.network import Predictions, WatershedNetwork
-from entourage.detect.network_options import LossOptions
-from entourage.detect.options import DetectorOptions
-from entourage.detect.presets import preset
+from entourage.detect.options import DetectorOptions, LossOptions, preset
 
 CLASSES = ("dot", "clef", "stem", "beam")
 

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.detect.map_options import INTERLINE, MapOptions
 from entourage.detect.models.maps import Maps, box_numbers, cell_centres, number_boxes, number_sides, paint
-from entourage.detect.presets import preset
+from entourage.detect.options import INTERLINE, MapOptions, preset
 
 GROUPS = torch.tensor([0, 0, 0, 1, 2])  # four classes; the last two have a channel each
 THREE = replace(MapOptions(), groups=(("c",), ("d",)))

@@ -7,9 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from entourage.detect.models.network import PointHead, WatershedNetwork, sample
-from entourage.detect.network_options import NetworkOptions
-from entourage.detect.options import DetectorOptions
-from entourage.detect.presets import preset
+from entourage.detect.options import DetectorOptions, NetworkOptions, preset
 
 
 def every_cell(pages: int, high: int, wide: int, group: int = 0) -> torch.Tensor:

@@ -5,8 +5,8 @@ import pytest
 from tests.detect.drawn import staff_page
 
 from entourage.detect.preprocessing import prepare as ready_module
+from entourage.detect.preprocessing.page_geometry import Turn
 from entourage.detect.preprocessing.prepare import DetectOptions, make_ready, to_working
-from entourage.detect.preprocessing.straighten import Turn
 
 
 def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_have_them() -> None:

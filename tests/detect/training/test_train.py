@@ -11,12 +11,11 @@ from tests.detect.small import OPTIONS, RECIPE, small_detector
 from torch import nn
 
 from entourage.detect import detector as detector_module
-from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.evaluation.ground_truth import read_truth
-from entourage.detect.models.weights import load_detector, save_detector
-from entourage.detect.training import recipe as recipe_module
-from entourage.detect.training.learner import Draw
-from entourage.detect.training.task import DetectionTask
+from entourage.detect.models.watershed import load_detector, save_detector
+from entourage.detect.training import task as recipe_module
+from entourage.detect.training.task import DetectionTask, Draw
 from entourage.detect.training.train import TrainJob, as_classes, continued, train_detector
 from entourage.symbols import V1_IDS
 from entourage.training import Losses

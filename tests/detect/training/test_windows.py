@@ -9,8 +9,7 @@ import torch
 from tests.detect.engraved import some_pages
 
 from entourage.detect.evaluation.ground_truth import class_names, read_truth
-from entourage.detect.training.sheets import Sheets, pack_sheets
-from entourage.detect.training.windows import WindowDrawer, WindowOptions, cut_windows
+from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, cut_windows, pack_sheets
 
 SMALL = WindowOptions(height=64, width=96)
 

@@ -10,9 +10,8 @@ from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
 from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset
-from entourage.embed.losses.group_loss import refine
-from entourage.embed.losses.objectives import proxy_loss
-from entourage.embed.losses.players import relate
+from entourage.embed.losses.batch_graph import relate
+from entourage.embed.losses.group_loss import proxy_loss, refine
 
 
 def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptions) -> Tensor:

@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from entourage.embed import GroupLoss, GroupLossOptions, retrieval_metrics
-from entourage.embed.represent import embed_rows
+from entourage.embed.models import embed_rows
 from entourage.embed.training import fit
 from entourage.embed.training.fit import hold_out_classes, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner
 from entourage.training import TrainingOptions, TrainingResult
-from entourage.training.bank import PixelBank
-from entourage.training.views import PLAIN
+from entourage.training.images import PLAIN, PixelBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(

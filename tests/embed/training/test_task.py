@@ -9,13 +9,11 @@ import pytest
 import torch
 
 from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
-from entourage.embed.network import build_network
-from entourage.embed.represent import embed_rows
+from entourage.embed.models import build_network, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner, make_loss
 from entourage.training import TrainingOptions, train
-from entourage.training.bank import PixelBank
-from entourage.training.views import PLAIN
+from entourage.training.images import PLAIN, PixelBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(

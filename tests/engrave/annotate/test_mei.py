@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from entourage.engrave.annotate.mei import Event, read_music
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.engines.verovio import VerovioEngraver
+from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
 
 HEAD = "<mei xmlns='http://www.music-encoding.org/ns/mei'><music><body><mdiv><score>"

@@ -8,8 +8,7 @@ import pytest
 
 from entourage.engrave.dataset.assemble import assemble
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
 from entourage.engrave.scores.archives import ScoreFile
 
 

@@ -13,13 +13,12 @@ from tests.engrave.small_jobs import contents, job
 from tests.engrave.test_fonts import square_font
 
 from entourage.engrave.dataset import pipeline
-from entourage.engrave.dataset.parts import STATE
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.engines.fonts import convert_font
-from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.options import MusicFont
+from entourage.engrave.options import EngraveJob, MusicFont, Task
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -9,10 +9,10 @@ import pytest
 from tests.engrave.small_jobs import contents, job
 
 from entourage.engrave.dataset import worker as work
-from entourage.engrave.dataset.parts import STATE
 from entourage.engrave.dataset.pipeline import engrave
+from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.job import Task
+from entourage.engrave.options import Task
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -143,7 +143,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from entourage.engrave import pipeline, work
-from entourage.engrave.job import EngraveJob
+from entourage.engrave.options import EngraveJob
 from entourage.engrave.options import MusicFont, PageOptions
 from tests.engrave.conftest import run_here
 

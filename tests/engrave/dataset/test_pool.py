@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from entourage.engrave.dataset import pool
-from entourage.engrave.dataset.parts import UnwritableError
 from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
 from entourage.engrave.scores.archives import ScoreFile
 
 JOB = EngraveJob(Path("out"), (Path("songs"),), workers=2)

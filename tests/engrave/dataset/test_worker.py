@@ -7,10 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from entourage.engrave.dataset import worker as work
-from entourage.engrave.dataset.parts import UnwritableError, begun_path, begun_places, part_path, read_part_meta
+from entourage.engrave.dataset.state import UnwritableError, begun_path, begun_places, part_path, read_part_meta
 from entourage.engrave.dataset.worker import Outcome, Worker, source_file, source_path
-from entourage.engrave.job import EngraveJob, Task
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, read_score
 
@@ -120,7 +119,7 @@ def test_what_another_version_made_is_not_done(
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     assert Worker(job).done(task) == Outcome("s", 1)
-    monkeypatch.setattr(f"entourage.engrave.dataset.parts.{what}", "another")
+    monkeypatch.setattr(f"entourage.engrave.dataset.state.{what}", "another")
     assert Worker(job).done(task) is None
     assert Worker(job).do(task).pages == 1
     meta = read_part_meta(part_path(job.out, "s"))

@@ -10,7 +10,7 @@ from fontTools.ttLib import TTFont
 from tests.engrave.conftest import build_score, direction, note
 
 from entourage.engrave.engines.fonts import convert_font, find_fonts
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import FONTS, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import parse_score, read_score

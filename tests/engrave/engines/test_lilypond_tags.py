@@ -1,8 +1,7 @@
 import pytest
 
 from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
-from entourage.engrave.render.instances import Symbol
-from entourage.engrave.render.marks import Group, Mark
+from entourage.engrave.render.marks import Group, Mark, Symbol
 from entourage.engrave.render.outlines import rectangle
 
 NAMES = ("glyph", "onset", "duration", "pitch", "log", "position", "direction", "grow", "script", "flags", "sign")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.engrave.decoded import decode_mask
 
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
+from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.outlines import rectangle
 from entourage.engrave.render.page import Page

@@ -3,8 +3,7 @@ from collections.abc import Callable
 import numpy as np
 from tests.engrave.decoded import decode_mask
 
-from entourage.engrave.render.instances import Related, Symbol
-from entourage.engrave.render.marks import Group, Mark
+from entourage.engrave.render.marks import Group, Mark, Related, Symbol
 from entourage.engrave.render.outlines import filled, rectangle
 from entourage.engrave.render.page import Page, draw_page
 from entourage.symbols import EXTENDED_IDS

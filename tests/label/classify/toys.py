@@ -7,13 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.backbones.backbone import Backbone
-from entourage.backbones.preprocessing import Preprocessing
-from entourage.label.semi_supervised.examples import Examples
-from entourage.label.semi_supervised.given import FoundLabels
-from entourage.label.semi_supervised.looks import LiveLooks, LookOptions
+from entourage.backbones.backbone import Backbone, Preprocessing
+from entourage.label.semi_supervised.data import Examples
 from entourage.label.semi_supervised.method import Batch
 from entourage.label.semi_supervised.network import ImageNetwork
+from entourage.label.semi_supervised.pseudo_labels import FoundLabels
+from entourage.label.semi_supervised.views import LiveLooks, LookOptions
 
 SIDE = 12
 COLOURS = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200]])

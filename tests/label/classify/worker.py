@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tests.label.classify import toys
 
-from entourage.label.semi_supervised.consistency import Consistency
+from entourage.label.semi_supervised.graph_methods import Consistency
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.training import TrainingOptions, train
 

@@ -16,12 +16,12 @@ from sklearn.exceptions import NotFittedError
 from entourage.backbones.registry import load_backbone
 from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
 from entourage.label.semi_supervised import AugmentOptions, ImageClassifier, LabelAugmenter
-from entourage.label.semi_supervised import looks as looks_module
+from entourage.label.semi_supervised import views as looks_module
 from entourage.label.semi_supervised.augmenter import VIEWS
-from entourage.label.semi_supervised.features import outputs
-from entourage.label.semi_supervised.looks import LiveLooks, LookOptions
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.runs.claims import claimed
+from entourage.label.semi_supervised.network import outputs
+from entourage.label.semi_supervised.views import LiveLooks, LookOptions
+from entourage.runs.directory import claimed
 from entourage.training import TrainingOptions
 
 NAMES = np.array(["red", "green", "blue"])

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.backbone import Preprocessing
 from entourage.backbones.registry import load_backbone
 from entourage.io.weights import read_weights, write_weights
 from entourage.label.semi_supervised import ImageClassifier

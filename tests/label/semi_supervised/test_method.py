@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.semi_supervised.examples import Examples
-from entourage.label.semi_supervised.looks import LiveLooks
+from entourage.label.semi_supervised.data import Examples
 from entourage.label.semi_supervised.method import Batch, Method, MethodOptions
+from entourage.label.semi_supervised.views import LiveLooks
 from entourage.training import TrainingOptions, train
 
 SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)

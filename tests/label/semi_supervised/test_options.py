@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from entourage.label.semi_supervised import PRESETS, AugmentOptions, preset
-from entourage.label.semi_supervised.looks import LookOptions
 from entourage.label.semi_supervised.method import MethodOptions
+from entourage.label.semi_supervised.views import LookOptions
 from entourage.training import TrainingOptions
-from entourage.training.views import PLAIN
+from entourage.training.images import PLAIN
 
 
 def test_presets_are_known_by_name() -> None:

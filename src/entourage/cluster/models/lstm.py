@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from entourage.cluster.models.metric import MetricBlock
+from entourage.cluster.models.assignment import SetPrediction
+from entourage.cluster.models.embedding import MetricBlock
 from entourage.cluster.models.options import ModelOptions
-from entourage.cluster.models.prediction import SetPrediction
 
 DROPOUT = 0.5  # of the original's counting network
 

@@ -1,13 +1,18 @@
-"""Folders of images: each folder on the first level is a class."""
+"""Folders of images: each folder on the first level is a class.
+
+Packs: a whole image set in one `.npz` file, its images encoded one after the other.
+"""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from entourage.data.image_set import TEST, TRAIN, ImageSet
-from entourage.data.images import list_images
-from entourage.data.sources import ImageFiles
+from entourage.data.image_set import TEST, TRAIN, EncodedImages, ImageFiles, ImageSet
+from entourage.data.media import list_images
+from entourage.io.safe_formats import read_npz
 
 _SPLITS = {"train": TRAIN, "test": TEST, "val": TEST}
 
@@ -77,3 +82,149 @@ def files_below(root: Path, items: Sequence[str]) -> ImageFiles:
         if PurePosixPath(item).is_absolute() or ".." in PurePosixPath(item).parts:
             raise ValueError(f"{root}: the list of images names {item!r}; expected a path below that folder")
     return ImageFiles([root / item for item in items])
+
+
+_NEEDED = ("data", "offsets", "labels", "class_names")
+_OPTIONAL = ("split", "filenames", "orig_size", "angle")
+
+
+def read_pack(path: str | Path) -> ImageSet:
+    """Read a pack and check it.
+
+    It holds `data` (uint8, the encoded images), `offsets` (n + 1 places in `data`), `labels` (n, from 0) and
+    `class_names`; it may hold `split` (0 train, 1 test), `filenames`, `orig_size` (width and height) and `angle`.
+
+    Args:
+        path: an `.npz` file. Nothing pickled is ever loaded.
+
+    Returns:
+        The images; their bytes are in memory as one array. An item is called CLASS/FILE, after `train/` or `test/`
+        where both have a file of that name; images without a file name are counted.
+
+    Raises:
+        ValueError: one line with the file and what is wrong in it.
+    """
+    path = Path(path)
+    arrays = _load(path)
+    offsets = _integers(path, arrays, "offsets")
+    labels = _integers(path, arrays, "labels")
+    data = arrays["data"]
+    n = len(labels)
+    if data.dtype != np.uint8 or data.ndim != 1:
+        raise ValueError(f"{path}: data is {data.dtype} of shape {data.shape}; expected uint8 in one dimension")
+    if n == 0:
+        raise ValueError(f"{path}: holds no image")
+    if offsets.shape != (n + 1,):
+        raise ValueError(f"{path}: {len(offsets)} offsets for {n} labels; expected {n + 1}")
+    if offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
+        raise ValueError(f"{path}: the offsets do not rise from 0 to the {len(data)} bytes of data")
+    split = _integers(path, arrays, "split") if "split" in arrays else np.zeros(n, dtype=np.int64)
+    if len(split) and (split.min() < 0 or split.max() > TEST):  # before it is cut down to 8 bits
+        raise ValueError(f"{path}: split has values from {split.min()} to {split.max()}; expected 0 or 1")
+    class_names = _names(path, arrays, "class_names")
+    return ImageSet(
+        name=str(path),
+        source=EncodedImages(data, offsets[:-1], offsets[1:]),
+        labels=labels,
+        class_names=class_names,
+        split=split.astype(np.uint8),
+        items=_items(path, arrays, labels, split, class_names),
+        sizes=_integers(path, arrays, "orig_size", dimensions=2) if "orig_size" in arrays else None,
+        angles=_integers(path, arrays, "angle") if "angle" in arrays else None,
+    )
+
+
+def join_packs(packs: Sequence[ImageSet], name: str) -> ImageSet:
+    """The parts of one data set as a whole; labels count through all parts, as they do in the files.
+
+    Args:
+        packs: what `read_pack` gave, at least one, all with the same class names.
+        name: what the whole is called.
+
+    Returns:
+        All images, part after part.
+
+    Raises:
+        ValueError: the parts do not belong together, or share an image.
+    """
+    first = packs[0]
+    sources = [pack.source for pack in packs]
+    seen: dict[str, str] = {}
+    for pack in packs:
+        if pack.class_names != first.class_names:
+            raise ValueError(f"{pack.name} and {first.name} name different classes; expected parts of one data set")
+        for item in pack.items:
+            if seen.setdefault(item, pack.name) != pack.name:
+                raise ValueError(f"{pack.name} and {seen[item]} both hold {item!r}; expected parts without overlap")
+    encoded = [source for source in sources if isinstance(source, EncodedImages)]
+    shifts = np.cumsum([0, *(len(source.data) for source in encoded)])
+    source = EncodedImages(
+        data=np.concatenate([source.data for source in encoded]) if len(encoded) > 1 else encoded[0].data,
+        starts=np.concatenate([source.starts + shift for source, shift in zip(encoded, shifts, strict=False)]),
+        ends=np.concatenate([source.ends + shift for source, shift in zip(encoded, shifts, strict=False)]),
+    )
+    return ImageSet(
+        name=name,
+        source=source,
+        labels=np.concatenate([pack.labels for pack in packs]),
+        class_names=first.class_names,
+        split=np.concatenate([pack.split for pack in packs]),
+        items=[item for pack in packs for item in pack.items],
+        sizes=_concatenate_if_all([pack.sizes for pack in packs]),
+        angles=_concatenate_if_all([pack.angles for pack in packs]),
+    )
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; expected a pack, an .npz file")
+    arrays = read_npz(path, (*_NEEDED, *_OPTIONAL))
+    missing = [key for key in _NEEDED if key not in arrays]
+    if missing:
+        raise ValueError(f"{path}: not a pack of images, it has no {', '.join(missing)}")
+    return arrays
+
+
+def _integers(path: Path, arrays: dict[str, NDArray[Any]], key: str, dimensions: int = 1) -> NDArray[np.int64]:
+    array = arrays[key]
+    if array.dtype.kind not in "iu" or array.ndim != dimensions:
+        raise ValueError(
+            f"{path}: {key} is {array.dtype} of shape {array.shape}; expected integers in {dimensions} dimension(s)"
+        )
+    return array.astype(np.int64)
+
+
+def _names(path: Path, arrays: dict[str, NDArray[Any]], key: str) -> list[str]:
+    array = arrays[key]
+    if array.dtype.kind not in "US" or array.ndim != 1:
+        raise ValueError(f"{path}: {key} is {array.dtype} of shape {array.shape}; expected texts in one dimension")
+    return [name.decode("utf-8", "replace") if isinstance(name, bytes) else name for name in array.tolist()]
+
+
+def _items(
+    path: Path,
+    arrays: dict[str, NDArray[Any]],
+    labels: NDArray[np.int64],
+    split: NDArray[np.int64],
+    class_names: list[str],
+) -> list[str]:
+    """A unique name for each image, the same as in the data set's official folders where those are known."""
+    n = len(labels)
+    classes = [class_names[label] if 0 <= label < len(class_names) else "?" for label in labels.tolist()]
+    if "filenames" in arrays:
+        files = _names(path, arrays, "filenames")
+        if len(files) != n:
+            raise ValueError(f"{path}: {len(files)} filenames for {n} labels; expected as many")
+        items = [f"{name}/{file}" for name, file in zip(classes, files, strict=True)]
+    elif "angle" in arrays and len(arrays["angle"]) == n:
+        items = [f"{name}__{angle}.png" for name, angle in zip(classes, arrays["angle"].tolist(), strict=True)]
+    else:
+        items = [f"{name}/{place}" for place, name in enumerate(classes)]
+    if len(set(items)) == n or len(split) != n:
+        return items
+    return [f"{'test' if part else 'train'}/{item}" for part, item in zip(split.tolist(), items, strict=True)]
+
+
+def _concatenate_if_all(parts: Sequence[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from entourage.data.datasets.annotations import read_coil100, read_cub200, read_sop
-from entourage.data.datasets.cars import read_cars196, read_cars196_devkit
-from entourage.data.datasets.cifar import read_cifar10_binary, read_cifar10_python
-from entourage.data.datasets.folders import read_caltech101, read_image_folder
-from entourage.data.datasets.packs import join_packs, read_pack
+from entourage.data.datasets.folders import join_packs, read_caltech101, read_image_folder, read_pack
+from entourage.data.datasets.published import (
+    read_cars196,
+    read_cars196_devkit,
+    read_cifar10_binary,
+    read_cifar10_python,
+    read_coil100,
+    read_cub200,
+    read_sop,
+)
 from entourage.data.image_set import ImageSet
 
 

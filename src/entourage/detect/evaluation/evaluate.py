@@ -13,16 +13,20 @@ import torch
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.detect.detections import Detections
-from entourage.detect.evaluation.confusion import Confusion, confusions, missed_objects
+from entourage.detect.detections import Detections, as_list
 from entourage.detect.evaluation.ground_truth import TruthPage
-from entourage.detect.evaluation.precision import Scores, score_pages, without_twins
+from entourage.detect.evaluation.metrics import (
+    Confusion,
+    Scores,
+    confusions,
+    missed_objects,
+    score_pages,
+    without_twins,
+)
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, draw_missed, found_section, picture
-from entourage.detect.words import as_list
+from entourage.io.files import write_json
 from entourage.io.progress import progress_bar
-from entourage.io.writing import write_json
-from entourage.report.counted import counted
-from entourage.report.page import Block, Section, write_page
+from entourage.report.page import Block, Section, counted, write_page
 from entourage.symbols import CLASSES, class_ids
 
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are

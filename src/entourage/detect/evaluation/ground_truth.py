@@ -14,16 +14,20 @@ import pandas as pd
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from entourage.data.datasets.deepscores import (
+from entourage.data.datasets.music import (
+    SPLITS,
     DeepScoresPage,
+    MuscimaPage,
     deepscores_splits,
+    find_muscima,
     holds_deepscores,
+    holds_muscima,
     read_deepscores,
+    read_muscima,
     unpack,
 )
-from entourage.data.datasets.muscima import SPLITS, MuscimaPage, find_muscima, holds_muscima, read_muscima
-from entourage.detect.classes import detector_class
-from entourage.io.parquet import undamaged
+from entourage.detect.detections import detector_class
+from entourage.io.safe_formats import undamaged
 from entourage.symbols import CLASSES, EXTENDED_IDS
 
 _CORNERS = ("x0", "y0", "x1", "y1")

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import Detections
-from entourage.detect.preprocessing.grey import Grey
-from entourage.detect.preprocessing.interline import staff_ink
+from entourage.detect.preprocessing.page_geometry import staff_ink
+from entourage.detect.preprocessing.reading import Grey
 
 Mask = NDArray[np.bool_]
 Boxes = NDArray[np.float32]

@@ -1,4 +1,7 @@
-"""Losses: energy everywhere, class and box where there are objects, and their sum."""
+"""Losses: energy everywhere, class and box where there are objects, and their sum.
+
+Weights of classes that few objects have.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from torch.nn import functional as F
 
 from entourage.detect.models.maps import Maps, number_boxes
 from entourage.detect.models.network import Predictions
-from entourage.detect.network_options import LossOptions
+from entourage.detect.options import LossOptions
 
 TERMS = ("energy", "class", "box")
 
@@ -168,3 +171,28 @@ class DetectionLoss(nn.Module):
             finite = torch.where(raw.isfinite(), raw.detach(), means)
             self.recent.copy_(torch.cat([self.recent[:, 1:], finite[:, None]], 1))
         return means
+
+
+def class_weights(counts: Tensor, bound: float) -> Tensor:
+    """Weights by the inverse root of frequency, bounded, so that one rare object cannot shake the training.
+
+    The class in the middle of all objects has weight 1: half of all objects are of classes at least as frequent.
+
+    Args:
+        counts: (classes,) objects of each class in training; classes without any count as if they had one.
+        bound: weights lie between 1 / bound and bound.
+
+    Returns:
+        (classes,) float32.
+
+    Raises:
+        ValueError: a count is negative, or the bound is below 1.
+    """
+    if bound < 1:
+        raise ValueError(f"bound is {bound}; expected 1 or more")
+    if counts.ndim != 1 or (counts < 0).any():
+        raise ValueError(f"counts have shape {tuple(counts.shape)}; expected (classes,), none negative")
+    frequency = counts.double().clamp(min=1)
+    ordered = frequency.sort(descending=True).values
+    middle = ordered[int((ordered.cumsum(0) < ordered.sum() / 2).sum())]
+    return (middle / frequency).sqrt().clamp(1 / bound, bound).float()

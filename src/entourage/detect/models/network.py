@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.detect.models.encoder import make_encoder
-from entourage.detect.models.upsampling import RefineNet, TopDown
+from entourage.detect.models.encoder_decoder import RefineNet, TopDown, make_encoder
 from entourage.detect.options import DetectorOptions
 
 _RARE = 0.01  # share of cells that a fresh network takes for centres

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.detect.map_options import INTERLINE
-from entourage.detect.preprocessing.grey import Grey, as_grey, scaled_size
-from entourage.detect.preprocessing.interline import estimate_interline, staff_ink
-from entourage.detect.preprocessing.read import read_page
-from entourage.detect.preprocessing.straighten import Turn, estimate_skew
-from entourage.report.counted import counted
+from entourage.detect.options import INTERLINE
+from entourage.detect.preprocessing.page_geometry import Turn, estimate_interline, estimate_skew, staff_ink
+from entourage.detect.preprocessing.reading import Grey, as_grey, read_page, scaled_size
+from entourage.report.page import counted
 
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million

@@ -1,29 +1,194 @@
-"""What the training loop trains: a detector on windows of pages."""
+"""What a step looks at: windows cut out and disguised on the device, and the detector's losses on them.
+
+How a detector is trained: steps, windows, disguise, optimiser.
+
+What all trainings on windows of pages share: the pages, where they are, and steps by number.
+
+What the training loop trains: a detector on windows of pages.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.detect.detections import Detections
 from entourage.detect.evaluation.evaluate import known_objects
 from entourage.detect.evaluation.ground_truth import TruthPage
-from entourage.detect.evaluation.precision import score_pages, without_twins
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.training.learner import Draw, Learner, cut_early, make_batch
-from entourage.detect.training.margin import MarginDrawer
-from entourage.detect.training.page_task import PageTask
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets, scaled_page
-from entourage.detect.training.windows import WindowDrawer
-from entourage.training.task import Losses
+from entourage.detect.evaluation.metrics import score_pages, without_twins
+from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
+from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
+from entourage.training.options import StepRecipe, TrainingOptions
+from entourage.training.task import AveragedTask, Batch, Losses
+
+_CELL = 8  # pixels of a cell of the mask of what is not looked at
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What is drawn for a step, before any pixel is touched.
+
+    Attributes:
+        windows: where, and the symbols there.
+        margins: crops on top of them, if any.
+        ink: the windows' pixels, where the pages do not fit on the device; else None.
+    """
+
+    windows: Windows
+    margins: Margins | None = None
+    ink: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """What the detector is given: pages (b, 1, h, w), their objects, and what is not looked at (b, h, w)."""
+
+    ink: Tensor
+    boxes: Tensor
+    labels: Tensor
+    image: Tensor
+    ignore: Tensor
+
+
+def cut(draw: Draw, pixels: Tensor, height: int, width: int) -> Tensor:
+    """The ink of a draw, shape (b, 1, height, width), on the device of the pixels."""
+    ink = cut_windows(pixels, draw.windows, height, width)
+    return ink if draw.margins is None else paste_margins(ink, pixels, draw.margins)
+
+
+def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, width: int) -> Draw:
+    """The draw as it is where the pages are on the device of training; otherwise with its ink, cut where they are."""
+    if pixels.device.type == device.type:
+        return draw
+    return Draw(draw.windows, None, cut(draw, pixels, height, width))
+
+
+@torch.no_grad()
+def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOptions | None) -> WindowBatch:
+    """All pixels of a step, on the device.
+
+    Args:
+        draw: on the device.
+        pixels: `Sheets.pixels`, on the same device unless the draw has its ink already.
+        height, width: of a window.
+        view: how windows are disguised; None leaves them as they are.
+    """
+    ink = cut(draw, pixels, height, width) if draw.ink is None else draw.ink
+    if view is not None:
+        ink = disguise(ink, view)
+    windows = draw.windows
+    ignore = hidden_mask(windows.hidden, windows.hidden_image, (len(ink), height, width))
+    ink = ink.contiguous(memory_format=torch.channels_last)
+    return WindowBatch(ink, windows.boxes, windows.labels, windows.image, ignore)
+
+
+def hidden_mask(boxes: Tensor, image: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Where centres of symbols lie that can mostly not be seen, and some pixels around: (b, h, w) bool."""
+    batch, height, width = shape
+    rows, columns = -(-height // _CELL), -(-width // _CELL)
+    cell = ((boxes[:, :2] + boxes[:, 2:]) / (2 * _CELL)).long()  # (n, 2) x, y
+    at = (image * rows + cell[:, 1].clamp(0, rows - 1)) * columns + cell[:, 0].clamp(0, columns - 1)
+    mask = torch.zeros(batch * rows * columns, device=boxes.device).index_fill_(0, at, 1.0)
+    mask = F.max_pool2d(mask.view(batch, 1, rows, columns), 3, 1, 1)
+    return F.interpolate(mask, scale_factor=_CELL, mode="nearest")[:, 0, :height, :width] > 0
+
+
+class Learner(nn.Module):
+    """The detector as the loop calls it: one batch in, its losses out.
+
+    Args:
+        detector: is trained in place.
+    """
+
+    def __init__(self, detector: WatershedDetector) -> None:
+        super().__init__()
+        self.detector = detector
+
+    def forward(self, batch: WindowBatch) -> dict[str, Tensor]:
+        """Energy, class and box loss."""
+        return self.detector.losses(batch.ink, batch.boxes, batch.labels, batch.image, batch.ignore)
+
+
+CHECKPOINT_STEPS = 100  # what a run that is stopped loses at most; an epoch has thousands
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(StepRecipe):
+    """How a detector is trained; `validation` counts pages, at most.
+
+    Attributes:
+        batch: windows a step.
+        window: how they are drawn.
+        view: how they are disguised; None leaves them as they are.
+        margin: crops of rare symbols on top of each window; the thesis has 12.
+        clip_norm: longest gradient.
+    """
+
+    batch: int = 16
+    window: WindowOptions = field(default_factory=WindowOptions)
+    view: ViewOptions | None = field(default_factory=ViewOptions)
+    margin: int = 0
+    warmup: int = 300
+    weight_decay: float = 0.02
+    clip_norm: float = 5.0
+    validation: int = 8
+    epoch: int = 3000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch < 1:
+            raise ValueError(f"batch is {self.batch}; expected 1 or more")
+        if self.margin < 0:
+            raise ValueError(f"margin is {self.margin}; expected a number of crops, or 0 for none")
+
+    @classmethod
+    def for_handwriting(cls) -> Recipe:
+        """For a few pages by many hands, from a detector that knows print: wider pages, more variation, slower."""
+        window = WindowOptions(height=384, width=1280, plain=0.15, zoom=0.12, stretch=0.08)
+        return cls(steps=4000, batch=12, window=window, learning_rate=7e-4, warmup=200, epoch=1000)
+
+    def training_options(self) -> TrainingOptions:
+        """The same for the training loop."""
+        return replace(super().training_options(), clip_norm=self.clip_norm, checkpoint_every=CHECKPOINT_STEPS)
+
+
+class PageTask(AveragedTask[int, Batch]):
+    """A task whose steps are numbers; what they draw comes from the loop's generator.
+
+    Args:
+        model: is trained in place.
+        sheets: the pages.
+        recipe: how.
+        decay: of the average of the weights, as for `AveragedTask`.
+
+    Attributes:
+        device: where training takes place.
+    """
+
+    def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe, decay: float | None = None) -> None:
+        super().__init__(model, decay)
+        self.sheets = sheets
+        self.recipe = recipe
+        self.device = torch.device("cpu")
+
+    def prepare(self, device: torch.device) -> None:
+        """Takes the pages to the device, if they fit."""
+        super().prepare(device)
+        self.device = device
+        self.sheets.move(device)
+
+    def plan(self, epoch: int) -> Sequence[int]:
+        """The numbers of an epoch's steps."""
+        return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
 
 class DetectionTask(PageTask[Draw]):

@@ -12,23 +12,20 @@ from typing import Any, Literal
 
 import torch
 
-from entourage.detect.classes import DETECTOR_CLASSES
+from entourage.compute import seeded
+from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.detector import detector_name, find_detector
 from entourage.detect.evaluation.ground_truth import NoPagesError, TruthPage, class_names, read_truth
-from entourage.detect.models.model import WatershedDetector
-from entourage.detect.models.sides import typical_sides
-from entourage.detect.models.weights import load_detector, save_detector
-from entourage.detect.options import DetectorOptions
-from entourage.detect.presets import preset
-from entourage.detect.training.recipe import Recipe
-from entourage.detect.training.sheets import Sheets, pack_sheets
-from entourage.detect.training.stages import STAGES, train_in_stages
-from entourage.detect.training.task import DetectionTask
-from entourage.io.writing import check_outputs, write_json
-from entourage.seeds import seeded
+from entourage.detect.models.decode import typical_sides
+from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
+from entourage.detect.options import DetectorOptions, preset
+from entourage.detect.training.staged import STAGES, train_in_stages
+from entourage.detect.training.task import DetectionTask, Recipe
+from entourage.detect.training.windows import Sheets, pack_sheets
+from entourage.io.files import check_outputs, write_json
 from entourage.symbols import V1_IDS
+from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
-from entourage.training.state import TrainingResult
 from entourage.training.time_budget import TRIAL_STEPS, steps_within
 
 ClassList = Literal["detector", "v1", "muscima"]

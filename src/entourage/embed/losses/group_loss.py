@@ -1,4 +1,9 @@
-"""The Group Loss (thesis, chapter 4, Algorithm 1): samples of a batch agree on their labels before they are judged."""
+"""What the game's outcome and the classifier are judged by: labels, agreement within a class, or class by class.
+
+Anchors: the few samples of each class whose label the game is told (thesis, chapter 4, "Initialization").
+
+The Group Loss (thesis, chapter 4, Algorithm 1): samples of a batch agree on their labels before they are judged.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,91 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.embed.losses.anchors import choose_anchors
-from entourage.embed.losses.inputs import check_shapes, check_types, check_values
-from entourage.embed.losses.objectives import agreement_loss, floored, label_loss, proxy_loss
+from entourage.embed.losses.batch_graph import Memory, Relations, check_shapes, check_types, check_values, relate
 from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
-from entourage.embed.losses.players import Memory, Relations, relate
-from entourage.game.log_dynamics import log_replicator
+from entourage.game.dynamics import log_replicator
+
+PROXY_MARGIN = 3.2  # the paper's margin of 0.1 between cosines times its scale of 32
+
+
+def label_loss(log_x: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy J(X(T), y) of each player (thesis, Algorithm 1, step 5).
+
+    Args:
+        log_x: logarithms of the strategies, shape (n, m).
+        labels: shape (n,).
+        smoothing: share of the target that goes to all m labels evenly.
+
+    Returns:
+        Shape (n,).
+    """
+    loss = -log_x.gather(1, labels[:, None]).squeeze(1)  # (n,)
+    return loss if smoothing == 0 else torch.lerp(loss, -log_x.mean(dim=1), smoothing)
+
+
+def agreement_loss(log_x: Tensor, labels: Tensor, takes_part: Tensor) -> Tensor:
+    """Mean Kullback-Leibler divergence between strategies of one class (thesis, "Alternative loss formulation").
+
+    Args:
+        log_x: logarithms of the strategies, shape (n, m), finite where players take part.
+        labels: shape (n,).
+        takes_part: players whose pairs count, shape (n,), boolean; pairs are ordered, and of different players.
+
+    Returns:
+        A scalar; 0 where there is no pair. Costs O(n^2 m) time.
+    """
+    log_x = torch.where(takes_part[:, None], log_x, -math.log(log_x.shape[1]))  # (n, m), finite everywhere
+    x = log_x.exp()
+    divergence = (x * log_x).sum(dim=1, keepdim=True) - x @ log_x.T  # (n, n), D(x_i || x_j)
+    pairs = (labels[:, None] == labels[None, :]) & takes_part[:, None] & takes_part[None, :]  # (n, n)
+    pairs = pairs & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return (divergence * pairs).sum() / pairs.sum().clamp_min(1)
+
+
+def proxy_loss(logits: Tensor, labels: Tensor, margin: float = PROXY_MARGIN) -> Tensor:
+    """Proxy-Anchor (Kim et al., 2020) in terms of logits: class by class instead of sample by sample.
+
+    Each class pulls its samples, the worst most of all, until their logits are above the margin, and pushes all others
+    until theirs are below minus the margin. On cosines times a scale, with the scale times its margin, it is the
+    original loss whose proxies are the classifier's rows.
+
+    Args:
+        logits: shape (n, m).
+        labels: shape (n,), int64.
+        margin: how far logits shall be from 0.
+
+    Returns:
+        A scalar. Costs O(n m) time.
+    """
+    own = torch.zeros_like(logits, dtype=torch.bool).scatter(1, labels[:, None], True)  # (n, m)
+    nothing = logits.new_zeros(1, logits.shape[1])  # the 1 of log(1 + sum exp)
+    pull = torch.cat([nothing, (margin - logits).masked_fill(~own, -math.inf)]).logsumexp(dim=0)  # (m,)
+    push = torch.cat([nothing, (margin + logits).masked_fill(own, -math.inf)]).logsumexp(dim=0)  # (m,)
+    return pull.sum() / own.any(dim=0).sum() + push.mean()
+
+
+def floored(log_x: Tensor, floor: float) -> Tensor:
+    """log(x + floor) from log x, same shape; its slope is x / (x + floor), so what is far below the floor has none."""
+    return log_x if floor == 0 else torch.logaddexp(log_x, log_x.new_full((), math.log(floor)))
+
+
+def choose_anchors(labels: Tensor, per_class: int, *, at_random: bool = True) -> tuple[Tensor, Tensor]:
+    """Marks anchors in a batch, without the host having to look at the labels.
+
+    Args:
+        labels: shape (n,), integers.
+        per_class: anchors in each class; a class that has no more samples than this is all anchors.
+        at_random: drawn by torch's generator of the labels' device; otherwise those that come first in the batch.
+
+    Returns:
+        Whether each sample is an anchor, shape (n,), and the size of its class in the batch, shape (n,). Costs O(n^2).
+    """
+    n, device = len(labels), labels.device
+    same = labels[:, None] == labels[None, :]  # (n, n)
+    place = torch.randperm(n, device=device) if at_random else torch.arange(n, device=device)  # (n,)
+    before = same & (place[None, :] < place[:, None])  # (n, n)
+    return before.sum(dim=1) < per_class, same.sum(dim=1)
+
 
 LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.checks import is_number, is_whole
+from entourage.validation import is_number, is_whole
 
 Similarity = Literal["pearson", "cosine", "gaussian"]
 Negatives = Literal["clamp", "shift"]

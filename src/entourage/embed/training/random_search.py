@@ -1,14 +1,32 @@
-"""Random search (thesis, chapter 4): recipes drawn from ranges, judged by classes that were held out."""
+"""Random search (thesis, chapter 4): recipes drawn from ranges, judged by classes that were held out.
+
+Random search carried out: each recipe is trained, judged by classes it never saw, and remembered in a folder.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
-from entourage.embed.training.recipes import Recipe, with_learning_rate
+from entourage.backbones.backbone import Backbone
+from entourage.embed.losses.batch_graph import NonFiniteInputError
+from entourage.embed.metrics import retrieval_metrics
+from entourage.embed.models import Rows, embed_rows
+from entourage.embed.training.fit import TrainedEmbedding, train_embedding
+from entourage.embed.training.recipes import Recipe, recipe_from, with_learning_rate
+from entourage.embed.training.task import MONITORED, OTHER_PIXELS, OTHER_ROWS, EmbeddingData
+from entourage.io.files import write_json
+from entourage.runs.directory import check_same_run
+from entourage.training.meters import NonFiniteLossError
 
 
 @dataclass(frozen=True)
@@ -101,3 +119,111 @@ def random_search(
 
 def _log_uniform(rng: np.random.Generator, span: tuple[float, float]) -> float:
     return float(np.exp(rng.uniform(math.log(span[0]), math.log(span[1]))))
+
+
+RECORD = "trials.json"
+_TOLD = {"rows": OTHER_ROWS, "held_out": OTHER_ROWS, "pixels": OTHER_PIXELS}
+
+
+def search_recipes(
+    load: Callable[[], Backbone],
+    data: EmbeddingData,
+    held_out: Rows,
+    recipe: Recipe,
+    trials: int,
+    *,
+    run: str | Path,
+    device: str | torch.device = "auto",
+    progress: bool | None = None,
+) -> list[Trial]:
+    """Train by recipes drawn from the thesis' ranges, each to its last epoch, and judge them by Recall@1.
+
+    Args:
+        load: gives a fresh backbone for each trial.
+        data: the images, with the rows to train on.
+        held_out: rows to judge by, of classes that are not trained on.
+        recipe: where to begin; all that is not drawn stays as it is there, and its seed is that of the draws.
+        trials: how many recipes to try.
+        run: a folder that remembers what each trial came to; a search that was stopped continues from it.
+        device: where.
+        progress: show a line for each trial; None: only on a terminal.
+
+    Returns:
+        All trials, best first; the score of one that diverged is not a number.
+
+    Raises:
+        ValueError: the folder holds another search, classes are both trained on and held out, or all trials diverged.
+    """
+    both = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
+    if both:
+        raise ValueError(f"{len(both)} classes are both trained on and held out; expected different ones")
+    record = _Record(Path(run), _identity(load().origin, data, held_out, recipe, trials))
+
+    def score(drawn: Recipe) -> float:
+        if drawn not in record.scores:
+            number = len(record.scores) + 1
+            folder = Path(run) / f"trial-{number}"
+            title = f"Trial {number} of {trials}"
+            try:
+                trained = train_embedding(
+                    load(), data, drawn, run=folder, device=device, progress=progress, title=title
+                )
+                record.scores[drawn] = _recall(trained, data, held_out)
+            except (NonFiniteLossError, NonFiniteInputError):
+                record.scores[drawn] = math.nan
+            record.write()
+            shutil.rmtree(folder, ignore_errors=True)  # some hundred megabytes that are not needed any more
+        return record.scores[drawn]
+
+    tried = random_search(score, recipe, trials, seed=recipe.seed)
+    if math.isnan(tried[0].score):
+        raise ValueError(f"all {trials} trials diverged; expected one that does not, so try more or another recipe")
+    return tried
+
+
+def told(trial: Trial) -> dict[str, Any]:
+    """A trial for JSON, which has no word for what is not a number: null."""
+    return {MONITORED: None if math.isnan(trial.score) else trial.score, "recipe": asdict(trial.recipe)}
+
+
+class _Record:
+    """What each recipe came to, in a file.
+
+    Args:
+        folder: of the search.
+        search: what makes it this search and not another.
+    """
+
+    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
+        self.path = folder / RECORD
+        self.search: dict[str, Any] = json.loads(json.dumps(search))
+        self.scores: dict[Recipe, float] = {}
+        if self.path.exists():
+            try:
+                kept = json.loads(self.path.read_text("utf-8"))
+                self.scores = {recipe_from(one["recipe"]): _number(one[MONITORED]) for one in kept["trials"]}
+                then = dict(kept["search"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{self.path} is no record of this version: {error}; choose another folder") from error
+            check_same_run(folder, then, self.search, _TOLD)
+
+    def write(self) -> None:
+        """Keep all scores."""
+        trials = [Trial(recipe, score) for recipe, score in self.scores.items()]
+        write_json(self.path, {"search": self.search, "trials": [told(trial) for trial in trials]})
+
+
+def _recall(trained: TrainedEmbedding, data: EmbeddingData, rows: Rows) -> float:
+    embeddings = embed_rows(trained.network, data.bank, rows, trained.preprocessing)
+    if not bool(embeddings.isfinite().all()):
+        return math.nan
+    return retrieval_metrics(embeddings, data.labels[rows], (1,), nmi=False)[MONITORED]
+
+
+def _identity(backbone: str, data: EmbeddingData, held_out: Rows, recipe: Recipe, trials: int) -> dict[str, Any]:
+    held = hashlib.blake2b(held_out.tobytes(), digest_size=12).hexdigest()
+    return {"trials": trials, "backbone": backbone, "recipe": asdict(recipe), **data.describe(), "held_out": held}
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

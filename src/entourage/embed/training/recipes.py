@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from entourage.embed.heads import HeadKind
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.losses.options import preset as group_preset
-from entourage.embed.losses.rivals import RIVALS
+from entourage.embed.losses.pml import RIVALS
+from entourage.embed.models import HeadKind
+from entourage.training.images import ViewOptions
 from entourage.training.options import OptimizerName, Schedule
-from entourage.training.views import ViewOptions
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The folder of a training run: what it was made with, and its networks; nothing in it is pickled."""
+"""The folder of a training run: what it was made with, and its networks; nothing in it is pickled.
+
+The course of a training, read back from the record that the loop keeps.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ import torch
 from entourage import __version__
 from entourage.backbones.backbone import digest_weights
 from entourage.backbones.registry import load_backbone
-from entourage.embed.network import build_network
+from entourage.embed.models import build_network
 from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
 from entourage.embed.training.recipes import Recipe, recipe_from
+from entourage.embed.training.task import MONITORED
+from entourage.io.files import write_json
 from entourage.io.weights import load_into, read_weights, write_weights
-from entourage.io.writing import write_json
+from entourage.runs.metrics_log import METRICS
 
 CONFIG = "config.json"
 
@@ -106,3 +111,23 @@ def load_members(folder: str | Path, config: RunConfig, device: str | torch.devi
 def weights_name(number: int) -> str:
     """The file of a member, from 1."""
     return f"weights-{number}.safetensors"
+
+
+def read_course(folder: str | Path) -> dict[str, list[float]]:
+    """Recall@1 after each epoch of a run, by the name of the set it was measured on.
+
+    Args:
+        folder: as given to `train_embedding` as its run: it holds stage-1, stage-2, ...
+
+    Returns:
+        Curves of one length, over all stages, also those in which the backbone waits; empty where nothing was measured.
+    """
+    curves: dict[str, list[float]] = {}
+    stages = sorted(Path(folder).glob("stage-*"), key=lambda path: int(path.name.partition("-")[2]))
+    for stage in stages:
+        record = stage / METRICS
+        for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
+            for metric, value in json.loads(line).get("metrics", {}).items():
+                name = "validation" if metric == MONITORED else metric.removesuffix(f" {MONITORED}")
+                curves.setdefault(name, []).append(value)
+    return curves

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
-from entourage.checked import check_whole, class_codes
+from entourage.validation import check_whole, class_codes
 
 
 class BalancedBatchSampler(Sampler[list[int]]):

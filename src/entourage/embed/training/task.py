@@ -12,18 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones.preprocessing import Preprocessing
+from entourage.backbones.backbone import Preprocessing
 from entourage.embed.losses.group_loss import GroupLoss
-from entourage.embed.losses.rivals import CrossEntropy, rival
+from entourage.embed.losses.pml import CrossEntropy, rival
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.network import Embedded, EmbeddingNetwork
-from entourage.embed.represent import Rows, embed_rows
+from entourage.embed.models import Embedded, EmbeddingNetwork, Rows, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.sampler import BalancedBatchSampler
-from entourage.training.averaged import AveragedTask
-from entourage.training.bank import PixelBank
-from entourage.training.task import Losses
-from entourage.training.views import random_view
+from entourage.training.images import PixelBank, random_view
+from entourage.training.task import AveragedTask, Losses
 
 MONITORED = "recall@1"
 OTHER_ROWS = "other training images or classes (is --hold-out the same?)"

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from lxml import etree
 
-from entourage.io.safe_xml import parse_xml
+from entourage.io.safe_formats import parse_xml
 
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _STEPS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}

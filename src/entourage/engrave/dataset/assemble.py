@@ -1,30 +1,53 @@
-"""The last step: from what finished tasks have left, the annotations of the whole data set."""
+"""Train, validation and test: split by work, never by page.
+
+The last step: from what finished tasks have left, the annotations of the whole data set.
+"""
 
 from __future__ import annotations
 
 import csv
 import hashlib
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from entourage import __version__
-from entourage.engrave.dataset.coco import write_coco
-from entourage.engrave.dataset.deepscores_v2 import write_deepscores
-from entourage.engrave.dataset.leftovers import remove_leftovers
-from entourage.engrave.dataset.parts import RULES, part_path, read_part_meta
+from entourage.compute import derive_seed
+from entourage.engrave.dataset.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.dataset.patches import PATCHES, write_patches
-from entourage.engrave.dataset.splits import SPLITS, Split, split_works
-from entourage.engrave.dataset.table import SCHEMA
+from entourage.engrave.dataset.state import RULES, part_path, read_part_meta, remove_leftovers
 from entourage.engrave.dataset.worker import Outcome
-from entourage.engrave.job import EngraveJob, Task
-from entourage.io.writing import atomic_path, write_json
+from entourage.engrave.options import EngraveJob, Task
+from entourage.io.files import atomic_path, write_json
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
+_SHARES = {"val": 0.1, "test": 0.1}
+
+
+def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
+    """The split of each work: a tenth for validation, a tenth for test, the others for training.
+
+    Which works those are is random but depends on nothing but the names and the seed. From three works on, no split is
+    empty.
+
+    Args:
+        works: what tells works apart; names may repeat.
+        seed: of the draw.
+    """
+    shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
+    sizes = {name: max(round(share * len(shuffled)), 1 if len(shuffled) > 2 else 0) for name, share in _SHARES.items()}
+    split: dict[str, Split] = dict.fromkeys(shuffled, "train")
+    split |= dict.fromkeys(shuffled[: sizes["val"]], "val")
+    split |= dict.fromkeys(shuffled[sizes["val"] : sizes["val"] + sizes["test"]], "test")
+    return split
+
 
 TABLE = "symbols.parquet"
 _PACKAGES = ("verovio", "lxml", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")

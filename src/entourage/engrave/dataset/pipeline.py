@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from entourage.engrave.dataset.assemble import assemble
-from entourage.engrave.dataset.parts import FOLDERS, STATE
-from entourage.engrave.dataset.pool import run_tasks
-from entourage.engrave.dataset.ray_pool import check_address
+from entourage.engrave.dataset.pool import check_address, run_tasks
+from entourage.engrave.dataset.state import FOLDERS, STATE
 from entourage.engrave.dataset.worker import Outcome
-from entourage.engrave.engines.lilypond_engine import LilypondEngraver
-from entourage.engrave.job import EngraveJob, tasks_of
-from entourage.engrave.options import MusicFont
+from entourage.engrave.engines.lilypond import LilypondEngraver
+from entourage.engrave.options import EngraveJob, MusicFont, tasks_of
 from entourage.engrave.scores.archives import find_scores
+from entourage.io.files import atomic_path, is_unfinished, write_json
 from entourage.io.progress import progress_bar, status
-from entourage.io.writing import atomic_path, is_unfinished, write_json
-from entourage.runs.claims import claimed
+from entourage.runs.directory import claimed
 
 
 def engrave(job: EngraveJob) -> dict[str, Any]:

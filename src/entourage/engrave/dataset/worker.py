@@ -12,8 +12,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from entourage.engrave.dataset.deepscores_v1 import page_xml
-from entourage.engrave.dataset.parts import (
+from entourage.compute import derive_seed
+from entourage.engrave.dataset.formats import page_table, page_xml
+from entourage.engrave.dataset.state import (
     UnwritableError,
     begun_path,
     makers,
@@ -24,18 +25,16 @@ from entourage.engrave.dataset.parts import (
     write_part,
     write_whole,
 )
-from entourage.engrave.dataset.table import page_table
-from entourage.engrave.engines.lilypond_engine import LilypondEngraver
-from entourage.engrave.engines.verovio_engine import VerovioEngraver
-from entourage.engrave.job import EngraveJob, Task
+from entourage.engrave.engines.lilypond import LilypondEngraver
+from entourage.engrave.engines.verovio import VerovioEngraver
+from entourage.engrave.options import EngraveJob, Task
 from entourage.engrave.render.degrade import Degrader
+from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import Page
-from entourage.engrave.render.png import encode_png
 from entourage.engrave.scores.archives import ScoreReader
-from entourage.engrave.scores.compose import compose
+from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
 from entourage.engrave.scores.substitution import replace_common
-from entourage.seeds import derive_seed
 from entourage.symbols import EXTENDED_IDS
 
 _ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}

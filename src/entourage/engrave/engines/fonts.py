@@ -1,4 +1,11 @@
-"""Music fonts: those that come with Verovio, and any SMuFL font of the user's."""
+"""Music fonts: those that come with Verovio, and any SMuFL font of the user's.
+
+Text as outlines: lyrics, titles and fingerings are drawn by the same rasteriser as the music.
+
+The letters are those of STIX, a Times that matplotlib carries, so that a page looks the same on every machine.
+
+Music inside text, such as the note of a metronome mark: glyphs of music fonts, set like letters.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +13,12 @@ import hashlib
 import json
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+import matplotlib as mpl
+import numpy as np
 from fontTools.misc.transform import Scale
 from fontTools.pens.boundsPen import BoundsPen
 from fontTools.pens.svgPathPen import SVGPathPen
@@ -16,7 +26,9 @@ from fontTools.pens.transformPen import TransformPen
 from fontTools.ttLib import TTFont
 
 from entourage.engrave.options import FONTS, MusicFont
-from entourage.io.writing import atomic_path
+from entourage.engrave.render.outlines import Edges, filled, parse_path
+from entourage.io.files import atomic_path
+from entourage.io.safe_formats import parse_xml
 
 _SMUFL = range(0xE000, 0xF400)
 _EM = 1000  # Verovio's units
@@ -146,3 +158,104 @@ def _guess(code: int, width: float) -> dict[str, tuple[float, float]]:
     if code not in (0xE0A3, 0xE0A4):
         return {}
     return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}
+
+
+_FILES = {  # (bold, italic)
+    (False, False): "STIXGeneral.ttf",
+    (False, True): "STIXGeneralItalic.ttf",
+    (True, False): "STIXGeneralBol.ttf",
+    (True, True): "STIXGeneralBolIta.ttf",
+}
+_FALLBACK_TEXT_FONT = "DejaVuSans.ttf"  # knows far more scripts
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A letter one unit high: `edges` about its origin with y downwards, shape (n, 4), and how far the next one is."""
+
+    edges: Edges
+    advance: float
+
+
+class Typeface:
+    """Letters of the text font, drawn on demand and kept."""
+
+    def __init__(self) -> None:
+        self._fonts: dict[str, TTFont] = {}
+        self._letters: dict[tuple[str, bool, bool], Letter] = {}
+
+    def letter(self, character: str, bold: bool = False, italic: bool = False) -> Letter:
+        """The outline of a character; one that no font has is a blank."""
+        key = (character, bold, italic)
+        if key not in self._letters:
+            self._letters[key] = self._draw(character, _FILES[bold, italic])
+        return self._letters[key]
+
+    def _draw(self, character: str, file: str) -> Letter:
+        for name in (file, _FILES[False, False], _FALLBACK_TEXT_FONT):
+            font = self._font(name)
+            glyph = font.getBestCmap().get(ord(character))
+            if glyph is not None:
+                break
+        else:
+            return Letter(filled([]), 0.5)
+        glyphs = font.getGlyphSet()
+        pen = SVGPathPen(glyphs)
+        glyphs[glyph].draw(pen)
+        em = float(font["head"].unitsPerEm)
+        edges = filled(parse_path(pen.getCommands(), tolerance=em / 500)) / [em, -em, em, -em]
+        return Letter(edges, glyphs[glyph].width / em)
+
+    def _font(self, name: str) -> TTFont:
+        if name not in self._fonts:
+            self._fonts[name] = TTFont(Path(mpl.get_data_path()) / "fonts" / "ttf" / name, lazy=True)
+        return self._fonts[name]
+
+
+_FALLBACK_MUSIC_FONT = "Leipzig"  # where the engraver looks for what a font does not have
+_BESIDE = 0.02  # ems between a glyph and the next
+
+
+class MusicLetters:
+    """Glyphs of music fonts as letters, read on demand and kept.
+
+    Args:
+        folder: glyphs of the engraver's fonts, FONT/CODE.xml; None if there are none.
+        own: archive with those of a font of the user's (see `convert_font`); None if there is none.
+    """
+
+    def __init__(self, folder: Path | None = None, own: Path | None = None) -> None:
+        self._folder = folder
+        self._own = own
+        self._letters: dict[tuple[str, str], Letter] = {}
+
+    def letter(self, character: str, font: str) -> Letter:
+        """A glyph; one that no font has is a blank.
+
+        Args:
+            character: with the glyph's code point.
+            font: its name, or several separated by commas, of which the first counts.
+        """
+        key = (character, font)
+        if key not in self._letters:
+            text = self._find(font.split(",")[0].strip("'\" "), f"{ord(character):04X}.xml")
+            self._letters[key] = _draw(text) if text else Letter(filled([]), 0.3)
+        return self._letters[key]
+
+    def _find(self, font: str, file: str) -> bytes:
+        if self._own is not None:
+            with zipfile.ZipFile(self._own) as archive:
+                if f"{font}/{file}" in archive.namelist():
+                    return archive.read(f"{font}/{file}")
+        names = (
+            (font, _FALLBACK_MUSIC_FONT) if font.isalnum() else (_FALLBACK_MUSIC_FONT,)
+        )  # a name from a score is no path
+        paths = [self._folder / name / file for name in names] if self._folder else []
+        return next((path.read_bytes() for path in paths if path.is_file()), b"")
+
+
+def _draw(text: bytes) -> Letter:
+    glyph = parse_xml(text)
+    data = "".join(path.get("d", "") for path in glyph.iter("{*}path"))
+    edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)  # y upwards in the font
+    return Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + _BESIDE)

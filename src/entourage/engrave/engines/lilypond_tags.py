@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from entourage.engrave.render.instances import Symbol
-from entourage.engrave.render.marks import Group, Mark
+from entourage.engrave.render.marks import Group, Mark, Symbol
 from entourage.symbols import CLASSES
 
 _HEADS = {"-1": "DoubleWhole", "0": "Whole", "1": "Half", "2": "Black"}

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.engrave.render.degrade import Degrader
-from entourage.engrave.render.instances import Related, Symbol
-from entourage.engrave.render.marks import Mark
-from entourage.engrave.render.masks import encode_masks
+from entourage.engrave.render.encoding import encode_masks
+from entourage.engrave.render.marks import Mark, Related, Symbol
 from entourage.engrave.render.outlines import Edges
 from entourage.engrave.render.raster import Ink, Ints, rasterise
 

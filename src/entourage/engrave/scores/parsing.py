@@ -11,9 +11,8 @@ from typing import Literal
 from lxml import etree
 
 from entourage.engrave.scores.archives import ScoreFile, ScoreReader, read_bytes
-from entourage.engrave.scores.headings import mei_heading, musicxml_heading, text_heading
-from entourage.engrave.scores.tunes import nth_tune
-from entourage.io.safe_xml import parse_xml
+from entourage.engrave.scores.notations import mei_heading, musicxml_heading, nth_tune, text_heading
+from entourage.io.safe_formats import parse_xml
 
 Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from lxml import etree
 
+from entourage.compute import derive_seed
 from entourage.engrave.scores.parsing import Score, parse_score
-from entourage.io.safe_xml import parse_xml
-from entourage.seeds import derive_seed
+from entourage.io.safe_formats import parse_xml
 
 Replace = Callable[[etree._Element, np.random.Generator], None]
 

@@ -14,21 +14,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from entourage.backbones.backbone import Backbone
+from entourage.backbones.finetuning import split_backbone
 from entourage.backbones.registry import load_backbone
-from entourage.backbones.split import split_backbone
-from entourage.device import resolve_device
+from entourage.compute import resolve_device
 from entourage.io.progress import process_count
 from entourage.label.base import GraphLabeller
-from entourage.label.semi_supervised.begun import begun_in, circumstances
 from entourage.label.semi_supervised.classifier import ImageClassifier
-from entourage.label.semi_supervised.examples import Examples
-from entourage.label.semi_supervised.find import checked_affinity
-from entourage.label.semi_supervised.images import Decoded, Images, stacked
-from entourage.label.semi_supervised.kept import KeptLooks, keep_looks
-from entourage.label.semi_supervised.looks import LiveLooks
+from entourage.label.semi_supervised.data import Decoded, Examples, Images, stacked
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.rounds import play_rounds
+from entourage.label.semi_supervised.pseudo_labels import checked_affinity
+from entourage.label.semi_supervised.self_training import begun_in, circumstances, play_rounds
+from entourage.label.semi_supervised.views import KeptLooks, LiveLooks, keep_looks
 from entourage.label.targets import Targets, labelled_accuracy, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
 

@@ -1,4 +1,7 @@
-"""What all ways of learning from few labels share: batches of labelled and unlabelled images, and an average."""
+"""What all ways of learning from few labels share: batches of labelled and unlabelled images, and an average.
+
+Methods with one number of their own that matters most: how much a difference weighs, or how sure is sure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +20,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.checks import is_number, keep_counts
-from entourage.label.semi_supervised.examples import Examples
+from entourage.label.semi_supervised.data import Examples
 from entourage.label.semi_supervised.network import ImageNetwork
-from entourage.training.average import WeightAverage
-from entourage.training.averaged import AveragedTask
-from entourage.training.task import Losses
+from entourage.training.task import AveragedTask, Losses, WeightAverage
+from entourage.validation import is_number, keep_counts
 
 Rows = NDArray[np.int64]
 
@@ -187,3 +188,63 @@ def _share_statistics(model: nn.Module) -> None:
     dist.broadcast(together, src=0)
     for value, shared in zip(statistics, torch.split(together, [value.numel() for value in statistics]), strict=True):
         value.copy_(shared.view_as(value))
+
+
+THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
+
+
+class WeightedMethod(Method):
+    """A method whose disagreement has a weight.
+
+    Args:
+        network, examples, options: as for `Method`.
+        weight: of the difference, when it has grown; None: the `usual` one.
+
+    Attributes:
+        usual: what is of use to the method where labels are few.
+    """
+
+    usual: ClassVar[float]
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        weight: float | None = None,
+    ) -> None:
+        super().__init__(network, examples, options)
+        self.weight = self.usual if weight is None else weight
+        if not is_number(self.weight) or not self.weight >= 0:
+            raise ValueError(f"weight is {weight!r}; expected 0 or more")
+
+    def describe(self) -> dict[str, Any]:
+        """With the weight."""
+        return {**super().describe(), "weight": self.weight}
+
+
+class SureMethod(Method):
+    """A method that believes answers it is sure of.
+
+    Args:
+        network, examples, options: as for `Method`.
+        threshold: how sure an answer must be.
+    """
+
+    def __init__(
+        self,
+        network: ImageNetwork,
+        examples: Examples,
+        options: MethodOptions | None = None,
+        *,
+        threshold: float = THRESHOLD,
+    ) -> None:
+        super().__init__(network, examples, options)
+        if not is_number(threshold) or not 0 <= threshold <= 1:
+            raise ValueError(f"threshold is {threshold!r}; expected a share of 0 to 1")
+        self.threshold = threshold
+
+    def describe(self) -> dict[str, Any]:
+        """With the threshold."""
+        return {**super().describe(), "threshold": self.threshold}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from entourage.checks import keep_counts
-from entourage.label.semi_supervised.looks import LookOptions
 from entourage.label.semi_supervised.method import MethodOptions
+from entourage.label.semi_supervised.views import LookOptions
+from entourage.training.images import PLAIN
 from entourage.training.options import TrainingOptions
-from entourage.training.views import PLAIN
+from entourage.validation import keep_counts
 
 Trust = Literal["hard", "soft", "weighted"]
 

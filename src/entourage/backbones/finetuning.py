@@ -1,0 +1,171 @@
+"""Batch normalisation in networks that are trained further.
+
+A network in two: an early part that stays as it is, and a late part that is trained.
+
+What the early layers see (edges, textures) is of use for any photograph. Left as they are, they need to look at a view
+of an image only once, and training the rest costs a fraction of the time and memory.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from entourage.backbones.backbone import Backbone
+from entourage.backbones.efficientnet_lite import PooledFeatures, fold_for_inference
+
+
+def keep_statistics(module: nn.Module) -> None:
+    """Has batch normalisation go by the statistics it has and keep them, also in training: `train()` undoes it.
+
+    Statistics of batches of few classes, or of few images, say little of what a network will be asked about.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.eval()
+
+
+def with_steady_norms(module: nn.Module) -> nn.Module:
+    """Replaces every `nn.BatchNorm2d` in a network by a `SteadyNorm` with the same weights, under the same name."""
+    for name, child in module.named_children():
+        if type(child) is nn.BatchNorm2d:  # a subclass does something of its own
+            setattr(module, name, SteadyNorm.of(child))
+        else:
+            with_steady_norms(child)
+    return module
+
+
+class SteadyNorm(nn.BatchNorm2d):
+    """Batch normalisation that is trained fast on a GPU while its statistics stay as they are.
+
+    torch computes the gradients of this case in another memory layout than that of channels last, which the convolution
+    before has to undo. Here they stay in the layout they come in.
+    """
+
+    @classmethod
+    def of(cls, norm: nn.BatchNorm2d) -> SteadyNorm:
+        """The same layer with the same weights and statistics, shared."""
+        with torch.device("meta"):  # they are replaced
+            layer = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+        layer.__dict__.update({name: dict(norm.__dict__[name]) for name in ("_parameters", "_buffers")})
+        return layer.train(norm.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape (b, c, h, w), unchanged."""
+        steady = x.device.type == "cuda" and not self.training and torch.is_grad_enabled()
+        if not (steady and self.affine and self.track_running_stats):
+            return super().forward(x)
+        found: Tensor = _Steady.apply(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _Steady(torch.autograd.Function):
+    """Normalises by given statistics: a scale and a shift of every channel, in the memory layout of the input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(x, weight, mean, var)
+        ctx.eps = eps
+        return torch.native_batch_norm(x, weight, bias, mean, var, False, 0.0, eps)[0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None, None]:
+        x, weight, mean, var = ctx.saved_tensors
+        last = x.is_contiguous(memory_format=torch.channels_last)
+        gradient = gradients[0].contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        inverse = torch.rsqrt(var + ctx.eps)
+        found = torch.batch_norm_backward_reduce(gradient, x, mean, inverse, weight, True, True, True)
+        of_weight, of_bias = found[2], found[3]
+        of_x = None
+        if ctx.needs_input_grad[0]:  # the same scale once more
+            none = torch.zeros_like(mean)
+            of_x = torch.native_batch_norm(gradient, weight, none, none, var, False, 0.0, ctx.eps)[0]
+        return of_x, of_weight, of_bias, None, None, None
+
+
+TRAINED_STAGES = 3  # of an EfficientNet-Lite's seven
+
+
+class Stem(nn.Module):
+    """The early part: normalised images (b, 3, h, w) to activations (b, c, h / 16, w / 16); never trained."""
+
+    def __init__(self, network: nn.Module, blocks: int) -> None:
+        super().__init__()
+        self.network = network
+        self.blocks = blocks
+        self.eval().requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Stem:
+        """Stays in evaluation mode, whatever the network around it does."""
+        return super().train(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Activations, shape (b, c, h / 16, w / 16)."""
+        net = self.network
+        x: Tensor = net._swish(net._bn0(net._conv_stem(images)))  # type: ignore[operator]
+        for block in net._blocks[: self.blocks]:  # type: ignore[index]
+            x = block(x)
+        return x
+
+
+class Tail(nn.Module):
+    """The late part: activations (b, c, h, w) to features (b, 1280)."""
+
+    def __init__(self, network: nn.Module, blocks: int) -> None:
+        super().__init__()
+        every = network._blocks
+        total = len(every)  # type: ignore[arg-type]
+        self.blocks = nn.ModuleList(every[blocks:])  # type: ignore[index]
+        self.conv, self.norm, self.relu = network._conv_head, network._bn1, network._swish
+        # As in the whole network, deeper blocks are dropped more often while it is trained.
+        rate = float(network._global_params.drop_connect_rate)  # type: ignore[union-attr,arg-type]
+        self.rates = [rate * index / total for index in range(blocks, total)]
+
+    def forward(self, activations: Tensor) -> Tensor:
+        """Features, shape (b, 1280)."""
+        x = activations
+        for block, rate in zip(self.blocks, self.rates, strict=True):
+            x = block(x, drop_connect_rate=rate)
+        feature_map: Tensor = self.relu(self.norm(self.conv(x)))  # type: ignore[operator]  # (b, 1280, h / 2, w / 2)
+        return feature_map.mean(dim=(2, 3))
+
+
+def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[Stem, Tail]:
+    """The early and the late part of an EfficientNet-Lite.
+
+    Args:
+        backbone: loaded with frozen=False.
+        stages: how many of its seven stages the late part has, 1 to 6; a stage is a run of blocks of the same width.
+
+    Returns:
+        A stem with weights of its own, made fast for inference, and a tail that shares the backbone's weights: what is
+        trained in the tail is trained in the backbone.
+
+    Raises:
+        ValueError: the backbone is of another family or frozen, or there are not so many stages.
+    """
+    if not isinstance(backbone.module, PooledFeatures):
+        raise ValueError(f"backbone {backbone.name!r} cannot be split; expected an EfficientNet-Lite")
+    network = backbone.module.network
+    if not isinstance(network._bn1, nn.BatchNorm2d):
+        raise ValueError(f"backbone {backbone.name!r} was loaded frozen; expected one with frozen=False")
+    cut = _first_of_last(network, stages)
+    early = copy.deepcopy(network)
+    early._blocks = early._blocks[:cut]  # type: ignore[index]
+    fold_for_inference(early)
+    stem = Stem(early, cut).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return stem, Tail(network, cut)
+
+
+def _first_of_last(network: nn.Module, stages: int) -> int:
+    """Position of the block with which the last so many stages begin; stages differ in their channels."""
+    channels = [block._block_args.output_filters for block in network._blocks]  # type: ignore[union-attr]
+    widths = sorted(set(channels))
+    if not 1 <= stages < len(widths):
+        raise ValueError(f"{stages} stages to train; expected 1 to {len(widths) - 1}")
+    return channels.index(widths[-stages])

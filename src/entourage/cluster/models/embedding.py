@@ -1,0 +1,172 @@
+"""Embedding networks, one a type of data: none for points, three convolutional blocks for images and spectrograms.
+
+The optional metric block: explicit distances d_A^2(x, y) = (x - y)^T A (x - y) between embeddings (appendix A).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from entourage.cluster.models.options import Metric, ModelOptions
+
+CHANNELS = (32, 64, 128)
+OUTPUT = 256
+IMAGE_GRID, SOUND_GRID = (4, 4), (16, 1)
+
+
+class PointEmbedding(nn.Module):
+    """Points as they are, or centred and scaled set by set, so that neither units nor origin matter.
+
+    Args:
+        columns: coordinates of a point, d.
+        standardise: whether to centre and scale.
+    """
+
+    def __init__(self, columns: int, *, standardise: bool) -> None:
+        super().__init__()
+        self.width = columns
+        self.standardise = standardise
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, n, d) to (b, n, d) in single precision; with `standardise` of mean 0 and mean square 1 over each set."""
+        return (standardised(x) if self.standardise else x).float()
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Sets of points, shape (..., n, d), with mean 0 and mean square 1, or all 0 where all points are the same.
+
+    In the precision of x, whose digits should be enough for the origin: single precision has seven.
+    """
+    least = torch.finfo(x.dtype).tiny
+    centred = x - x.mean(-2, keepdim=True)
+    centred = centred / centred.abs().amax((-2, -1), keepdim=True).clamp_min(least)  # squares stay within range
+    size = centred.square().mean((-2, -1), keepdim=True).sqrt()  # (..., 1, 1)
+    return centred / size.clamp_min(least)
+
+
+class ConvolutionalEmbedding(nn.Module):
+    """Three blocks of convolution, LeakyReLU, batch norm and pooling, then two fully connected layers of 256.
+
+    Args:
+        shape: channels, height and width of an item.
+        slope: of the LeakyReLUs.
+        pooled: average the last maps before the first fully connected layer, images over a grid of 4 x 4, spectrograms
+            (of one channel) over time but not over frequency. It then has a twentieth of the weights, and learns from
+            fewer classes; the appendix speaks of no such thing.
+    """
+
+    width = OUTPUT
+
+    def __init__(self, shape: tuple[int, ...], slope: float, *, pooled: bool) -> None:
+        super().__init__()
+        channels, height, width = shape
+        if min(height, width) < 2 ** len(CHANNELS):
+            raise ValueError(f"items are {height} x {width}; expected at least {2 ** len(CHANNELS)} on each side")
+        blocks: list[nn.Module] = []
+        for before, after in zip((channels, *CHANNELS), CHANNELS, strict=False):
+            blocks += [
+                nn.Conv2d(before, after, 3, padding=1),
+                nn.LeakyReLU(slope),
+                nn.BatchNorm2d(after),
+                nn.MaxPool2d(2),
+            ]
+        # Channels last: a GPU's batch norm takes a third of the time.
+        self.blocks = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        sides = tuple(side // 2 ** len(CHANNELS) for side in (height, width))
+        if pooled:
+            kept = SOUND_GRID if channels == 1 else IMAGE_GRID
+            sides = tuple(min(pair) for pair in zip(kept, sides, strict=True))
+            self.blocks.append(nn.AdaptiveAvgPool2d(sides))
+        left = CHANNELS[-1] * math.prod(sides)
+        self.head = nn.Sequential(
+            nn.Linear(left, OUTPUT), nn.LeakyReLU(slope), nn.BatchNorm1d(OUTPUT), nn.Linear(OUTPUT, OUTPUT)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(b, n, c, h, w) to (b, n, 256)."""
+        b, n = x.shape[:2]
+        maps = self.blocks(x.flatten(0, 1).contiguous(memory_format=torch.channels_last))  # (b * n, 128, h / 8, w / 8)
+        embedded: Tensor = self.head(maps.flatten(1))
+        return embedded.reshape(b, n, -1)
+
+
+Embedding = PointEmbedding | ConvolutionalEmbedding
+
+
+def make_embedding(shape: tuple[int, ...], options: ModelOptions) -> Embedding:
+    """The embedding network for items of a shape: (columns,) for points, (channels, height, width) for pictures."""
+    if len(shape) == 1:
+        return PointEmbedding(shape[0], standardise=options.standardise)
+    if len(shape) == 3:
+        return ConvolutionalEmbedding(shape, options.slope, pooled=options.pooled)
+    raise ValueError(f"items have shape {shape}; expected (columns,) or (channels, height, width)")
+
+
+FEW = 8  # columns up to which differences are formed one by one, which is exact, instead of by a matrix product
+
+
+def squared_distances(z: Tensor) -> Tensor:
+    """Squared Euclidean distances between all items of each set, shape (b, n, d) to (b, n, n), never below 0.
+
+    Costs O(b n^2 d) time and O(b n^2) memory (O(b n^2 d) for few columns).
+    """
+    if z.shape[-1] <= FEW:
+        return (z.unsqueeze(-2) - z.unsqueeze(-3)).square().sum(-1)
+    norm = z.square().sum(-1)  # (b, n)
+    return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * z @ z.transpose(-1, -2)).clamp_min(0)
+
+
+class MetricBlock(nn.Module):
+    """Distances under a matrix A that is learned with everything else.
+
+    Args:
+        width: dimensions of an embedding, d.
+        kind: "euclidean" for the fixed identity, "diagonal" for a learned diagonal (the appendix calls that
+            Mahalanobis), "full" for the whole of A.
+
+    Attributes:
+        a: the diagonal (d,) or the matrix (d, d).
+    """
+
+    def __init__(self, width: int, kind: Metric) -> None:
+        super().__init__()
+        if kind == "none":
+            raise ValueError("a metric block needs a metric; expected euclidean, diagonal or full")
+        self.kind = kind
+        start = torch.eye(width) if kind == "full" else torch.ones(width)
+        if kind == "euclidean":
+            self.register_buffer("a", start)
+        else:
+            self.a = nn.Parameter(start)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """d_A^2 between all items of each set, shape (b, n, d) to (b, n, n)."""
+        if self.kind != "full":
+            return squared_distances(z) if self.kind == "euclidean" else self._diagonal(z)
+        symmetric = (self.a + self.a.T) / 2  # the skew part of A has no say in a quadratic form
+        lifted = z @ symmetric  # (b, n, d)
+        norm = (lifted * z).sum(-1)  # (b, n)
+        return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * lifted @ z.transpose(-1, -2)).clamp_min(0)
+
+    def _diagonal(self, z: Tensor) -> Tensor:
+        weighted = z * self.a  # not the root of A: its gradient at 0 is infinite, and projection ends there
+        norm = (weighted * z).sum(-1)
+        return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * weighted @ z.transpose(-1, -2)).clamp_min(0)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Moves A to the nearest positive semidefinite matrix; to be called after every step. Costs O(d^3) if full."""
+        if self.kind == "diagonal":
+            self.a.clamp_(min=0)
+        elif self.kind == "full":
+            self.a.copy_(nearest_semidefinite(self.a))
+
+
+def nearest_semidefinite(a: Tensor) -> Tensor:
+    """The positive semidefinite matrix nearest to a square one in the Frobenius norm: negative eigenvalues become 0."""
+    values, vectors = torch.linalg.eigh((a + a.T) / 2)
+    nearest: Tensor = (vectors * values.clamp_min(0)) @ vectors.T
+    return nearest

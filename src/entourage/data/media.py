@@ -1,0 +1,161 @@
+"""Image files: find them below a folder, and read any of them as upright RGB.
+
+Sound files: find them below a folder, and read any of them as one channel at a given rate.
+"""
+
+import math
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from entourage.io.files import UnreadableFileError, is_named_like, list_files, reason_of
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
+
+
+class UnreadableImageError(UnreadableFileError):
+    """An image file that is missing, corrupt, truncated or too large."""
+
+    kind = "image"
+
+
+def list_images(folder: str | Path) -> list[Path]:
+    """All image files below a folder, sorted by path, as `list_files` finds them.
+
+    Raises:
+        ValueError: the folder is missing, is not a folder, cannot be read, or holds no image.
+    """
+    return list_files(folder, IMAGE_SUFFIXES, "image")
+
+
+def read_image(path: str | Path, *, shorter_side: int | None = None) -> Image.Image:
+    """Read an image file as RGB, turned upright as its EXIF orientation says.
+
+    Transparent parts become white; 16-bit and floating-point grey is scaled to 8 bits instead of being clipped.
+
+    Args:
+        path: the file.
+        shorter_side: when only a small version is needed, its shorter side. A JPEG is then decoded at 1/2, 1/4 or 1/8
+            of its size as long as it stays at least this large, which is several times faster for photographs.
+
+    Returns:
+        The first frame, in mode RGB.
+
+    Raises:
+        UnreadableImageError: a ValueError; the file is missing, corrupt, truncated, or so large when unpacked that it
+            looks like an attack.
+    """
+    if not Path(path).is_file():  # a pipe would block for ever
+        raise UnreadableImageError(path, "no such file")
+    return decode_image(Path(path), path, shorter_side)
+
+
+def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | None = None) -> Image.Image:
+    """As `read_image`, from a file or from bytes in memory; `name` is what an error calls it."""
+    try:
+        with Image.open(file) as image:
+            if shorter_side is not None:
+                image.draft(None, (shorter_side, shorter_side))
+            ImageOps.exif_transpose(image, in_place=True)  # a copy would take a tenth of the time of a tiny image
+            return _to_rgb(image)
+    except UnidentifiedImageError as error:  # its own message repeats the path, or names an object in memory
+        raise UnreadableImageError(name, "not an image, or of an unknown format") from error
+    # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
+    except Exception as error:
+        raise UnreadableImageError(name, reason_of(error)) from error
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB, the transparent parts on white."""
+    if image.mode.startswith(("I", "F")):
+        return _deep_to_grey(image).convert("RGB")
+    if image.has_transparency_data:
+        layered = image.convert("RGBA")
+        white = Image.new("RGBA", layered.size, "white")
+        return Image.alpha_composite(white, layered).convert("RGB")
+    return image.convert("RGB")
+
+
+def _deep_to_grey(image: Image.Image) -> Image.Image:
+    """Grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip everything above 255 to white."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)  # (h, w)
+    peak = float(values.max())
+    usual_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((usual for usual in usual_peaks if peak <= usual), peak)
+    return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
+
+
+AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
+LONGEST = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
+
+
+class UnreadableAudioError(UnreadableFileError):
+    """A sound file that is missing, corrupt, empty or too long."""
+
+    kind = "sound"
+
+
+def list_audio(folder: str | Path) -> list[Path]:
+    """All sound files below a folder, sorted by path, as `list_files` finds them.
+
+    Raises:
+        ValueError: the folder is missing, is not a folder, cannot be read, or holds no sound.
+    """
+    return list_files(folder, AUDIO_SUFFIXES, "sound")
+
+
+def has_audio_name(name: str) -> bool:
+    """Whether a file is named like a sound."""
+    return is_named_like(name, AUDIO_SUFFIXES)
+
+
+def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:
+    """Read a sound file: the mean of its channels, resampled.
+
+    Args:
+        path: the file; WAV, FLAC, Ogg (Vorbis, Opus), AIFF, AU or MP3.
+        rate: samples a second of the result.
+
+    Returns:
+        Samples, shape (t,), in [-1, 1] as a rule.
+
+    Raises:
+        UnreadableAudioError: a ValueError; the file is missing, corrupt, empty, too long, or not all finite.
+        ModuleNotFoundError: the package soundfile is not installed.
+    """
+    if not Path(path).is_file():  # a pipe would block for ever
+        raise UnreadableAudioError(path, "no such file")
+    with Path(path).open("rb") as stream:
+        return decode_audio(stream, path, rate)
+
+
+def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.float32]:
+    """As `read_audio`, from an open file or from bytes in memory; `name` is for messages."""
+    import soundfile  # a compiled library that only those need who read sounds
+
+    try:
+        with soundfile.SoundFile(stream) as file:
+            if file.frames > LONGEST * file.samplerate:
+                raise UnreadableAudioError(name, f"longer than {LONGEST // 3600} hours")
+            samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
+            original = int(file.samplerate)
+    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
+        reason = reason_of(error).rpartition(">: ")[2]  # the stream's own description helps nobody
+        raise UnreadableAudioError(name, reason or type(error).__name__) from error
+    if not len(samples):
+        raise UnreadableAudioError(name, "empty")
+    if not np.isfinite(samples).all():
+        raise UnreadableAudioError(name, "holds values that are not finite")
+    return _resampled(samples, original, rate)
+
+
+def _resampled(samples: NDArray[np.float32], before: int, after: int) -> NDArray[np.float32]:
+    if before == after:
+        return samples
+    from scipy.signal import resample_poly  # takes a second to import
+
+    common = math.gcd(before, after)
+    return np.asarray(resample_poly(samples, after // common, before // common), dtype=np.float32)

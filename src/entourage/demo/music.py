@@ -1,0 +1,100 @@
+"""The demo's section: two composed pages, engraved in two fonts, with their ground truth drawn.
+
+The demo's section: what the shipped detector finds on pages that nobody has seen, and how right it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from entourage.detect.detections import Detections, as_list
+from entourage.detect.detector import Detector
+from entourage.detect.evaluation.evaluate import known_objects
+from entourage.detect.evaluation.ground_truth import TruthPage
+from entourage.detect.evaluation.metrics import score_pages, without_twins
+from entourage.detect.report import LIKELY, draw_detections, picture
+from entourage.engrave.dataset.formats import page_table
+from entourage.engrave.dataset.inspection import draw_truth
+from entourage.engrave.engines.verovio import VerovioEngraver
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.render.page import Page
+from entourage.engrave.scores.composer import compose
+from entourage.engrave.scores.parsing import parse_score
+from entourage.report.figures import raster_figure
+from entourage.report.page import Block, Section
+
+_FONTS = ("Leipzig", "Petaluma")
+_SIZE = PageOptions(width=1894, height=1000)
+
+
+def engrave_section() -> Section:
+    """Composes two scores and engraves a page of each in a font of its own."""
+    blocks, rows = [], [("page", "font", "symbols", "classes", "noteheads with onset, pitch and duration")]
+    for index, font in enumerate(_FONTS, start=1):
+        page = demo_page(index, font)
+        blocks.append(Block(f"Page {index}, {font}", figure=engrave_picture(page)))
+        heads = [s for s in page.symbols if s.label.startswith("notehead")]
+        known = sum(s.onset is not None and bool(s.pitch) and s.duration is not None for s in heads)
+        classes = len({s.label for s in page.symbols if s.label})
+        rows.append((str(index), font, str(len(page.symbols)), str(classes), f"{known} of {len(heads)}"))
+    lead = (
+        "Two scores were composed at random and engraved in two fonts. Colours are the masks of symbols, frames their "
+        "boxes; above noteheads stand onset, position on the staff and duration."
+    )
+    return Section("engrave: pages that know what is on them", lead, wide=[*blocks, Block(table=rows)])
+
+
+def demo_page(index: int, font: str) -> Page:
+    """The first page of a composed score."""
+    return next(VerovioEngraver(_SIZE, MusicFont(font)).engrave(parse_score(compose(5, index), f"composed {index}")))
+
+
+def engrave_picture(page: Page) -> str:
+    """The page with its ground truth, as an `<svg>` element that holds an image."""
+    rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
+    image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
+    drawn = draw_truth(image, rows, ("boxes", "masks", "onsets"))
+    height, width = drawn.shape[:2]
+    packed = cv2.imencode(".png", drawn, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1]
+    return raster_figure(packed.tobytes(), "png", width, height)
+
+
+_WIDTH = 1000  # pixels of a picture
+
+
+def detect_section(pages: Sequence[TruthPage], detector: Detector | None = None) -> Section:
+    """Finds the symbols of some pages, draws them and compares them with the truth.
+
+    Args:
+        pages: with truth.
+        detector: the shipped one if left out.
+    """
+    detector = Detector.load() if detector is None else detector
+    blocks, rows = [], [("page", "symbols", "found", "mAP", "AP50", "seconds")]
+    everything: tuple[list[Detections], list[Detections]] = ([], [])
+    for page in pages:
+        image = page.image()
+        sight = detector.look(image)
+        likely = sight.found.select(sight.found.scores >= LIKELY)
+        blocks.append(Block(page.name, figure=picture(draw_detections(image, likely), _WIDTH)))
+        truth = without_twins(known_objects(page, "v1"))
+        found = as_list(sight.found, "v1")
+        everything[0].append(truth)
+        everything[1].append(found)
+        sure = int((found.scores >= LIKELY).sum())
+        rows.append((page.name, str(len(truth)), str(sure), *_figures([truth], [found]), f"{sight.seconds:.1f}"))
+    rows.append(("all", "", "", *_figures(*everything), ""))
+    lead = (
+        "The detector that comes with the package, on composed pages that it has not seen, one of them as if "
+        "photographed. A colour a class; what is doubtful is pale. The table compares with the truth of V1's classes."
+    )
+    return Section("detect: every symbol, its place and its class", lead, wide=[*blocks, Block(table=rows)])
+
+
+def _figures(truth: Sequence[Detections], found: Sequence[Detections]) -> tuple[str, str]:
+    means = score_pages(truth, found).means()
+    return f"{100 * means['mAP']:.1f}", f"{100 * means['AP50']:.1f}"

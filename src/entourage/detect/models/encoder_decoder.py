@@ -1,0 +1,274 @@
+"""Encoders: a grey page in, maps at ever coarser strides out.
+
+Decoders: what coarse maps know is brought back to the fine ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from entourage.detect.options import Encoder, NetworkOptions
+
+_RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # bottlenecks or not, blocks a stage
+    "resnet18": (False, (2, 2, 2, 2)),
+    "resnet34": (False, (3, 4, 6, 3)),
+    "resnet50": (True, (3, 4, 6, 3)),
+    "resnet101": (True, (3, 4, 23, 3)),
+}
+
+
+def conv(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequential:
+    """A convolution that keeps the size, or divides it by the stride, and its batch normalisation."""
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
+    )
+
+
+def fold(module: nn.Module) -> None:
+    """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
+    for part in module.modules():
+        if not isinstance(part, nn.Sequential) or len(part) != 2:
+            continue
+        first, second = part
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+            part[0] = fuse_conv_bn_eval(first.eval(), second.eval())
+            part[1] = nn.Identity()
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, stride: int = 1) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv(inputs, width, 3, stride), nn.ReLU(inplace=True), conv(width, width))
+        self.shortcut = conv(inputs, width, 1, stride) if stride > 1 or inputs != width else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (b, inputs, h, w)."""
+        return F.relu(self.body(x) + self.shortcut(x), inplace=True)  # (b, width, h / stride, w / stride)
+
+
+class Bottleneck(nn.Module):
+    """A 3 x 3 convolution between two 1 x 1, beside a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, stride: int = 1) -> None:
+        super().__init__()
+        outputs = width * self.expansion
+        self.body = nn.Sequential(
+            conv(inputs, width, 1),
+            nn.ReLU(inplace=True),
+            conv(width, width, 3, stride),
+            nn.ReLU(inplace=True),
+            conv(width, outputs, 1),
+        )
+        self.shortcut = conv(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (b, inputs, h, w)."""
+        return F.relu(self.body(x) + self.shortcut(x), inplace=True)  # (b, 4 width, h / stride, w / stride)
+
+
+class SmallEncoder(nn.Module):
+    """Residual stages from stride 2 on, thin where the map is large.
+
+    Args:
+        widths: channels at strides 2, 4, 8, ...
+        blocks: residual blocks there.
+
+    Attributes:
+        widths: as given.
+        strides: of the maps.
+    """
+
+    def __init__(self, widths: Sequence[int], blocks: Sequence[int]) -> None:
+        super().__init__()
+        self.widths = tuple(widths)
+        self.strides = tuple(2 ** (number + 1) for number in range(len(widths)))
+        self.stem = nn.Sequential(conv(1, widths[0], 5, 2), nn.ReLU(inplace=True))
+        self.stages = nn.ModuleList()
+        inputs = widths[0]
+        for number, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            stage = [BasicBlock(inputs, width, 2 if number else 1)]
+            self.stages.append(nn.Sequential(*stage, *(BasicBlock(width, width) for _ in range(count - 1))))
+            inputs = width
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Maps of x, (b, 1, h, w), finest first."""
+        x = self.stem(x)  # (b, widths[0], h / 2, w / 2)
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
+
+class ResNet(nn.Module):
+    """A residual network (He et al., 2016) for grey pages, without its classifier.
+
+    Args:
+        name: "resnet18" to "resnet101".
+
+    Attributes:
+        widths: channels of the maps.
+        strides: of the maps: 4, 8, 16, 32.
+    """
+
+    def __init__(self, name: Encoder) -> None:
+        super().__init__()
+        deep, counts = _RESNETS[name]
+        block: type[BasicBlock] | type[Bottleneck] = Bottleneck if deep else BasicBlock
+        self.stem = nn.Sequential(conv(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stages = nn.ModuleList()
+        inputs = 64
+        for number, count in enumerate(counts):
+            width = 64 * 2**number
+            layers: list[nn.Module] = []
+            for place in range(count):
+                layers.append(block(inputs, width, 2 if number and not place else 1))
+                inputs = width * block.expansion
+            self.stages.append(nn.Sequential(*layers))
+        self.widths = tuple(64 * 2**number * block.expansion for number in range(4))
+        self.strides = (4, 8, 16, 32)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Maps of x, (b, 1, h, w), finest first."""
+        x = self.stem(x)  # (b, 64, h / 4, w / 4)
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
+
+def make_encoder(options: NetworkOptions) -> SmallEncoder | ResNet:
+    """The encoder that the options name."""
+    if options.encoder == "small":
+        return SmallEncoder(options.widths, options.blocks)
+    return ResNet(options.encoder)
+
+
+def enlarge(x: Tensor, like: Tensor) -> Tensor:
+    """x at the height and width of another map, between cells by bilinear interpolation."""
+    return F.interpolate(x, size=like.shape[-2:], mode="bilinear", align_corners=False)
+
+
+class TopDown(nn.Module):
+    """Each map, from the coarsest on, takes up what the coarser ones know.
+
+    Args:
+        widths: channels of the encoder's maps, finest first.
+        upwards: channels of the maps that come out.
+
+    Attributes:
+        widths: `upwards`.
+    """
+
+    def __init__(self, widths: Sequence[int], upwards: Sequence[int]) -> None:
+        super().__init__()
+        self.widths = tuple(upwards)
+        self.lateral = nn.ModuleList(conv(width, up, 1) for width, up in zip(widths, upwards, strict=True))
+        coarser = zip(upwards[1:], upwards[:-1], strict=True)
+        self.down = nn.ModuleList(conv(below, up, 1) for below, up in coarser)
+        self.smooth = nn.ModuleList(nn.Sequential(conv(up, up), nn.ReLU(inplace=True)) for up in upwards)
+
+    def forward(self, maps: list[Tensor]) -> list[Tensor]:
+        """As many maps as given, finest first."""
+        result: list[Tensor] = []
+        for number in reversed(range(len(maps))):
+            x = self.lateral[number](maps[number])
+            if result:
+                x = x + enlarge(self.down[number](result[0]), x)  # narrowed first, where that is cheap
+            result.insert(0, self.smooth[number](F.relu(x)))
+        return result
+
+
+class _ResidualConv(nn.Module):
+    """RefineNet's residual convolution unit."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(F.relu(self.first(F.relu(x))))  # type: ignore[no-any-return]
+
+
+class _ChainedPooling(nn.Module):
+    """RefineNet's chained residual pooling: context from ever larger windows of 5 x 5."""
+
+    def __init__(self, width: int, links: int = 2, *, chained: bool = True) -> None:
+        super().__init__()
+        self.chained = chained
+        self.convs = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(links))
+
+    def forward(self, x: Tensor) -> Tensor:
+        start = F.relu(x)
+        total, link = start, start
+        for layer in self.convs:
+            link = layer(F.max_pool2d(link if self.chained else start, 5, stride=1, padding=2))
+            total = total + link
+        return total
+
+
+class _Refine(nn.Module):
+    """A RefineNet block: adapt each input, fuse them at the finest, pool in chains, and convolve once more."""
+
+    def __init__(self, inputs: Sequence[int], width: int, *, chained: bool) -> None:
+        super().__init__()
+        self.adapt = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(size, width, 3, padding=1, bias=False) if size != width else nn.Identity(),
+                _ResidualConv(width),
+                _ResidualConv(width),
+            )
+            for size in inputs
+        )
+        self.fuse = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in inputs)
+        self.pool = _ChainedPooling(width, chained=chained)
+        self.output = _ResidualConv(width)
+
+    def forward(self, maps: Sequence[Tensor]) -> Tensor:
+        adapted = [adapt(x) for adapt, x in zip(self.adapt, maps, strict=True)]
+        if len(adapted) > 1:
+            fused = [enlarge(layer(x), adapted[0]) for layer, x in zip(self.fuse, adapted, strict=True)]
+            adapted = [sum(fused[1:], fused[0])]
+        return self.output(self.pool(adapted[0]))  # type: ignore[no-any-return]
+
+
+class RefineNet(nn.Module):
+    """Four refining blocks (Lin et al., 2017), from the coarsest map to the finest; one map comes out.
+
+    Args:
+        widths: channels of the encoder's maps, finest first.
+        filters: channels of the blocks, twice that of the coarsest.
+        chained: whether poolings really form a chain.
+
+    Attributes:
+        widths: (`filters`,).
+    """
+
+    def __init__(self, widths: Sequence[int], filters: int = 256, *, chained: bool = True) -> None:
+        super().__init__()
+        self.widths = (filters,)
+        coarsest = _Refine(widths[-1:], 2 * filters, chained=chained)
+        finer = [
+            _Refine((width, 2 * filters if number == 0 else filters), filters, chained=chained)
+            for number, width in enumerate(reversed(widths[:-1]))
+        ]
+        self.blocks = nn.ModuleList([coarsest, *finer])
+
+    def forward(self, maps: list[Tensor]) -> list[Tensor]:
+        """One map, of the finest one's size."""
+        x: Tensor = self.blocks[0](maps[-1:])
+        for block, finer in zip(list(self.blocks)[1:], reversed(maps[:-1]), strict=True):
+            x = block([finer, x])
+        return [x]

@@ -1,0 +1,350 @@
+"""Any image as a page in grey: 8 bits, dark ink on light paper, not larger than any sheet of paper needs.
+
+Pages as people have them: PNG, JPEG, TIFF and other images, and the pages of PDF files, in grey and upright.
+
+A page is refused by its header, before it is unpacked, if it would take more memory than any sheet of paper needs.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
+from entourage.io.files import reason_of
+
+MOST_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
+_SMALL = 1_000  # pixels of the longer side at which it is looked whether ink is light
+
+Grey = NDArray[np.uint8]
+
+
+def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
+    """An image in memory as a grey page, dark ink on light paper.
+
+    Args:
+        image: a PIL image, which is turned as its camera says, or an array of 8 bits, shape (h, w), (h, w, 1),
+            (h, w, 3) RGB or (h, w, 4) RGBA.
+
+    Returns:
+        Shape (h, w).
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(image, Image.Image):
+        return grey_picture("image", image)
+    shape = getattr(image, "shape", ())
+    if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
+        what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
+        raise ValueError(f"image is {what}; expected uint8 of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)")
+    if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
+        raise ValueError(f"image has {image.shape[2]} channels; expected 1, 3 or 4")
+    if image.size == 0:
+        raise ValueError(f"image has the shape {image.shape}; expected one pixel at least")
+    check_size("image", (image.shape[1], image.shape[0]))
+    if image.ndim == 3:
+        return dark_on_light(_to_grey(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
+    return dark_on_light(np.ascontiguousarray(image, dtype=np.uint8))
+
+
+def grey_picture(name: str | Path, image: Image.Image) -> Grey:
+    """A PIL image as a grey page, turned as its camera says.
+
+    Args:
+        name: what it is called if it is refused.
+        image: is refused by its header, before it is unpacked.
+
+    Raises:
+        UnreadableImageError: it is too large.
+    """
+    check_size(name, image.size)
+    return dark_on_light(_to_grey(ImageOps.exif_transpose(image)))
+
+
+def dark_on_light(image: Grey) -> Grey:
+    """The page, inverted if its ground is dark and the thin things on it are light."""
+    if float(np.median(image[::4, ::4])) >= 128:
+        return image
+    scale = min(1.0, _SMALL / max(image.shape))
+    small = cv2.resize(image, scaled_size(image.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else image
+    apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
+    light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
+    return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
+
+
+def check_size(name: str | Path, size: tuple[int, int]) -> None:
+    """Raises an `UnreadableImageError` if an image has more pixels, width times height, than a page may have."""
+    if size[0] * size[1] > MOST_PIXELS:
+        what = f"{size[0]} x {size[1]} pixels, {millions(size[0] * size[1])} megapixels"
+        raise UnreadableImageError(name, f"{what}; expected at most {millions(MOST_PIXELS)}")
+
+
+def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
+    """Width and height of an image of shape (h, w) at a scale; a pixel of either is left, however thin it is."""
+    return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
+
+
+def millions(pixels: int) -> str:
+    """A number of pixels in megapixels, as errors tell it."""
+    return f"{pixels / 1e6:.0f}"
+
+
+def _to_grey(image: Image.Image) -> Grey:
+    """Any mode to 8 bits of grey, the transparent parts on white."""
+    if image.mode.startswith(("I", "F")):
+        return _from_deep(image)
+    if image.has_transparency_data:
+        layered = image.convert("LA")
+        grey, alpha = (np.asarray(band, dtype=np.uint16) for band in layered.split())
+        return np.asarray((grey * alpha + 255 * (255 - alpha) + 127) // 255, dtype=np.uint8)
+    if image.mode == "CMYK":
+        image = image.convert("RGB")
+    return np.asarray(image.convert("L"), dtype=np.uint8)
+
+
+def _from_deep(image: Image.Image) -> Grey:
+    """16 bits, 32 bits or floating point; what lies above the usual white makes white."""
+    values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    peak = float(values.max())
+    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((value for value in usual if peak <= value), peak)
+    return np.asarray((values.clip(0, white) * (255 / white)).round(), dtype=np.uint8)
+
+
+PDF_DPI = 300.0
+SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
+_TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
+_SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # as `page_source` writes it
+_PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # a filter, as `warnings` keeps them
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A page as it was read.
+
+    Attributes:
+        name: that of the file, and for one of several pages its number: "score-3".
+        image: grey, dark ink on light paper, shape (h, w).
+        note: what was done to it on the way, or nothing.
+        number: of the page, from 1, where its file has several; else None.
+    """
+
+    name: str
+    image: Grey
+    note: str = ""
+    number: int | None = None
+
+
+def page_source(file: str | Path, number: int | None) -> str:
+    """Where a page comes from: its file, and its number where the file has several, as "scan.tif#2"."""
+    return str(file) if number is None else f"{file}#{number}"
+
+
+def list_pages(sources: Sequence[str | Path]) -> list[Path]:
+    """The files of pages: files as they are named, and all images and PDF files below folders, in order.
+
+    Of a data set that `entourage engrave` made, or several, the pages alone: no masks, nor anything else beside them.
+    Links that lead nowhere are among them, so that whoever reads them says so.
+
+    Raises:
+        ValueError: a source is missing, or a folder holds no page.
+    """
+    found: list[Path] = []
+    for source in map(Path, sources):
+        if source.is_dir():
+            inside = _inside(source)
+            if not inside:
+                raise ValueError(f"folder {source} holds no page; expected files named {', '.join(sorted(SUFFIXES))}")
+            found += inside
+        elif source.is_file():
+            found.append(source)
+        else:
+            raise ValueError(f"{source} does not exist; expected a page, a PDF file or a folder of such")
+    return list(dict.fromkeys(found))
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The pages below a folder."""
+    visible = [path for path in sorted(folder.rglob("*")) if not _hidden(path.relative_to(folder))]
+    pages = [path for path in visible if path.suffix.lower() in SUFFIXES and (path.is_file() or _is_dead_link(path))]
+    engraved = {path.parent for path in visible if path.name == _TABLE and (path.parent / "images").is_dir()}
+    return [path for path in pages if all(root / "images" in path.parents for root in engraved & set(path.parents))]
+
+
+def read_sheets(path: str | Path, done: Container[int] = ()) -> Iterator[Sheet | UnreadableImageError]:
+    """The pages of a file, one after another, so that a long PDF is never in memory as a whole.
+
+    Transparent parts become white, 16 bits become 8, and pages of light ink on dark ground are inverted.
+
+    Args:
+        path: an image (TIFF may hold several) or a PDF file, which is drawn at 300 dpi.
+        done: numbers of pages to pass over, where there are several.
+
+    Yields:
+        The pages. In the place of one of several that cannot be read, the error that says why; the others go on.
+
+    Raises:
+        UnreadableImageError: a ValueError; the file is missing, corrupt, or its only page cannot be read.
+    """
+    file = Path(path)
+    if not file.is_file():  # a pipe would block for ever
+        raise UnreadableImageError(file, "a link that leads nowhere" if _is_dead_link(file) else "no such file")
+    with file.open("rb") as stream:
+        is_pdf = b"%PDF-" in stream.read(1024)
+    yield from _read_pdf(file, done) if is_pdf else _read_images(file, done)
+
+
+def read_page(path: str | Path) -> Grey:
+    """The first page of a file, or that which a name as "scan.tif#2" says; see `read_sheets`.
+
+    Raises:
+        UnreadableImageError: it cannot be read.
+    """
+    match = None if Path(path).is_file() else _SOURCE.fullmatch(str(path))
+    file, number = (path, 1) if match is None else (match["file"], int(match["number"]))
+    for sheet in read_sheets(file, range(1, number)):
+        if isinstance(sheet, UnreadableImageError):
+            raise sheet
+        if (sheet.number or 1) == number:
+            return sheet.image
+    raise UnreadableImageError(path, "no such page")
+
+
+def _read_images(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:
+    with _one_kind_of_error(file):
+        image = Image.open(file)
+    with image:
+        if image.format != "TIFF" or not _has_second(file):  # an animation is one page
+            with _one_kind_of_error(file):
+                sheet = Sheet(file.stem, grey_picture(file, image))
+            yield sheet
+            return
+        whole = True
+        for number in count(1):
+            try:
+                _turn_to(image, number)
+            except EOFError:
+                return
+            except Exception:  # as below, almost anything; where one page cannot be found, none of the next can
+                if whole:
+                    yield UnreadableImageError(page_source(file, number), "the file is cut off or damaged here")
+                return
+            if number not in done:
+                found = _frame(file, image, number)
+                whole = isinstance(found, Sheet)
+                yield found
+
+
+def _has_second(file: Path) -> bool:
+    """Whether a TIFF file has a second page, be it a broken one."""
+    with _one_kind_of_error(file), Image.open(file) as image:  # a copy: what fails to turn a page may not find back
+        try:
+            _turn_to(image, 2)
+        except EOFError:
+            return False
+        except Exception:
+            return True
+    return True
+
+
+def _turn_to(image: Image.Image, number: int) -> None:
+    with _pillow_unheard():
+        image.seek(number - 1)
+
+
+def _frame(file: Path, image: Image.Image, number: int) -> Sheet | UnreadableImageError:
+    source = page_source(file, number)
+    try:
+        with _one_kind_of_error(source):
+            return Sheet(f"{file.stem}-{number}", grey_picture(source, image), number=number)
+    except UnreadableImageError as error:
+        return error
+
+
+@contextmanager
+def _pillow_unheard() -> Iterator[None]:
+    """Passes over what Pillow says of large pages, for which there is a limit of our own, and of damaged ones, of which
+    an error tells if it matters.
+
+    Pages are read by threads, and filters are those of the process: `catch_warnings` would put back what was there when
+    it began, and so what others have added or taken away since. Here each takes away what it has added itself.
+    """
+    filters = cast(list[object], warnings.filters)
+    filters.insert(0, _PILLOW)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # somebody has removed all of them
+            filters.remove(_PILLOW)
+
+
+@contextmanager
+def _one_kind_of_error(name: str | Path) -> Iterator[None]:
+    """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
+    try:
+        with _pillow_unheard():
+            yield
+    except UnreadableImageError:
+        raise
+    except UnidentifiedImageError as error:  # its own message repeats the path
+        raise UnreadableImageError(name, "not an image, or of an unknown format") from error
+    except Image.DecompressionBombError as error:
+        raise UnreadableImageError(name, f"too large; expected at most {millions(MOST_PIXELS)} megapixels") from error
+    # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
+    except Exception as error:
+        raise UnreadableImageError(name, reason_of(error)) from error
+
+
+def _read_pdf(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:
+    import pypdfium2  # a compiled library that only those need who have PDF files
+
+    with _one_kind_of_error(file):
+        document = pypdfium2.PdfDocument(file)
+    try:
+        pages = len(document)
+        if pages == 0:
+            raise UnreadableImageError(file, "a PDF file without pages")
+        for number in range(1, pages + 1):
+            if pages > 1 and number in done:
+                continue
+            try:
+                yield _drawn(file, document, number if pages > 1 else None)
+            except UnreadableImageError as error:
+                if pages == 1:
+                    raise
+                yield error
+    finally:
+        document.close()
+
+
+def _drawn(file: Path, document: Any, number: int | None) -> Sheet:
+    """A page of a PDF file."""
+    with _one_kind_of_error(page_source(file, number)):
+        page = document[0 if number is None else number - 1]
+        width, height = page.get_size()  # in points, 72 an inch
+        room = (MOST_PIXELS / max(width * height, 1.0)) ** 0.5
+        scale = min(PDF_DPI / 72, room * 0.99)
+        image = page.render(scale=scale, grayscale=True).to_numpy()
+        grey = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the bitmap goes with the page
+    note = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
+    return Sheet(file.stem if number is None else f"{file.stem}-{number}", dark_on_light(grey), note, number)
+
+
+def _is_dead_link(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

@@ -1,0 +1,247 @@
+"""Pre-training of the thesis: the encoder learns to name single symbols, then all of the network to colour pages.
+
+The thesis' schedule: pre-training, each loss by itself, energy again, then all together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.training.task import DetectionTask, Draw, PageTask, Recipe, cut_early, make_batch
+from entourage.detect.training.windows import Sheets, WindowDrawer
+from entourage.training.checkpoint import TrainingResult
+from entourage.training.loop import train
+from entourage.training.task import Losses, Task
+
+PATCH = 128  # pixels of a side of a patch
+_INK = 0.3  # least ink of a pixel that is part of a symbol
+
+
+class PatchClassifier(nn.Module):
+    """The encoder with a classifier on the middle of all its maps, where the symbol is.
+
+    Args:
+        detector: whose encoder is trained in place.
+    """
+
+    def __init__(self, detector: WatershedDetector) -> None:
+        super().__init__()
+        self.encoder = detector.network.encoder
+        self.classes = nn.Linear(sum(self.encoder.widths), len(detector.classes))
+
+    def forward(self, ink: Tensor) -> Tensor:
+        """Class logits (b, classes) of patches (b, 1, h, w)."""
+        middles = [_middle(level) for level in self.encoder(ink)]
+        logits: Tensor = self.classes(torch.cat(middles, 1))
+        return logits
+
+
+def _middle(level: Tensor) -> Tensor:
+    """The mean of the middle third of a map each way: (b, c, h, w) to (b, c)."""
+    high, wide = (size // 3 for size in level.shape[2:])
+    weights = torch.zeros(level.shape[2:], device=level.device)
+    weights[high : level.shape[2] - high, wide : level.shape[3] - wide] = 1.0
+    return torch.einsum("bchw,hw->bc", level, (weights / weights.sum()).to(level.dtype))
+
+
+class PageColourer(nn.Module):
+    """Encoder and decoder with a class for every cell of the finest map.
+
+    Args:
+        detector: whose network is trained in place.
+    """
+
+    def __init__(self, detector: WatershedDetector) -> None:
+        super().__init__()
+        self.encoder, self.decoder = detector.network.encoder, detector.network.decoder
+        self.classes = nn.Conv2d(self.decoder.widths[0], len(detector.classes) + 1, 1)
+
+    def forward(self, ink: Tensor) -> Tensor:
+        """Class logits (b, 1 + classes, h, w) of the cells of pages (b, 1, H, W); 0 is background."""
+        logits: Tensor = self.classes(self.decoder(self.encoder(ink))[0])
+        return logits
+
+
+@dataclass(frozen=True)
+class Coloured:
+    """A draw with the class of every pixel by the boxes it is in, (b, h, w) int64."""
+
+    draw: Draw
+    colours: Tensor
+
+
+class PatchTask(PageTask[tuple[Draw, Tensor]]):
+    """Patches around single symbols, every class as often as the recipe's windows have it.
+
+    Args:
+        detector: whose encoder is trained in place.
+        sheets: the pages.
+        recipe: how.
+    """
+
+    def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
+        super().__init__(PatchClassifier(detector), sheets, recipe)
+        self.batch = recipe.batch * 8
+        window = replace(recipe.window, height=PATCH, width=PATCH, rare=1.0)
+        self._drawer = WindowDrawer(sheets, window)
+
+    def load(self, item: int, rng: np.random.Generator) -> tuple[Draw, Tensor]:
+        """Patches with the symbol in the middle, and its class, from 0."""
+        rows = self._drawer.symbols(self.batch, rng)
+        centre = (self.sheets.boxes[rows, :2] + self.sheets.boxes[rows, 2:]) / 2
+        corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
+        draw = Draw(self._drawer.cut(self.sheets.page_of(rows), corner, np.ones_like(corner)))
+        draw = cut_early(draw, self.sheets.pixels, self.device, PATCH, PATCH)
+        return draw, torch.from_numpy(self.sheets.labels[rows] - 1)
+
+    def loss(self, model: nn.Module, batch: tuple[Draw, Tensor], step: int) -> Losses:
+        """Cross-entropy of the class."""
+        draw, labels = batch
+        made = make_batch(draw, self.sheets.pixels, PATCH, PATCH, self.recipe.view)
+        return {"loss": F.cross_entropy(model(made.ink), labels)}
+
+    def describe(self) -> dict[str, Any]:
+        """What makes this run this run."""
+        return {"pages": len(self.sheets), "symbols": len(self.sheets.labels), "patch": PATCH}
+
+
+class ColourTask(PageTask[Coloured]):
+    """The class of every inked pixel.
+
+    Args:
+        detector: whose network is trained in place.
+        sheets: the pages.
+        recipe: how.
+    """
+
+    def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
+        super().__init__(PageColourer(detector), sheets, recipe)
+        self._drawer = WindowDrawer(sheets, recipe.window)
+
+    def load(self, item: int, rng: np.random.Generator) -> Coloured:
+        """Windows, and the class of every pixel by the boxes it is in."""
+        windows = self._drawer.draw(self.recipe.batch, rng)
+        window = self.recipe.window
+        shape = (self.recipe.batch, window.height, window.width)
+        boxes, labels, image = (part.numpy() for part in (windows.boxes, windows.labels, windows.image))
+        draw = cut_early(Draw(windows), self.sheets.pixels, self.device, window.height, window.width)
+        return Coloured(draw, torch.from_numpy(colour_boxes(boxes, labels, image, shape)))
+
+    def loss(self, model: nn.Module, batch: Coloured, step: int) -> Losses:
+        """Cross-entropy of the class of cells."""
+        window = self.recipe.window
+        plain = make_batch(batch.draw, self.sheets.pixels, window.height, window.width, None)
+        made = make_batch(batch.draw, self.sheets.pixels, window.height, window.width, self.recipe.view)
+        target = torch.where(plain.ink[:, 0] > _INK, batch.colours, 0)
+        logits = model(made.ink)  # (b, 1 + classes, h, w)
+        stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
+        return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
+
+    def describe(self) -> dict[str, Any]:
+        """What makes this run this run."""
+        return {"pages": len(self.sheets), "symbols": len(self.sheets.labels)}
+
+
+def colour_boxes(
+    boxes: NDArray[np.float32], labels: NDArray[np.int64], image: NDArray[np.int64], shape: tuple[int, int, int]
+) -> NDArray[np.int64]:
+    """The label of every pixel (b, h, w): that of the smallest box it is in, 0 where there is none."""
+    colours = np.zeros(shape, dtype=np.int64)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    limits = np.array([shape[2], shape[1]] * 2)
+    corners = np.clip(np.round(boxes), 0, limits).astype(np.int64)
+    for row in np.argsort(-area, kind="stable"):
+        x0, y0, x1, y1 = corners[row]
+        colours[image[row], y0:y1, x0:x1] = labels[row]
+    return colours
+
+
+ALL = ("energy", "class", "box")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the schedule.
+
+    Attributes:
+        name: of the stage.
+        share: of all steps.
+        terms: the losses that are minimised; none in the two stages of pre-training, "patches" and "colours".
+    """
+
+    name: str
+    share: float
+    terms: tuple[str, ...] = ()
+
+
+# The shares of the original's recipe: 20, 20, 20, 10 and 30 thousand steps, after two kinds of pre-training.
+STAGES = (
+    Stage("patches", 0.10),
+    Stage("colours", 0.15),
+    Stage("energy", 0.15, ("energy",)),
+    Stage("class", 0.15, ("class",)),
+    Stage("box", 0.15, ("box",)),
+    Stage("energy again", 0.075, ("energy",)),
+    Stage("all", 0.225, ALL),
+)
+
+
+def train_in_stages(
+    task: DetectionTask,
+    stages: Sequence[Stage] = STAGES,
+    run: Path | None = None,
+    *,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> tuple[WatershedDetector, TrainingResult]:
+    """Trains the task's detector stage by stage, each going on with the weights of the one before.
+
+    Args:
+        task: gives the detector, the pages and the recipe, whose steps the stages share.
+        stages: in order; the last must train the detector.
+        run: the folder for checkpoints, one below it a stage; None keeps none.
+        device: where to train.
+        progress: show a line; None: only on a terminal.
+
+    Returns:
+        The trained detector, in evaluation mode, and how it all went.
+
+    Raises:
+        ValueError: there is no stage, or the last trains no loss of the detector.
+    """
+    if not stages or not stages[-1].terms:
+        raise ValueError("the last stage trains no loss of the detector; expected one that does")
+    seconds, steps, metrics = 0.0, 0, {}
+    last: DetectionTask = task
+    for number, stage in enumerate(stages):
+        recipe = replace(task.recipe, steps=max(1, round(stage.share * task.recipe.steps)))
+        folder = None if run is None else run / f"stage-{number}-{stage.name.replace(' ', '-')}"
+        current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
+        current.whole = run  # each stage goes on from the one before
+        title = f"Stage {number + 1}: {stage.name}"
+        result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
+        seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics
+        if isinstance(current, DetectionTask):
+            last = current
+    return last.trained(), replace(result, steps=steps, seconds=seconds, metrics=metrics)
+
+
+def _stage_task(task: DetectionTask, stage: Stage, recipe: Recipe, *, last: bool) -> Task[Any, Any]:
+    if stage.name == "patches":
+        return PatchTask(task.detector, task.sheets, recipe)
+    if stage.name == "colours":
+        return ColourTask(task.detector, task.sheets, recipe)
+    if last:
+        return DetectionTask(task.detector, task.sheets, task.validation, recipe, terms=stage.terms, say=task.say)
+    # Between stages the weights themselves go on; their average is for the end.
+    return DetectionTask(task.detector, task.sheets, [], replace(recipe, average=0.0), terms=stage.terms)

@@ -1,0 +1,348 @@
+"""Clefs: which clef a glyph is, and where the number of an octave clef begins.
+
+What the music says of a symbol: when, on which staff, for which notes, and where it comes from in the score.
+
+From marks to symbols: what each mark is, given the group it stands in and what the music says there.
+
+Context decides, never the shape alone. The engraver's groups tell a staccato from an augmentation dot; the size tells
+grace notes from others; the staff lines tell a notehead on a line from one in a space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from entourage.engrave.annotate.grouping import (
+    LETTERS,
+    Staves,
+    attach_ledgers,
+    combine_dynamics,
+    combine_graces,
+    combine_times,
+)
+from entourage.engrave.annotate.mei import Event
+from entourage.engrave.render.marks import Group, Mark, Related, Symbol
+from entourage.engrave.render.outlines import Edges, rings, split_at
+from entourage.symbols import CLASSES, EXTENDED_IDS
+
+CLEFS = {  # code point: (clef, number on it)
+    **{0xE050: ("clefG", ""), 0xE051: ("clefG", "clef15"), 0xE052: ("clefG", "clef8")},
+    **{0xE053: ("clefG", "clef8"), 0xE054: ("clefG", "clef15"), 0xE07A: ("clefG", "")},
+    **{0xE05C: ("clefC", ""), 0xE05D: ("clefC", "clef8"), 0xE07B: ("clefC", "")},
+    **{0xE062: ("clefF", ""), 0xE063: ("clefF", "clef15"), 0xE064: ("clefF", "clef8")},
+    **{0xE065: ("clefF", "clef8"), 0xE066: ("clefF", "clef15"), 0xE07C: ("clefF", "")},
+    **{0xE069: ("clefUnpitchedPercussion", ""), 0xE06A: ("clefUnpitchedPercussion", "")},
+}
+CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}  # what V1 calls a clef within a line
+CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
+# Where an outline above, or below, is not the clef's own any more, in ems from its line.
+_REACH = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
+_TALL = 0.235  # ems of the digits
+
+
+def clef_class(code: int, position: int, lines: int = 5) -> str:
+    """The class of a clef, or nothing if it has none, as soprano, mezzo-soprano and baritone clefs.
+
+    Args:
+        code: its code point.
+        position: of its line, in steps above the middle of the staff.
+        lines: how many lines the staff has.
+    """
+    name, _ = CLEFS.get(code, ("", ""))
+    if name != "clefC":
+        return name
+    return {3: "clefCAlto", 4: "clefCTenor"}.get((position + lines - 1) // 2 + 1, "")
+
+
+def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, Edges]:
+    """An octave clef is one glyph but two symbols: it is cut where the number begins.
+
+    That is just beyond the holes of an 8; a 15 has none, but all digits are about as tall.
+
+    Args:
+        edges: the outline in pixels, shape (n, 4).
+        clef: its class.
+        y: of its line.
+        scale: pixels an em.
+
+    Returns:
+        The outlines of the clef and of its number.
+    """
+    above, below = (y + reach * scale for reach in _REACH[clef])
+    heights = [(ring[:, 1].min(), ring[:, 1].max()) for ring in rings(edges)]
+    top, bottom = min(low for low, _ in heights), max(high for _, high in heights)
+    tall = _TALL * scale
+    if bottom - below > above - top:  # the number hangs below
+        beyond = [low for low, _ in heights if low > below]
+        upper, lower = split_at(edges, min(beyond) - tall / 8 if beyond else bottom - tall)
+        return upper, lower
+    beyond = [high for _, high in heights if high < above]
+    upper, lower = split_at(edges, max(beyond) + tall / 8 if beyond else top + tall)
+    return lower, upper
+
+
+def describe(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) -> None:
+    """Completes a symbol by its own event, or that of the nearest group that has one.
+
+    Args:
+        symbol: what is known already stays.
+        events: what the music says, by id.
+        ids: the ids of the score's elements, to which symbols lead back.
+    """
+    for group in symbol.group.up():
+        if not symbol.element and group.id in ids and group.kind != "measure":
+            symbol.element = group.id
+        event = events.get(group.id) if group.id else None
+        if event is None or group.kind in ("system", "page-margin"):
+            continue
+        if symbol.label == "staff":
+            symbol.staff = event.staff
+            break
+        _take(symbol, event, group.kind, events)
+    if symbol.group.kind == "notehead" and (note := symbol.group.within("note")):
+        symbol.notes = (note.id,)
+    if not symbol.element:
+        measure = symbol.group.within("measure")  # the first part's; nothing better for what has no note
+        nearest = [*symbol.notes, measure.id if measure else ""]
+        symbol.element = next((element for element in nearest if element in ids), "")
+
+
+def _take(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
+    """What a group of that kind says, where groups within it have said nothing."""
+    silent = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
+    if symbol.onset is None and event.onset is not None and kind not in silent:
+        symbol.onset = float(event.onset)
+    if not symbol.notes and kind not in ("staff", "layer", "measure"):
+        symbol.notes = tuple(note for one in event.notes for note in _notes_of(one, events))
+    if event.kind in ("rest", "mRest", "multiRest") and symbol.duration is None and event.duration is not None:
+        symbol.duration = float(event.duration)
+    symbol.staff = symbol.staff or event.staff
+
+
+def _notes_of(identity: str, events: Mapping[str, Event]) -> tuple[str, ...]:
+    """The notes of a chord, or a note itself."""
+    event = events.get(identity)
+    return event.notes if event and event.kind == "chord" and event.notes else (identity,)
+
+
+_SMALL = 0.93  # of the normal size of glyphs
+_HEADS = {0xE0A4: "Black", 0xE0A3: "Half", 0xE0A2: "Whole", 0xE0A0: "DoubleWhole", 0xE0A1: "DoubleWhole"}
+_ACCIDENTALS = {0xE260: "Flat", 0xE261: "Natural", 0xE262: "Sharp", 0xE263: "DoubleSharp", 0xE264: "DoubleFlat"}
+_LINES = {"slur": "slur", "tie": "tie", "lv": "tie", "beam": "beam", "beamSpan": "beam", "fTrem": "beam"}
+_TIMES = {0xE08A: "timeSigCommon", 0xE08B: "timeSigCutCommon"}
+_TIMES |= {0xE080 + digit: f"timeSig{digit}" for digit in range(10)}
+# Glyphs that belong to a symbol, or to a line, without being a symbol.
+_HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
+_HARMLESS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
+_HARMLESS |= {0xE003, 0xE004}  # the ends of a bracket before a group of staves
+_BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
+_BY_GLYPH = {
+    code: name
+    for name, symbol in reversed(CLASSES.items())  # so that the plain class comes after, and replaces, the small one
+    for code in symbol.smufl
+    if name in EXTENDED_IDS and not name.startswith(_BY_CONTEXT)
+}
+
+
+def relate(marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], interline: float) -> Related:
+    """The symbols on a page.
+
+    Args:
+        marks: what is drawn; a mark that is two symbols is split here, and its second half appended.
+        events: what the music says, by id.
+        ids: the ids of the score's elements, to which symbols lead back.
+        interline: pixels between staff lines.
+    """
+    return _Relater(marks, events, frozenset(ids), interline).run()
+
+
+class _Relater:
+    def __init__(self, marks: list[Mark], events: Mapping[str, Event], ids: frozenset[str], interline: float) -> None:
+        self.marks = marks
+        self.events = events
+        self.ids = ids
+        self.interline = interline
+        self.found: list[Symbol] = []
+        self.whole: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
+        self.graces: dict[Group, list[int]] = {}
+        self.staves = Staves(marks, events, interline)
+        self.rules: dict[str, Callable[[int, Mark], object]] = {
+            "notehead": self._notehead,
+            "clef": self._clef,
+            "keyAccid": self._key,
+            "accid": self._accidental,
+            "meterSig": self._time,
+            "dynam": self._dynamic,
+            "multiRestNum": lambda i, m: self._join(i, m, "restHNr"),
+            "arpeg": lambda i, m: self._join(i, m, "arpeggiato"),
+            "octave": lambda i, m: self._join(i, m, "ottavaBracket"),
+            "tupletBracket": lambda i, m: self._join(i, m, "tupletBracket"),
+            "ledgerLines": lambda i, m: self._add(i, m, "legerLine"),
+            "dots": lambda i, m: self._add(i, m, "augmentationDot"),
+            "staff": self._staff,
+            "grpSym": self._brace,
+            "stem": self._stem,
+            "flag": self._flag,
+            "hairpin": self._hairpin,
+            "fing": self._fingering,
+        }
+
+    def run(self) -> Related:
+        for i, mark in enumerate(list(self.marks)):  # a clef with a number is split, which adds marks
+            rule = self.rules.get(mark.group.kind)
+            if rule is not None:
+                rule(i, mark)
+            elif mark.shape == "glyph":
+                self._glyph(i, mark)
+            elif mark.shape == "area":
+                self._area(i, mark)
+        self.found += combine_dynamics(self.found, self.marks)
+        self.found += combine_times(self.found, self.marks)
+        self.found += combine_graces(self.graces, self.marks)
+        attach_ledgers(self.found, self.marks, self.staves, self.events, self.ids)
+        for symbol in self.found:
+            describe(symbol, self.events, self.ids)
+        return Related(self.found, self._unlabelled())
+
+    def _unlabelled(self) -> list[str]:
+        """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""
+        taken = {i for symbol in self.found for i in symbol.marks}
+        return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in taken and _is_music(mark)]
+
+    def _add(self, i: int, mark: Mark, label: str, v1: str | None = None) -> Symbol:
+        plain = CLASSES[label].v1 if label else None
+        symbol = Symbol(label, (plain or "") if v1 is None else v1, [i], mark.group)
+        self.found.append(symbol)
+        return symbol
+
+    def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
+        """All marks of a group, or of a key, are one symbol."""
+        whole = (label, mark.group if key is None else key)
+        if whole in self.whole:
+            self.whole[whole].marks.append(i)
+        else:
+            self.whole[whole] = self._add(i, mark, label)
+
+    def _small(self, mark: Mark) -> bool:
+        return mark.scale < _SMALL * 4 * self.interline  # an em is four interlines
+
+    def _staff(self, i: int, mark: Mark) -> None:
+        if mark.shape == "line":
+            self._join(i, mark, "staff", (mark.group.within("system"), self.staves.number(mark)))
+
+    def _brace(self, i: int, mark: Mark) -> None:
+        curved = len(mark.points) == 0  # a bracket is made of straight lines and its own glyphs
+        if mark.code == 0xE000 or (mark.shape == "area" and curved and len(mark.edges) > 8):
+            self._join(i, mark, "brace")
+
+    def _notehead(self, i: int, mark: Mark) -> None:
+        head = _HEADS.get(mark.code)
+        if head is None:
+            return
+        note = mark.group.within("note")
+        event = self.events.get(note.id) if note else None
+        number = event.staff if event and event.staff else self.staves.number(mark)
+        position, lines = self.staves.position(mark, number)
+        where = "OnLine" if (position + lines - 1) % 2 == 0 else "InSpace"
+        symbol = self._add(i, mark, f"notehead{head}{where}{'Small' if self._small(mark) else ''}")
+        symbol.position, symbol.staff = position, number
+        if event is not None:
+            symbol.duration = None if event.duration is None else float(event.duration)
+            symbol.pitch, symbol.midi = event.pitch, event.midi
+        self._grace(i, mark)
+
+    def _clef(self, i: int, mark: Mark) -> None:
+        position, lines = self.staves.position(mark, self.staves.number(mark))
+        name = clef_class(mark.code, position, lines)
+        if not name:
+            return
+        change = mark.group.within("layer") is not None
+        symbol = self._add(i, mark, name, CHANGES.get(name) if change else None)
+        symbol.position = position
+        _, number = CLEFS[mark.code]
+        if number:
+            mark.edges, digit = split_clef(mark.edges, name, mark.y, mark.scale)
+            self.marks.append(Mark("glyph", digit, mark.group, 0, mark.scale, mark.x, mark.y))
+            self._add(len(self.marks) - 1, mark, number)
+
+    def _key(self, i: int, mark: Mark) -> None:
+        name = _ACCIDENTALS.get(mark.code, "")
+        if f"key{name}" in CLASSES:
+            self._add(i, mark, f"key{name}")
+
+    def _accidental(self, i: int, mark: Mark) -> None:
+        name = _ACCIDENTALS.get(mark.code)
+        if name is None:
+            return
+        small = f"accidental{name}Small"
+        self._add(i, mark, small if self._small(mark) and small in CLASSES else f"accidental{name}")
+
+    def _time(self, i: int, mark: Mark) -> None:
+        if mark.code in _TIMES:
+            self._add(i, mark, _TIMES[mark.code])
+
+    def _dynamic(self, i: int, mark: Mark) -> None:
+        if mark.code in LETTERS:
+            self._add(i, mark, f"dynamic{LETTERS[mark.code].upper()}", "")
+
+    def _stem(self, i: int, mark: Mark) -> None:
+        if mark.shape == "line":
+            (x0, _), (x1, _) = mark.points[0], mark.points[-1]
+            if abs(x1 - x0) < self.interline / 4:
+                self._add(i, mark, "stem")
+            self._grace(i, mark)  # what slants is the stroke through a grace note
+        elif mark.shape == "glyph":
+            self._glyph(i, mark)
+
+    def _flag(self, i: int, mark: Mark) -> None:
+        name = _BY_GLYPH.get(mark.code, "")
+        if not name.startswith("flag"):
+            return
+        small = f"{name}Small"
+        self._add(i, mark, small if self._small(mark) and small in CLASSES else name)
+        self._grace(i, mark)
+
+    def _grace(self, i: int, mark: Mark) -> None:
+        owner = mark.group.within("chord") or mark.group.within("note")
+        event = self.events.get(owner.id) if owner else None
+        if owner and event and event.grace:
+            self.graces.setdefault(owner, []).append(i)
+
+    def _hairpin(self, i: int, mark: Mark) -> None:
+        event = self.events.get(mark.group.id)
+        if event is not None:
+            self._join(i, mark, f"dynamic{'Crescendo' if event.form == 'cres' else 'Diminuendo'}Hairpin")
+
+    def _fingering(self, i: int, mark: Mark) -> None:
+        if 0x30 <= mark.code <= 0x35:
+            self._add(i, mark, f"fingering{mark.code - 0x30}")
+
+    def _glyph(self, i: int, mark: Mark) -> None:
+        name = _BY_GLYPH.get(mark.code)
+        if name is not None:
+            self._add(i, mark, name)
+        elif mark.code in (0xE4E0, 0xE9F0):
+            self._add(i, mark, "", "restMaxima")
+        elif mark.code == 0xE4E1:
+            self._add(i, mark, "", "restLonga")
+        elif mark.code in _ACCIDENTALS:  # above or below an ornament
+            self._accidental(i, mark)
+
+    def _area(self, i: int, mark: Mark) -> None:
+        kind = mark.group.kind
+        if kind in _LINES:
+            self._add(i, mark, _LINES[kind])
+        elif kind == "multiRest":
+            self._join(i, mark, "restHBar")
+        elif kind == "barLine" and len(mark.edges) > 8:  # dots of a repeat sign, where they are not glyphs
+            self._add(i, mark, "repeatDot")
+
+
+def _is_music(mark: Mark) -> bool:
+    """A glyph of the music, also one inside text, or a finger that is written as text."""
+    if mark.shape == "glyph":
+        return mark.code not in _HARMLESS
+    if mark.shape != "letter":
+        return False
+    signs = 0xE000 <= mark.code <= 0xF8FF or 0x2669 <= mark.code <= 0x266F  # SMuFL's, and those of Unicode
+    return (signs and mark.code not in _HARMLESS) or (mark.group.kind == "fing" and chr(mark.code).isalnum())

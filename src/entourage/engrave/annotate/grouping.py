@@ -1,0 +1,164 @@
+"""Symbols made of others: dynamics and time signatures that V1 counts as one, and grace notes as a whole.
+
+Where the lines of staves run, and how far above the middle of its staff a mark stands.
+
+Which notes ledger lines are for: the engraver draws them staff by staff, apart from the notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from entourage.engrave.annotate.mei import Event
+from entourage.engrave.render.marks import Group, Mark, Symbol
+
+LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE525: "z"}
+_WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}
+_WORDS |= {"rfz": "Rinforzando2", "mp": "MP", "mf": "MF"}
+_WORDS |= {letter * n: letter.upper() * n for letter in "pf" for n in (2, 3, 4, 5)}
+
+
+def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
+    """Letters that stand together are one dynamic in V1; what V1 has no name for falls into parts that it has."""
+    words: dict[Group, list[Symbol]] = {}
+    for symbol in symbols:
+        if symbol.group.kind == "dynam" and marks[symbol.marks[0]].code in LETTERS:
+            words.setdefault(symbol.group, []).append(symbol)
+    found = []
+    for group, letters in words.items():
+        while letters:
+            text = "".join(LETTERS[marks[symbol.marks[0]].code] for symbol in letters)
+            known = next((n for n in range(len(text), 0, -1) if text[:n] in _WORDS), 0)
+            if known:
+                together = [i for symbol in letters[:known] for i in symbol.marks]
+                found.append(Symbol("", f"dynamic{_WORDS[text[:known]]}", together, group))
+            letters = letters[max(known, 1) :]
+    return found
+
+
+def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
+    """12 and 16 are one symbol in V1, and their digits are none there."""
+    digits = [s for s in symbols if s.label.startswith("timeSig") and s.group.kind == "meterSig"]
+    found = []
+    for first, second in pairwise(digits):
+        pair = first.label[-1] + second.label[-1]
+        level = abs(marks[first.marks[0]].y - marks[second.marks[0]].y) < 1
+        if first.group is second.group and pair in ("12", "16") and level:
+            first.v1 = second.v1 = ""
+            found.append(Symbol("", f"timeSig{pair}", [*first.marks, *second.marks], first.group))
+    return found
+
+
+def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> list[Symbol]:
+    """A grace note with a flag of its own is also one symbol, which holds head, stem, flag and stroke.
+
+    Args:
+        graces: the marks of each grace note or chord.
+        marks: all marks of the page.
+    """
+    found = []
+    for owner, parts in graces.items():
+        flags = [i for i in parts if marks[i].group.kind == "flag"]
+        if not flags:
+            continue
+        lines = [marks[i].points for i in parts if marks[i].shape == "line"]
+        stroke = any(abs(line[0, 0] - line[-1, 0]) > 1 for line in lines)  # a stem is upright
+        name = "Acciaccatura" if stroke else "Appoggiatura"
+        label = f"graceNote{name}Stem{'Up' if marks[flags[0]].code % 2 == 0 else 'Down'}"
+        found.append(Symbol(label, label, parts, owner))
+    return found
+
+
+Place = tuple[Group | None, int]  # a measure, and the number of a staff in it
+
+
+class Staves:
+    """The staff lines of a page, measure by measure.
+
+    Args:
+        marks: what is drawn.
+        events: what the music says, by id.
+        interline: pixels between staff lines, for staves of a single line.
+    """
+
+    def __init__(self, marks: Iterable[Mark], events: Mapping[str, Event], interline: float) -> None:
+        self.events = events
+        self.interline = interline
+        self._lines: dict[Place, list[float]] = {}
+        for mark in marks:
+            if mark.shape == "line" and mark.group.kind == "staff":
+                self._lines.setdefault(self.place(mark.group), []).append(mark.y)
+
+    def place(self, staff: Group | None) -> Place:
+        """The measure and the number of a staff."""
+        if staff is None:
+            return None, 0
+        event = self.events.get(staff.id)
+        return staff.within("measure"), event.staff if event else 0
+
+    def number(self, mark: Mark) -> int:
+        """The number of the staff that a mark stands on, from 1; 0 if it stands on none."""
+        return self.place(mark.group.within("staff"))[1]
+
+    def position(self, mark: Mark, number: int) -> tuple[int, int]:
+        """Steps above the middle of the staff of that number, and how many lines the staff has."""
+        lines = self._lines.get((mark.group.within("measure"), number))
+        if not lines:  # a number that does not occur here: the staff around the mark
+            lines = self._lines.get(self.place(mark.group.within("staff")))
+        if not lines:
+            return 0, 5
+        middle = (min(lines) + max(lines)) / 2
+        half = (max(lines) - min(lines)) / (len(lines) - 1) / 2 if len(lines) > 1 else self.interline / 2
+        return round((middle - mark.y) / (half or self.interline / 2)), len(lines)
+
+
+def attach_ledgers(
+    symbols: Iterable[Symbol],
+    marks: Sequence[Mark],
+    staves: Staves,
+    events: Mapping[str, Event],
+    ids: Collection[str],
+) -> None:
+    """Leads each ledger line to the noteheads that need it: those on it, and those beyond it at the same place.
+
+    The notes of a chord share the lines nearest to the staff, so a line may have several notes. The one nearest to it
+    comes first, and the line has its onset and element. Lines of rests, or of notes that are not drawn, lead to none.
+
+    Args:
+        symbols: of the page; heads know their staff and position.
+        marks: what they are made of.
+        staves: the staff lines of the page.
+        events: what the music says, by id.
+        ids: the ids of the score's elements, to which symbols lead back.
+    """
+    heads: dict[Place, list[Symbol]] = {}
+    lines = []
+    for symbol in symbols:
+        if symbol.label == "legerLine":
+            lines.append(symbol)
+        elif symbol.group.kind == "notehead":
+            heads.setdefault((symbol.group.within("measure"), symbol.staff), []).append(symbol)
+    for line in lines:
+        mark = marks[line.marks[0]]
+        line.staff = staves.number(mark)
+        position, _ = staves.position(mark, line.staff)
+        near = heads.get((line.group.within("measure"), line.staff), [])
+        found = [head for head in near if _needs(head, position) and _crosses(mark, marks[head.marks[0]])]
+        found.sort(key=lambda head: abs((head.position or 0) - position))
+        line.notes = tuple(note.id for head in found if (note := head.group.within("note")))
+        line.element = next((note for note in line.notes if note in ids), "")
+        event = events.get(line.notes[0]) if line.notes else None
+        if event and event.onset is not None:
+            line.onset = float(event.onset)
+
+
+def _needs(head: Symbol, line: int) -> bool:
+    position = head.position or 0
+    return position >= line if line > 0 else position <= line
+
+
+def _crosses(line: Mark, head: Mark) -> bool:
+    """The middle of the head is above, on or below the line."""
+    middle = (head.edges[:, 0].min() + head.edges[:, 0].max()) / 2
+    return bool(line.points[:, 0].min() <= middle <= line.points[:, 0].max())

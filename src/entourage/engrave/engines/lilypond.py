@@ -1,0 +1,327 @@
+"""Reading LilyPond's tagged SVG: what is drawn, object by object.
+
+LilyPond, the second engraver: slower by far, with a layout and a font of its own; what the thesis used.
+
+Reading onsets and pitches straight from MusicXML, without any engraver.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from lxml import etree
+
+from entourage.engrave.engines.fonts import Typeface
+from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
+from entourage.engrave.options import PageOptions
+from entourage.engrave.render.degrade import Degrader
+from entourage.engrave.render.marks import Group, Mark, Related, Symbol
+from entourage.engrave.render.outlines import NUMBER, Edges, ellipse, filled, parse_path, positive, rectangle, stroked
+from entourage.engrave.render.page import Page, draw_page
+from entourage.engrave.scores.parsing import Score
+from entourage.io.safe_formats import parse_xml
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Shift and scale of what is inside a group."""
+
+    x: float = 0.0
+    y: float = 0.0
+    sx: float = 1.0
+    sy: float = 1.0
+
+    def inside(self, transform: str | None) -> _Place:
+        place = self
+        for name, arguments in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
+            a, *rest = (float(n) for n in NUMBER.findall(arguments))
+            b = rest[0] if rest else a
+            if name == "translate":
+                place = _Place(place.x + place.sx * a, place.y + place.sy * b, place.sx, place.sy)
+            elif name == "scale":
+                place = _Place(place.x, place.y, place.sx * a, place.sy * b)
+        return place
+
+    def edges(self, edges: Edges) -> Edges:
+        scale, shift = np.array([self.sx, self.sy] * 2), np.array([self.x, self.y] * 2)
+        return np.asarray(edges * scale + shift)
+
+
+class LilypondReader:
+    """Reads pages; letters are kept from page to page.
+
+    Args:
+        pixels: pixels a staff space, LilyPond's unit.
+    """
+
+    def __init__(self, pixels: float) -> None:
+        self.pixels = pixels
+        self._type = Typeface()
+
+    def read(self, svg: str) -> tuple[list[Mark], Related]:
+        """The marks of a page and the symbols among them."""
+        root = parse_xml(svg.encode())
+        marks: list[Mark] = []
+        symbols: list[Symbol] = []
+        missing: list[str] = []
+        for child in root:
+            if not isinstance(child.tag, str):
+                continue
+            group = Group(tuple(child.get("class", "").split()))
+            first = len(marks)
+            self._walk(child, group, _Place(sx=self.pixels, sy=self.pixels), marks)
+            drawn, tags = list(range(first, len(marks))), dict(child.attrib)
+            found = tagged_symbols(group, tags, drawn, marks) if drawn and group.kind else []
+            taken = {i for symbol in found for i in symbol.marks}
+            missing += unlabelled(group, tags, [i for i in drawn if i not in taken], marks)
+            symbols += found
+        number_staves(symbols, marks, self.pixels)
+        return marks, Related(symbols, missing)
+
+    def _walk(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
+        tag = etree.QName(element).localname
+        place = place.inside(element.get("transform"))
+        if tag in ("g", "a"):
+            for child in element:
+                if isinstance(child.tag, str):
+                    self._walk(child, group, place, marks)
+            return
+        if tag == "text":
+            self._text(element, group, place, marks)
+            return
+        edges = self._outline(tag, element, place)
+        if len(edges):
+            points = edges[:, :2]
+            shape = "glyph" if tag == "path" and not element.get("stroke-width") else "area"
+            middle = (points.min(axis=0) + points.max(axis=0)) / 2
+            marks.append(Mark(shape, edges, group, 0, 0.0, middle[0], middle[1]))
+
+    def _outline(self, tag: str, element: etree._Element, place: _Place) -> Edges:
+        def number(name: str) -> float:
+            return float(element.get(name, "0"))
+
+        width = number("stroke-width")
+        if tag == "line":
+            ends = np.array([[number("x1"), number("y1")], [number("x2"), number("y2")]])
+            return place.edges(stroked(ends, width, "square"))
+        if tag == "rect":
+            return place.edges(rectangle(number("x"), number("y"), number("width"), number("height")))
+        if tag == "circle":
+            return place.edges(ellipse(number("cx"), number("cy"), number("r"), number("r")))
+        if tag == "polygon":
+            points = np.array(NUMBER.findall(element.get("points", "")), dtype=float).reshape(-1, 2)
+            return place.edges(positive(filled([points])))
+        if tag == "path":
+            fine = 0.04 / abs(place.sx)
+            lines = parse_path(element.get("d", ""), fine)
+            solid = element.get("fill") != "none"
+            parts = [filled(lines)] if solid else []
+            if width > 0:
+                parts = [positive(part) for part in parts] + [stroked(line, width, "round") for line in lines]
+            return place.edges(np.concatenate(parts)) if parts else filled([])
+        return filled([])
+
+    def _text(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
+        size = float(element.get("font-size", "1"))
+        bold, italic = element.get("font-weight") == "bold", element.get("font-style") == "italic"
+        x = 0.0
+        for character in "".join(element.itertext()).strip("\n"):
+            letter = self._type.letter(character, bold, italic)
+            if len(letter.edges):
+                edges = place.edges(letter.edges * size + np.array([x, 0, x, 0]))
+                marks.append(Mark("letter", edges, group, ord(character), 0.0, edges[:, 0].min(), place.y))
+            x += letter.advance * size
+
+
+_SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
+_PATIENCE = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
+_ACTIVE = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
+
+
+class LilypondEngraver:
+    """Engraves MusicXML by way of `musicxml2ly` and LilyPond's SVG.
+
+    Args:
+        options: the size of things.
+
+    Raises:
+        ValueError: LilyPond is not installed.
+    """
+
+    def __init__(self, options: PageOptions) -> None:
+        try:
+            import lilypond
+        except ImportError as error:
+            raise ValueError("LilyPond is not installed; expected: pip install lilypond") from error
+        self.options = options
+        self._folder = Path(lilypond.executable("lilypond")).parent
+        self._reader = LilypondReader(options.interline)
+
+    def engrave(self, score: Score, degrade: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
+        """The pages of a score, one after the other.
+
+        Args:
+            score: what to engrave; MusicXML only.
+            degrade: what makes the page of a given number look used, or None.
+
+        Raises:
+            ValueError: the score is not MusicXML, or LilyPond cannot engrave it.
+        """
+        if score.notation != "musicxml":
+            raise ValueError(f"{score.name} is {score.notation}; LilyPond takes MusicXML only")
+        with tempfile.TemporaryDirectory() as folder:
+            for number, path in enumerate(self._typeset(score, Path(folder)), start=1):
+                marks, related = self._reader.read(path.read_text(encoding="utf-8"))
+                _point_back(related.symbols, score)
+                height, width = self.options.height, self.options.width
+                yield draw_page(marks, related, height, width, number, degrade(number))
+
+    def _typeset(self, score: Score, folder: Path) -> list[Path]:
+        """Runs both programs; returns the pages in order."""
+        (folder / "score.xml").write_text(disarm(score.text), encoding="utf-8")
+        self._run("musicxml2ly", ["--no-page-layout", "-o", "score.ly", "score.xml"], folder, score)
+        text = (folder / "score.ly").read_text(encoding="utf-8")
+        tags = (files("entourage.engrave.engines") / "lilypond_tags.ily").read_text(encoding="utf-8")
+        version, rest = re.match(r'(\\version "[^"]*")?(.*)', text, re.DOTALL).groups()  # type: ignore[union-attr]
+        (folder / "score.ly").write_text(f"{version or ''}\n{self._paper()}\n{tags}\n{rest}", encoding="utf-8")
+        self._run("lilypond", ["-s", "-dbackend=svg", "-o", "page", "score.ly"], folder, score)
+        pages = sorted(folder.glob("page*.svg"), key=lambda p: int(re.sub(r"\D", "", p.stem) or 1))
+        if not pages:
+            raise ValueError(f"{score.name}: LilyPond makes no page of it")
+        return pages
+
+    def _paper(self) -> str:
+        """The page in LilyPond's terms: its staff space is the interline."""
+        width, height = (n / self.options.interline * _SPACE for n in (self.options.width, self.options.height))
+        margin = self.options.margin / 20 * _SPACE
+        size = f'#(set! paper-alist (cons \'("ours" . (cons (* {width:.4f} mm) (* {height:.4f} mm))) paper-alist))'
+        sides = " ".join(f"{side}-margin = {margin:.3f}\\mm" for side in ("left", "right", "top", "bottom"))
+        return f'{size}\n\\paper {{ #(set-paper-size "ours") {sides} indent = 22\\mm tagline = ##f }}'
+
+    def _run(self, program: str, arguments: list[str], folder: Path, score: Score) -> None:
+        path = f"{self._folder}{os.pathsep}{os.environ.get('PATH', '')}"  # musicxml2ly looks for its sister there
+        try:
+            code, errors = _run_alone([str(self._folder / program), *arguments], folder, path, _PATIENCE[program])
+        except subprocess.TimeoutExpired as error:
+            raise ValueError(f"{score.name}: {program} took longer than {_PATIENCE[program]:g} s") from error
+        if code:
+            raise ValueError(f"{score.name}: {program} failed: {(errors.strip().splitlines() or ['no message'])[-1]}")
+
+
+def _run_alone(command: list[str], folder: Path, path: str, patience: float) -> tuple[int, str]:
+    """Runs a program and what it starts in a group of their own, none of which outlives this call."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            errors = process.communicate(timeout=patience)[1]
+        except BaseException:  # also the end of the worker
+            _kill_group(process)
+            raise
+    return process.returncode, errors.decode(errors="replace")
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":  # there are no groups
+        process.kill()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def disarm(text: str) -> str:
+    """MusicXML without the characters that mean something to LilyPond.
+
+    `musicxml2ly` copies words of the score into LilyPond's language as they are, and that language can run programs
+    (after # or $) and read files (after a backslash). Attributes with such characters, which are colours, are left out.
+    """
+    root = parse_xml(text.encode())
+    etree.strip_tags(root, etree.ProcessingInstruction)
+    for element in root.iter(etree.Element):
+        element.text = element.text and element.text.translate(_ACTIVE)
+        element.tail = element.tail and element.tail.translate(_ACTIVE)
+        for name, value in element.attrib.items():
+            if value != value.translate(_ACTIVE):
+                del element.attrib[name]
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def _point_back(symbols: list[Symbol], score: Score) -> None:
+    """Gives noteheads the id of their note. LilyPond has lost it; onset and pitch, in order, find it again."""
+    pass
+
+    waiting = note_ids(score.text)
+    for symbol in symbols:
+        if symbol.label.startswith("notehead") and symbol.onset is not None:
+            ids = waiting.get((round(symbol.onset, 4), symbol.midi))
+            if ids:
+                symbol.element = ids.pop(0)
+                symbol.notes = (symbol.element,)
+
+
+_STEPS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
+
+
+def note_ids(text: str) -> dict[tuple[float, int | None], list[str]]:
+    """The ids of the notes of a score by onset in quarters, rounded to four digits, and MIDI number."""
+    root = parse_xml(text.encode())
+    parts = [_read_part(part) for part in root.iterchildren("part")]
+    starts = [Fraction(0)]
+    for lengths in zip(*(measures for measures, _ in parts), strict=False):
+        starts.append(starts[-1] + max(lengths))  # a measure lasts as long as in the part where it is longest
+    found: dict[tuple[float, int | None], list[str]] = defaultdict(list)
+    for _, notes in parts:
+        for measure, onset, midi, identity in notes:
+            if measure < len(starts):
+                found[round(float(starts[measure] + onset), 4), midi].append(identity)
+    return dict(found)
+
+
+def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]:
+    """How long each measure is, and of each note the measure, the onset in it, the pitch and the id."""
+    divisions = 1
+    lengths, notes = [], []
+    for number, measure in enumerate(part.iterchildren("measure")):
+        now = previous = longest = Fraction(0)
+        for element in measure:
+            if element.tag == "attributes" and element.findtext("divisions"):
+                divisions = int(element.findtext("divisions"))
+            length = Fraction(int(float(element.findtext("duration") or 0)), divisions)
+            if element.tag == "note":
+                onset = previous if element.find("chord") is not None else now
+                notes.append((number, onset, _midi(element), element.get("id", "")))
+                if element.find("chord") is None:
+                    previous, now = now, now + (length if element.find("grace") is None else 0)
+            elif element.tag in ("forward", "backup"):
+                now += length if element.tag == "forward" else -length
+            longest = max(longest, now)
+        lengths.append(longest)
+    return lengths, notes
+
+
+def _midi(note: etree._Element) -> int | None:
+    pitch = note.find("pitch")
+    if pitch is None:
+        return None
+    alter = int(float(pitch.findtext("alter") or 0))
+    return 12 * (int(pitch.findtext("octave")) + 1) + _STEPS[pitch.findtext("step")] + alter

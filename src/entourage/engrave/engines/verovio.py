@@ -1,0 +1,324 @@
+"""Reading an engraver's SVG page: what is drawn, where, and in which groups.
+
+Verovio, the default engraver: a score in, pages of SVG and the music's meaning out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import verovio
+from lxml import etree
+
+from entourage.engrave.annotate.assign_classes import relate
+from entourage.engrave.annotate.mei import Event, read_music
+from entourage.engrave.engines.fonts import Letter, MusicLetters, Typeface
+from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.render.degrade import Degrader
+from entourage.engrave.render.marks import Group, Mark
+from entourage.engrave.render.outlines import (
+    NUMBER,
+    Edges,
+    dashes,
+    ellipse,
+    filled,
+    moved,
+    parse_path,
+    positive,
+    rectangle,
+    stroked,
+)
+from entourage.engrave.render.page import Page, draw_page
+from entourage.engrave.scores.parsing import Score
+from entourage.io.safe_formats import parse_xml
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_CALL = re.compile(r"(\w+)\(([^)]*)\)")
+_FINE = 0.04  # pixels between a curve and its chords
+_BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
+_ITALIC = {"dir", "dynam", "mNum"}
+
+
+@dataclass
+class _Pen:
+    """Where text stands while it is being set."""
+
+    x: float
+    y: float
+    anchor: str
+    size: float = 0.0
+    font: str = ""
+    run: list[tuple[float, Letter, int, float]] = field(default_factory=list)  # offset, letter, code, size
+
+
+class SvgReader:
+    """Reads pages; outlines of glyphs and letters are kept from page to page.
+
+    Args:
+        pixels: pixels a unit of the page's view box.
+        fonts: folder with the glyphs of music fonts, for music inside text; None if there is none.
+        own: archive with the glyphs of a font of the user's, for the same; None if there is none.
+    """
+
+    def __init__(self, pixels: float, fonts: Path | None = None, own: Path | None = None) -> None:
+        self.pixels = pixels
+        self._music = MusicLetters(fonts, own)
+        self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
+        self._type = Typeface()
+
+    def read(self, svg: str) -> list[Mark]:
+        """All that is drawn on a page, in the order of drawing.
+
+        Args:
+            svg: an SVG document as Verovio writes it.
+        """
+        root = parse_xml(svg.encode())
+        marks: list[Mark] = []
+        codes: dict[str, tuple[int, Edges]] = {}
+        for child in root:
+            tag = etree.QName(child).localname
+            if tag == "defs":
+                codes = {f"#{g.get('id')}": self._definition(g) for g in child}
+            elif tag == "svg":
+                self._walk(child, Group(), (0.0, 0.0), codes, marks)
+        return marks
+
+    def _definition(self, g: etree._Element) -> tuple[int, Edges]:
+        data = g[0].get("d", "")
+        if data not in self._glyphs:
+            # Font units, a thousand an em with y upwards; an em is some 80 pixels.
+            flip = np.array([1, -1, 1, -1]) / 1000
+            self._glyphs[data] = filled(parse_path(data, tolerance=_FINE * 1000 / 80)) * flip
+        return int(g.get("id", "0").split("-")[0], 16), self._glyphs[data]
+
+    def _walk(
+        self,
+        element: etree._Element,
+        group: Group,
+        origin: tuple[float, float],
+        codes: dict[str, tuple[int, Edges]],
+        marks: list[Mark],
+    ) -> None:
+        for child in element:
+            tag = child.tag
+            if not isinstance(tag, str):
+                continue
+            tag = tag[tag.index("}") + 1 :]
+            if tag == "g":
+                classes = tuple(child.get("class", "").split())
+                if "placeholder" in classes or child.get("visibility") == "hidden":
+                    continue
+                transform = child.get("transform", "")
+                x, y, _ = _placement(transform)
+                inner = Group(classes, child.get("id") or _continued(classes), group)
+                first = len(marks)
+                self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
+                for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
+                    for mark in marks[first:]:
+                        mark.turn(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
+            elif tag == "use":
+                code, outline = codes[child.get(_HREF)]
+                x, y, size = _placement(child.get("transform", ""))
+                px, py, scale = (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels, 1000 * size * self.pixels
+                marks.append(Mark("glyph", moved(outline, scale, px, py), group, code, scale, px, py))
+            elif tag == "text":
+                self._text(child, group, origin, marks)
+            else:
+                marks += self._drawn(tag, child, group, origin)
+
+    def _drawn(self, tag: str, element: etree._Element, group: Group, origin: tuple[float, float]) -> list[Mark]:
+        """Paths, polygons and so on; what is neither is not drawn."""
+
+        def number(name: str) -> float:
+            return float(element.get(name, "0")) * self.pixels
+
+        shift = np.array(origin)
+        left, top = origin[0] * self.pixels, origin[1] * self.pixels
+        width = number("stroke-width")
+        if tag == "ellipse":
+            x, y = left + number("cx"), top + number("cy")
+            return [Mark("area", ellipse(x, y, number("rx"), number("ry")), group, x=x, y=y)]
+        if tag == "rect":
+            x, y = left + number("x"), top + number("y")
+            return [Mark("area", rectangle(x, y, number("width"), number("height")), group, x=x, y=y)]
+        if tag in ("polygon", "polyline"):
+            numbers = np.array(NUMBER.findall(element.get("points", "")), dtype=float)
+            lines = [(numbers.reshape(-1, 2) + shift) * self.pixels]
+        elif tag == "path":
+            lines = [(p + shift) * self.pixels for p in parse_path(element.get("d", ""), _FINE / self.pixels)]
+        else:
+            return []
+        if tag == "polygon" or (tag == "path" and element.get("fill") != "none" and any(len(p) > 2 for p in lines)):
+            parts = [positive(filled([p])) for p in lines] + [stroked(p, width, "round") for p in lines if width > 0]
+            return [Mark("area", np.concatenate(parts), group, x=lines[0][0, 0], y=lines[0][0, 1])]
+        pattern = [float(n) * self.pixels for n in NUMBER.findall(element.get("stroke-dasharray", ""))]
+        cap = element.get("stroke-linecap", "butt")
+        marks = []
+        for line in lines:
+            pieces = [stroked(piece, width, cap) for piece in dashes(line, pattern)]
+            marks.append(Mark("line", np.concatenate(pieces), group, x=line[0, 0], y=line[0, 1], points=line))
+        return marks
+
+    def _text(self, element: etree._Element, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+        kinds = {above.kind for above in group.up()}
+        pen = _Pen(0.0, 0.0, "start")
+        self._set(element, pen, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
+        self._flush(pen, group, origin, marks)
+
+    def _set(
+        self,
+        element: etree._Element,
+        pen: _Pen,
+        bold: bool,
+        italic: bool,
+        group: Group,
+        origin: tuple[float, float],
+        marks: list[Mark],
+    ) -> None:
+        """Sets the text of an element and of those inside it; an element with a place of its own starts a new run."""
+        if element.get("x") is not None or element.get("y") is not None:
+            self._flush(pen, group, origin, marks)
+            pen.x, pen.y = float(element.get("x", pen.x)), float(element.get("y", pen.y))
+        pen.anchor = element.get("text-anchor", pen.anchor)
+        size = NUMBER.match(element.get("font-size", ""))
+        pen.size = float(size[0]) if size else pen.size
+        bold = {"bold": True, "normal": False}.get(element.get("font-weight", ""), bold)
+        italic = {"italic": True, "normal": False}.get(element.get("font-style", ""), italic)
+        pen.font = element.get("font-family", pen.font)
+        self._write(element.text, pen, bold, italic)
+        outer = pen.size, pen.font
+        for child in element:
+            if isinstance(child.tag, str) and child.tag.endswith("tspan"):
+                self._set(child, pen, bold, italic, group, origin, marks)
+                pen.size, pen.font = outer
+            self._write(child.tail, pen, bold, italic)
+
+    def _write(self, text: str | None, pen: _Pen, bold: bool, italic: bool) -> None:
+        along = sum(letter.advance * size for _, letter, _, size in pen.run)
+        for character in (text or "").replace("\n", ""):
+            music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
+            letter = self._music.letter(character, pen.font) if music else self._type.letter(character, bold, italic)
+            pen.run.append((along, letter, ord(character), pen.size))
+            along += letter.advance * pen.size
+
+    def _flush(self, pen: _Pen, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+        length = sum(letter.advance * size for _, letter, _, size in pen.run)
+        left = pen.x - length * {"middle": 0.5, "end": 1.0}.get(pen.anchor, 0.0)
+        y = (origin[1] + pen.y) * self.pixels
+        for along, letter, code, size in pen.run:
+            x = (origin[0] + left + along) * self.pixels
+            if len(letter.edges):
+                marks.append(Mark("letter", moved(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y))
+        pen.run.clear()
+        pen.x = left + length
+
+
+def _continued(classes: tuple[str, ...]) -> str:
+    """The id of what continues from an earlier system: the pieces after the first have it as a class only, "id-..."."""
+    return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
+
+
+def _turns(transform: str) -> list[tuple[float, float, float]]:
+    """The angle, in degrees, and the centre of each `rotate(angle x,y)`."""
+    turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
+    return [(float(angle), float(x), float(y)) for angle, x, y in turns]
+
+
+def _placement(transform: str) -> tuple[float, float, float]:
+    """The shift and the scale that `translate(x, y) scale(s, s)` asks for."""
+    x = y = 0.0
+    scale = 1.0
+    for name, arguments in _CALL.findall(transform):
+        numbers = [float(n) for n in arguments.replace(",", " ").split()]
+        if name == "translate":
+            x, y = numbers[0], (numbers[1] if len(numbers) > 1 else 0.0)
+        elif name == "scale":
+            scale = numbers[0]
+    return x, y, scale
+
+
+_UNITS = 10  # of Verovio's view box to a pixel, at an interline of 20
+MOST_PAGES = 2000
+_INPUT = {"musicxml": "xml", "mei": "mei", "abc": "abc", "humdrum": "humdrum"}
+
+
+class VerovioEngraver:
+    """Engraves scores in one font and one size; outlines are kept from page to page.
+
+    Args:
+        options: the size of things.
+        font: the music font.
+        seed: of the ids that the engraver gives; the same seed gives the same ids.
+    """
+
+    def __init__(self, options: PageOptions, font: MusicFont, seed: int = 1) -> None:
+        self.options = options
+        self.font = font
+        self.seed = seed
+        data = Path(verovio.__file__).parent / "data"
+        self._reader = SvgReader(options.interline / 20 / _UNITS, data, font.file)
+        self._toolkit = verovio.toolkit(False)  # True would look for its data beside the main program, and fail
+        self._toolkit.setResourcePath(str(data))
+        verovio.enableLog(verovio.LOG_OFF)
+        if font.file is not None:
+            self._toolkit.setOptions({"fontAddCustom": [str(font.file)]})
+
+    def engrave(self, score: Score, degrade: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
+        """The pages of a score, one after the other.
+
+        Args:
+            score: what to engrave.
+            degrade: what makes the page of a given number look used, or None.
+
+        Raises:
+            ValueError: the engraver cannot read the score, or nothing comes out.
+        """
+        events = self.load(score)
+        for number in range(1, self._toolkit.getPageCount() + 1):
+            yield self.draw(self._toolkit.renderToSVG(number), events, score, number, degrade(number))
+
+    def load(self, score: Score) -> dict[str, Event]:
+        """Lays the score out and returns what its music says, by id."""
+        scale = 20 / self.options.interline
+        self._toolkit.resetXmlIdSeed(self.seed)
+        self._toolkit.setOptions(
+            {
+                "inputFrom": _INPUT[score.notation],
+                "font": self.font.name,
+                "unit": _UNITS,
+                "scale": 100,
+                "pageWidth": round(self.options.width * scale),
+                "pageHeight": round(self.options.height * scale),
+                **{f"pageMargin{side}": self.options.margin for side in ("Top", "Bottom", "Left", "Right")},
+                "footer": "none",
+                "xmlIdSeed": self.seed,
+                "dynamSingleGlyphs": True,  # letters, from which V1's combined dynamics follow
+                "expandNever": True,
+                "svgFormatRaw": True,
+                "outputFormatRaw": True,
+                "smuflTextFont": "linked",
+            }
+        )
+        if not self._toolkit.loadData(score.text):
+            raise ValueError(f"{score.name}: the engraver cannot read it as {score.notation}")
+        pages = self._toolkit.getPageCount()
+        if not 1 <= pages <= MOST_PAGES:
+            raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MOST_PAGES}")
+        return read_music(self._toolkit.getMEI())
+
+    def mei(self) -> str:
+        """The score that was engraved last as MEI, with the ids that its symbols carry."""
+        return re.sub(r' isodate="[^"]*"', "", self._toolkit.getMEI())  # the time of day would differ from run to run
+
+    def draw(
+        self, svg: str, events: dict[str, Event], score: Score, number: int, degrader: Degrader | None = None
+    ) -> Page:
+        """A page with its ground truth from the engraver's drawing of it."""
+        marks = self._reader.read(svg)
+        ids = score.ids or events.keys()
+        related = relate(marks, events, ids, self.options.interline)
+        return draw_page(marks, related, self.options.height, self.options.width, number, degrader)

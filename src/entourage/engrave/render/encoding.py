@@ -1,0 +1,139 @@
+"""Masks as run lengths, in COCO's compressed form, for all symbols of a page at once.
+
+Image files: PNG is written fast, with the resolution in it; grey values are read.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: int) -> list[str]:
+    """COCO's `counts` of each mask.
+
+    Args:
+        owner: the mask that each pixel belongs to, shape (n,).
+        x, y: the pixels, shape (n,), mask by mask, each column by column from the left, top first, none twice.
+        count: how many masks there are.
+        height, width: of the page.
+
+    Returns:
+        The run lengths of each, column by column from the top left, off first, as the text that pycocotools reads.
+    """
+    size = height * width
+    place = owner * (size + 1) + x * height + y  # a gap between masks, so that runs never join
+    if len(place) == 0:
+        return [_text(np.array([size]))[0]] * count
+    breaks = np.flatnonzero(np.diff(place) != 1) + 1
+    first = place[np.concatenate([[0], breaks])]
+    last = place[np.concatenate([breaks - 1, [len(place) - 1]])] + 1
+    mask = first // (size + 1)
+    runs = np.bincount(mask, minlength=count)
+    begin = np.cumsum(runs) - runs
+    # The borders of mask m are first, last, first, last, ... within the page, and then the end of the page.
+    lengths = 2 * runs + 1
+    offset = np.cumsum(lengths) - lengths
+    borders = np.zeros(lengths.sum(), dtype=np.int64)
+    at = offset[mask] + 2 * (np.arange(len(mask)) - begin[mask])
+    borders[at] = first - mask * (size + 1)
+    borders[at + 1] = last - mask * (size + 1)
+    borders[offset + 2 * runs] = size
+    counts = np.diff(borders, prepend=0)
+    counts[offset] = borders[offset]
+    return _text_deltas(counts, offset)
+
+
+def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
+    """The pixels x, y, shape (n,) each, of a mask that `encode_masks` wrote for a page of that height."""
+    numbers: list[int] = []
+    place = 0
+    while place < len(counts):
+        value = shift = 0
+        more = True
+        while more:
+            code = ord(counts[place]) - 48
+            value |= (code & 0x1F) << shift
+            more = bool(code & 0x20)
+            place, shift = place + 1, shift + 5
+            if not more and code & 0x10:
+                value |= -1 << shift
+        if len(numbers) > 2:
+            value += numbers[-2]
+        numbers.append(value)
+    ends = np.cumsum(numbers)
+    lengths = np.array(numbers[1::2], dtype=np.int64)
+    starts = ends[0::2][: len(lengths)]
+    flat = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return flat // height, flat % height
+
+
+def _text_deltas(counts: Ints, offset: Ints) -> list[str]:
+    """From the fourth number of a mask on, the difference to the last but one is written."""
+    rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))
+    deltas = counts.copy()
+    late = np.flatnonzero(rank > 2)
+    deltas[late] -= counts[late - 2]
+    return _text(deltas, offset)
+
+
+def _text(values: Ints, offset: Ints | None = None) -> list[str]:
+    """Numbers as COCO writes them: five bits a letter, low ones first, a sixth bit to say that more follow."""
+    offset = np.zeros(1, dtype=np.int64) if offset is None else offset
+    letters = np.zeros((len(values), 7), dtype=np.uint8)
+    used = np.zeros((len(values), 7), dtype=bool)
+    rest, open_ = values.copy(), np.ones(len(values), dtype=bool)
+    for k in range(7):
+        bits = rest & 0x1F
+        rest = rest >> 5
+        more = np.where(bits & 0x10, rest != -1, rest != 0)
+        letters[:, k] = bits | (more << 5)
+        used[:, k] = open_
+        open_ = open_ & more
+    text = (letters[used] + 48).tobytes().decode("ascii")
+    ends = np.cumsum(used.sum(axis=1))
+    cuts = np.append(offset, len(values))
+    at = np.concatenate([[0], ends])[cuts]
+    return [text[a:b] for a, b in pairwise(at)]
+
+
+_HEADER = 33  # bytes of signature and IHDR
+
+
+def encode_png(image: NDArray[np.uint8] | NDArray[np.uint16], dpi: float, level: int = 1) -> bytes:
+    """The image as a PNG file.
+
+    Args:
+        image: shape (height, width) or, in BGR, (height, width, 3).
+        dpi: the resolution that is written into it.
+        level: of compression, 0 to 9; ink on white paper compresses well at any.
+    """
+    # Without a filter and with run lengths alone: three times faster on line art than the default, and smaller.
+    flags = [cv2.IMWRITE_PNG_COMPRESSION, level, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    done, encoded = cv2.imencode(".png", image, [*flags, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE])
+    if not done:
+        raise ValueError(f"an image of shape {image.shape} and type {image.dtype} cannot be written as PNG")
+    data = encoded.tobytes()
+    per_metre = round(dpi / 0.0254)
+    chunk = b"pHYs" + struct.pack(">IIB", per_metre, per_metre, 1)
+    return data[:_HEADER] + struct.pack(">I", 9) + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[_HEADER:]
+
+
+def read_grey(path: Path) -> NDArray[np.uint8]:
+    """The grey values of an image, shape (height, width).
+
+    Raises:
+        ValueError: there is no such file, or it is no image.
+    """
+    image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None  # a pipe would block
+    if image is None:
+        raise ValueError(f"{path} cannot be read as an image; expected that of a page")
+    return np.asarray(image, dtype=np.uint8)

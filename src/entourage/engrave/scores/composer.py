@@ -1,0 +1,314 @@
+"""Figures: short passages that each bring certain symbols.
+
+A flagged note with the rests that complete its measure, a breve, a change of clef, a triplet...
+
+The composer: valid random music in which every class of symbols occurs.
+
+A composed score is a row of figures. Balanced scores hold every figure equally often and little else, so that no class
+is more than twenty times as frequent as another. The others are mostly plain melody, like music, and figures strewn in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attributes, direction, note, rests, whole_rest
+
+_WHOLE = Value(Fraction(4))
+_DYNAMICS = ("p", "f", "pp", "ppp", "pppp", "ppppp", "ff", "fff", "ffff", "fffff", "mp", "mf", "fp", "sf", "sfz", "rfz")
+_TUPLETS = {  # the number: what it replaces, and what it is made of, in eighths (a negative one is a rest)
+    3: (2, (2, -1)),
+    6: (4, (-3, -3)),
+    2: (3, (-1, -1)),
+    4: (3, (-3, -1)),
+    5: (4, (-4, -1)),
+    7: (4, (-4, -3)),
+    8: (6, (-4, -4)),
+    9: (8, (-6, -3)),
+    12: (8, (-6, -6)),
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A measure: its content, how many quarters it lasts, and what stands at its left and right edge."""
+
+    content: str
+    length: Fraction = Fraction(4)
+    left: str = ""
+    right: str = ""
+
+
+Carrier = Callable[[int], str]  # the content of a measure of four quarters, given the step of the middle line
+Carry = Callable[..., Bar]  # makes a measure of some carrier
+Item = TypeVar("Item")
+
+
+class Figures:
+    """Writes figures.
+
+    Args:
+        random: all chance comes from it.
+        home: the clef that the score is in, such as "G2", to which figures return.
+    """
+
+    def __init__(self, random: np.random.Generator, home: str) -> None:
+        self.random = random
+        self.home = home
+        self.middle = {"G2": 34, "F4": 22, "C3": 28, "C4": 26, "P": 34}[home]  # step of the middle line
+
+    def round(self) -> Iterator[list[Bar]]:
+        """Every figure once.
+
+        Symbols that stand beside, above or before notes are spread over the measures that other figures need anyway:
+        measures of their own would make plain notes and rests too frequent.
+        """
+        carriers = self._shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
+        beside = self._shuffled(self.beside())
+        graces = self.graces()
+
+        def carry(before: str = "", middle: int = self.middle) -> Bar:
+            start, end = beside.pop() if beside else ("", "")
+            return Bar(before + start + carriers.pop()(middle) + end)
+
+        yield self.clefs(carry)
+        yield self.meters(carry)
+        yield [self.long_values(), *self.long_rests(carry)]
+        yield [carry(attributes(key=key)) for key in ("-1", "-1/1", "1/0")]
+        yield self.repeated(carry)
+        yield self.many_rests()
+        yield self.tied()
+        for head in self.decorated():
+            start, end = beside.pop() if beside else ("", "")
+            yield [Bar(start + (graces.pop() if graces else "") + head + end)]
+        while carriers:
+            yield [carry()]
+
+    def near(self, line: bool | None = None, middle: int | None = None) -> int:
+        """A step on the staff; on a line, or in a space, if asked; about another middle line, in another clef."""
+        offset = int(self.random.integers(-3, 4))
+        if line is not None and (offset % 2 == 0) != line:
+            offset += 1
+        return (self.middle if middle is None else middle) + offset
+
+    def decorated(self) -> Iterator[str]:
+        """Whole notes, each with an ornament (or the like), most with an articulation."""
+        names = ("accent", "staccato", "tenuto", "staccatissimo", "strong-accent")
+        places = [(name, place) for name in names for place in ("above", "below")]
+        articulations = [f"<articulations><{name} placement='{place}'/></articulations>" for name, place in places]
+        articulations += ["<fermata type='upright'/>", "<fermata type='inverted'/>"]
+        articulations.append("<articulations><caesura/></articulations>")
+        ornaments = [f"<ornaments><{name}/></ornaments>" for name in ("trill-mark", "turn", "inverted-turn", "mordent")]
+        ornaments += [f"<ornaments><tremolo type='single'>{n}</tremolo></ornaments>" for n in range(1, 6)]
+        ornaments += [f"<technical><{bow}/></technical>" for bow in ("up-bow", "down-bow")]
+        ornaments += [f"<technical><fingering>{n}</fingering></technical>" for n in range(6)]
+        articulations += [""] * (len(ornaments) - len(articulations))
+        for k, inside in enumerate(zip(self._shuffled(articulations), self._shuffled(ornaments), strict=True)):
+            yield note(self.near(line=k % 2 == 0), _WHOLE, notations="".join(inside))
+
+    def beside(self) -> list[tuple[str, str]]:
+        """What stands before and after the notes of a measure: dynamics, signs, hairpins, pedal and octave line."""
+        found = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
+        found.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
+        found += [(direction("<segno/>", "above"), ""), (direction("<coda/>", "above"), "")]
+        stop = direction("<wedge type='stop'/>")
+        found += [(direction(f"<wedge type='{kind}'/>"), stop) for kind in ("crescendo", "diminuendo")]
+        start, end = (direction(f"<pedal type='{end}' sign='yes' line='no'/>") for end in ("start", "stop"))
+        found.append((start, end))
+        start, end = (direction(f"<octave-shift type='{end}' size='8'/>", "above") for end in ("down", "stop"))
+        return [*found, (start, end)]
+
+    def flags(self) -> list[Carrier]:
+        """Notes of each flag and direction with all kinds of accidentals, completed by rests."""
+        signs = self._shuffled(["flat", "natural", "sharp", "double-sharp", "flat-flat", ""])
+
+        def pair(n: int, stems: tuple[str, ...], sign: str) -> Carrier:
+            value = Value(Fraction(4, n))
+
+            def write(middle: int) -> str:
+                at = [self.near(middle=middle) for _ in stems]
+                first = [note(at[0], value, stem=stems[0], accidental=sign)]
+                others = [note(step, value, stem=stem) for step, stem in zip(at[1:], stems[1:], strict=True)]
+                return "".join(first + others) + rests(4 - value.sounding * len(stems))
+
+            return write
+
+        both = [pair(n, ("up", "down"), sign) for n, sign in zip((8, 16, 32, 64), signs, strict=False)]
+        return [*both, *(pair(128, (stem,), sign) for stem, sign in zip(("up", "down"), signs[4:], strict=True))]
+
+    def tuplets(self) -> list[Carrier]:
+        """Tuplets of all numbers, of two notes or rests each."""
+
+        def tuplet(number: int, normal: int, parts: tuple[int, ...]) -> Carrier:
+            def write(middle: int) -> str:
+                unit = Fraction(1) if number in (2, 3) else Fraction(1, 2)
+                texts, length = [], Fraction(0)
+                for k, part in enumerate(parts):
+                    dots = int(abs(part) % 3 == 0)
+                    value = Value(unit * abs(part) * (Fraction(2, 3) if dots else 1), dots, (number, normal))
+                    inside = "<tuplet type='start' bracket='yes'/>" if k == 0 else "<tuplet type='stop'/>"
+                    steps = (self.near(middle=middle),) if part > 0 else ()
+                    texts.append(note(steps, value, notations=inside))
+                    length += value.sounding
+                return "".join(texts) + rests(4 - length)
+
+            return write
+
+        return [tuplet(number, normal, parts) for number, (normal, parts) in _TUPLETS.items()]
+
+    def seconds(self, middle: int) -> str:
+        """Two half notes side by side on one stem, broken."""
+        low = self.near(line=True, middle=middle)
+        return note((low, low + 1), Value(Fraction(2), dots=1), notations="<arpeggiate/>") + rests(Fraction(1))
+
+    def beamed(self, middle: int) -> str:
+        """Two eighths under a beam and a slur."""
+        low = self.near(middle=middle)
+        ends = (("begin", "start"), ("end", "stop"))
+        slurs = [f"<slur type='{slur}' number='1'/>" for _, slur in ends]
+        pair = zip((low, low + 1), ends, slurs, strict=True)
+        texts = [note(step, Value(Fraction(1, 2)), beams=(end,), notations=slur) for step, (end, _), slur in pair]
+        return "".join(texts) + rests(Fraction(3))
+
+    def graces(self) -> list[str]:
+        """Grace notes of both kinds and directions, with accidentals, and long ones as seconds."""
+        eighth = Value(Fraction(1, 2))
+        signs = ("flat", "natural", "sharp", "")
+        kinds = [(grace, stem) for grace in ("slash", "plain") for stem in ("up", "down")]
+        found = [
+            note(self.near(line=k % 2 == 0), eighth, grace=grace, accidental=sign, stem=stem)
+            for k, ((grace, stem), sign) in enumerate(zip(kinds, signs, strict=True))
+        ]
+        for written in (Fraction(2), Fraction(4)):
+            low = self.near(line=True)
+            found.append(note((low, low + 1), Value(written), grace="plain"))
+        return found
+
+    def long_values(self) -> Bar:
+        """Breves, large and small, as seconds, in four halves."""
+        low = self.near(line=True)
+        breve = Value(Fraction(8))
+        small = note((low, low + 1), breve, grace="plain")
+        return Bar(attributes(time="4/2") + small + note((low, low + 1), breve), Fraction(8))
+
+    def long_rests(self, carry: Carry) -> list[Bar]:
+        """A breve rest, a longa rest and a maxima rest."""
+        bars = [Bar(note((), Value(Fraction(8))), Fraction(8))]
+        for length, time in ((16, "16/4"), (32, "32/4")):
+            bars.append(Bar(attributes(time=time) + note((), Value(Fraction(length))), Fraction(length)))
+        return [*bars, carry(attributes(time="common"))]
+
+    def meters(self, carry: Carry) -> list[Bar]:
+        """Every digit of time signatures, over rests."""
+        bars = []
+        for time in ("10/8", "12/16", "9/8", "7/8", "5/4", "6/4", "3/4", "cut"):
+            count, unit = map(int, ("2/2" if time == "cut" else time).split("/"))
+            length = Fraction(4 * count, unit)
+            bars.append(Bar(attributes(time=time) + whole_rest(length), length))
+        return [*bars, carry(attributes(time="common"))]
+
+    def clefs(self, carry: Carry) -> list[Bar]:
+        """All clefs, and back home; the notes stay on the staff."""
+        bars = []
+        for clef in ("F4", "C3", "C4", "P", "G2-1", "G2", "G22", self.home):
+            middle = {"F4": 22, "C3": 28, "C4": 26, "G2-1": 27, "G22": 48}.get(clef, 34)
+            bars.append(carry(attributes(clef=clef), middle))
+        return bars
+
+    def many_rests(self) -> list[Bar]:
+        """Many measures of rest, written as one."""
+        count = int(self.random.integers(10, 30))
+        style = f"<attributes><measure-style><multiple-rest>{count}</multiple-rest></measure-style></attributes>"
+        rest = whole_rest(Fraction(4))
+        return [Bar(style + rest), *[Bar(rest)] * (count - 1)]
+
+    def tied(self) -> list[Bar]:
+        """A tie, below the staff, where leger lines are."""
+        at = self.middle - 6
+        return [Bar(note(at, _WHOLE, tie="start")), Bar(note(at, _WHOLE, tie="stop"))]
+
+    def repeated(self, carry: Carry) -> list[Bar]:
+        """A repeat of two measures."""
+        left = "<barline location='left'><repeat direction='forward'/></barline>"
+        right = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
+        return [replace(carry(), left=left), replace(carry(), right=right)]
+
+    def _shuffled(self, items: list[Item]) -> list[Item]:
+        return [items[i] for i in self.random.permutation(len(items))]
+
+
+_CLEFS = ("G2", "F4", "C3", "C4", "P")
+
+
+def compose(seed: int, index: int, *, balanced: bool = False) -> str:
+    """A score as MusicXML.
+
+    Args:
+        seed: of all that is random.
+        index: of the score; the same seed and index give the same score. Clefs and number of staves go round by it.
+        balanced: every figure equally often, and no melody.
+    """
+    writer = Figures(np.random.default_rng([seed, index, balanced]), _CLEFS[index % 5])
+    rounds = [bars for _ in range(2) for bars in writer.round()] if balanced else list(writer.round())
+    order = writer.random.permutation(len(rounds))
+    figures = [rounds[i] for i in order]
+    if not balanced:
+        chosen = sorted(writer.random.choice(len(figures), size=len(figures) // 3, replace=False))
+        figures = [part for i in chosen for part in (_melody(writer.random, writer.middle), figures[i])]
+    bars = [bar for figure in figures for bar in figure]
+    return _score(bars, clef=_CLEFS[index % 5], staves=2 if index % 7 == 0 else 1, name=f"Composition {index + 1}")
+
+
+def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
+    """A few measures of quarters, eighths and halves that wander up and down about the middle line."""
+    bars = []
+    at = int(middle + random.integers(-3, 4))
+    for _ in range(int(random.integers(1, 4))):
+        content, left = "", Fraction(4)
+        while left > 0:
+            choice = random.choice(4, p=(0.45, 0.3, 0.15, 0.1))
+            value = (Fraction(1), Fraction(1), Fraction(2), Fraction(4))[choice]
+            at = int(np.clip(at + random.integers(-2, 3), middle - 7, middle + 7))
+            if value > left:
+                continue
+            if choice == 1:  # a pair of eighths
+                pair = (at, int(np.clip(at + random.integers(-2, 3), middle - 7, middle + 7)))
+                ends = ("begin", "end")
+                eighths = [note(s, Value(Fraction(1, 2)), beams=(b,)) for s, b in zip(pair, ends, strict=True)]
+                content += "".join(eighths)
+            else:
+                content += note(at, Value(value)) if random.random() > 0.1 else note((), Value(value))
+            left -= value
+        bars.append(Bar(content))
+    return bars
+
+
+def _score(bars: list[Bar], clef: str, staves: int, name: str) -> str:
+    """The measures as a score of one part; on two staves the lower one, in the bass, rests."""
+    first = attributes(clef=clef, time="common", key="0").replace(
+        "<attributes>", f"<attributes><divisions>{DIVISIONS}</divisions>"
+    )
+    if staves == 2:
+        lower = "<clef number='2'><sign>F</sign><line>4</line></clef>"
+        first = first.replace("<clef>", "<staves>2</staves><clef number='1'>").replace(
+            "</attributes>", f"{lower}</attributes>"
+        )
+    measures = []
+    for number, bar in enumerate(bars, start=1):
+        length = int(bar.length * DIVISIONS)
+        content = bar.content.replace("<clef>", "<clef number='1'>") if staves == 2 else bar.content
+        if staves == 2:
+            content += f"<backup><duration>{length}</duration></backup>"
+            content += (
+                f"<note><rest measure='yes'/><duration>{length}</duration><voice>5</voice><staff>2</staff></note>"
+            )
+        start = first if number == 1 else ""
+        measures.append(f"<measure number='{number}'>{start}{bar.left}{content}{bar.right}</measure>")
+    parts = "<part-list><score-part id='P1'><part-name></part-name></score-part></part-list>"
+    work = f"<work><work-title>{name}</work-title></work>"
+    return f"<score-partwise version='4.0'>{work}{parts}<part id='P1'>{''.join(measures)}</part></score-partwise>"

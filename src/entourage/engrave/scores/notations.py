@@ -1,0 +1,176 @@
+"""Compressed MusicXML: a ZIP that holds a score, and says in a container which of its files that is.
+
+ABC files hold any number of tunes, each of which begins at its `X:`, has a key, and is a score of its own.
+
+Title and composer as a score gives them, in the four notations: what tells works apart.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO
+
+from lxml import etree
+
+from entourage.io.safe_formats import parse_xml
+
+_CONTAINER = "META-INF/container.xml"
+
+
+def unpack_mxl(data: bytes, largest: int, where: object) -> bytes:
+    """The score inside compressed MusicXML: the first root file of its container, or else its first XML file.
+
+    Args:
+        data: the bytes of the .mxl.
+        largest: how many bytes may come out, whatever the file says of itself.
+        where: how errors call it.
+
+    Raises:
+        ValueError: there is no score inside, its container is no XML, or it is larger than that.
+        zipfile.BadZipFile: it is damaged; so are others of what `zipfile` raises.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
+        names = [n for n in names if not n.startswith("META-INF")]
+        if not names:
+            raise ValueError(f"{where} holds no score; expected a MusicXML file inside")
+        container = b""
+        if _CONTAINER in archive.namelist():
+            container = read_limited(archive.open(_CONTAINER), largest, where)
+        rooted = [path for path in _root_files(container, where) if path in names]
+        return read_limited(archive.open((rooted or names)[0]), largest, where)
+
+
+def read_limited(stream: IO[bytes], largest: int, where: object) -> bytes:
+    """All bytes of a stream, which is closed.
+
+    Raises:
+        ValueError: there are more of them than the largest score has.
+    """
+    with stream:
+        data = stream.read(largest + 1)
+    if len(data) > largest:
+        raise ValueError(f"{where} is larger than {largest // 2**20} MB; expected one score")
+    return data
+
+
+def _root_files(container: bytes, where: object) -> list[str]:
+    """The files that a container names as its scores, the first of which is the score itself."""
+    if not container.strip():
+        return []
+    try:
+        root = parse_xml(container)
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"{where}: {_CONTAINER} is not well-formed XML: {error.msg}") from error
+    return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
+
+
+# Both are searched for after a newline, not with ^, which takes three times as long; `_plain` puts one first.
+_MARK = re.compile(r"\n(?:X:[ \t]*([0-9]{0,9})|K:)")
+_FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # those that a file may give for all of its tunes
+_EMPTY = re.compile(r"\n[ \t]*\n")
+LARGEST_HEAD = 10_000  # characters of such fields, which every tune gets
+
+
+def nth_tune(text: str, k: int = 0) -> str:
+    """One tune of an ABC file, with the fields that the file gives for all of them.
+
+    A tune ends at the first empty line after its key, as the standard has it: what follows is prose.
+
+    Args:
+        text: the file.
+        k: which one, from 1; 0 for the only one, which may be the whole file if there is no `X:` in it.
+
+    Raises:
+        ValueError: one line that says what is wrong with the file, which it does not name.
+    """
+    text = _plain(text)
+    found = next(islice(_spans(text), max(k - 1, 0), None), None)
+    if found is None or k == 0:
+        count = sum(1 for _ in _spans(text))
+        if k > count:
+            raise ValueError(f"it holds {count} tunes; expected at least {k}")
+        if count > 1:
+            raise ValueError(f"it holds {count} tunes; expected one, as find_scores tells them apart")
+        if "\nK:" not in text:
+            raise ValueError("it has no K: field; expected ABC, in which every tune has a key")
+    if found is None:
+        return text[1:]
+    _, start, key = found
+    return _tune(text[start : text.find("\nX:", key) + 1 or None], key - start, text[: text.index("\nX:") + 1])
+
+
+def tune_numbers(data: bytes) -> Iterator[str]:
+    """What stands after each tune's `X:` in the bytes of an ABC file, one after the other: a number, or nothing."""
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = _plain(data.decode("utf-16" if utf16 else "utf-8", errors="replace"))
+    return (number for number, _, _ in _spans(text))
+
+
+def _spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """Number, start and place of the key of each tune; an `X:` without a key before the next one begins none."""
+    begun: re.Match[str] | None = None
+    for mark in _MARK.finditer(text):
+        if mark[1] is not None:
+            begun = mark
+        elif begun is not None:
+            yield begun[1], begun.start() + 1, mark.start() + 1
+            begun = None
+
+
+def _plain(text: str) -> str:
+    return "\n" + text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _tune(text: str, key: int, shared: str) -> str:
+    """A tune without the prose that follows, and with those shared fields that it lacks before its key."""
+    own = set(_FIELD.findall("\n" + text[:key]))
+    given = "".join(found[0][1:] + "\n" for found in _FIELD.finditer(shared) if found[1] not in own)
+    if len(given) > LARGEST_HEAD:
+        raise ValueError(f"its fields for all tunes have {len(given)} characters; expected at most {LARGEST_HEAD}")
+    end = _EMPTY.search(text, key)
+    return text[:key] + given + text[key : end.start() + 1 if end else None]
+
+
+_MEI = "{http://www.music-encoding.org/ns/mei}"
+_LINES = {  # the fields of title and composer at the head of a line
+    "abc": (r"^T:(.*)$", r"^C:(.*)$"),
+    "humdrum": (r"^!!!OTL(?:@{0,2}\w+)?:(.*)$", r"^!!!COM:(.*)$"),
+}
+
+
+def text_heading(text: str, notation: str) -> tuple[str, str]:
+    """Title and composer of ABC or Humdrum; nothing where the score says nothing."""
+    title, composer = (re.search(field, text, re.MULTILINE) for field in _LINES[notation])
+    return title[1].strip() if title else "", _natural(composer[1]) if composer else ""
+
+
+def musicxml_heading(root: etree._Element) -> tuple[str, str]:
+    """Title and composer of MusicXML."""
+    title = root.findtext("movement-title") or root.findtext("work/work-title") or ""
+    return title.strip(), _first(c for c in root.iter("creator") if c.get("type") == "composer")
+
+
+def mei_heading(root: etree._Element) -> tuple[str, str]:
+    """Title and composer of MEI."""
+    statement = next(root.iter(f"{_MEI}titleStmt"), None)
+    if statement is None:
+        return "", ""
+    titles = [t for t in statement.iterchildren(f"{_MEI}title") if t.get("type") != "subordinate"]
+    names = [n for n in statement.iter(f"{_MEI}persName") if n.get("role") == "composer"]
+    return _first(titles), _natural(_first([*statement.iter(f"{_MEI}composer"), *names]))
+
+
+def _first(elements: Iterable[etree._Element]) -> str:
+    return next((" ".join("".join(element.itertext()).split()) for element in elements), "")
+
+
+def _natural(name: str) -> str:
+    """Bach, Johann Sebastian is Johann Sebastian Bach."""
+    last, comma, first = name.strip().partition(",")
+    return f"{first.strip()} {last.strip()}" if comma and first.strip() else last.strip()

@@ -1,0 +1,176 @@
+"""Archives of arrays, as `numpy.savez` writes them; nothing pickled is ever loaded.
+
+Parquet files that people may have damaged. Not imported with the room: pyarrow takes its time.
+
+Reading the one kind of pickle that data sets are published in, without running any of it.
+
+A pickle is a programme: it may name any function of any module and have it called. CIFAR-10's python version can be
+had in no other form, so it is read here with every name but a few refused, and with inert stand-ins for those few: not
+even NumPy's own code runs on what the file says.
+
+XML from strangers: read without resolving entities, loading other files or reaching the network.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from lxml import etree
+from numpy.typing import NDArray
+
+from entourage.io.files import reason_of
+
+# What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+
+def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays of an archive by name, each read once.
+
+    Args:
+        path: the file.
+        names: of the arrays to read, as far as there are such; None reads all.
+
+    Raises:
+        ValueError: the file is missing, broken, a single array, or holds a pickle.
+    """
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("a single array; expected an archive of arrays")
+        with archive:
+            return {name: archive[name] for name in archive.files if names is None or name in names}
+    except UNREADABLE as error:
+        raise ValueError(f"{path}: cannot be read: {reason_of(error)}") from error
+
+
+@contextmanager
+def undamaged(path: Path, maker: str) -> Iterator[None]:
+    """Says in one line of a table that is read within the block if it is damaged.
+
+    Args:
+        path: the file.
+        maker: the command that writes such tables.
+
+    Raises:
+        ValueError: it is no Parquet at all, or another table.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise ValueError(f"{path} is damaged, or another table; expected what `{maker}` wrote") from error
+
+
+class _StandIn:
+    """Keeps what a pickle says of an object. Without `__setstate__` the pickle could set attributes on the class."""
+
+    state: object = None
+
+    def __init__(self, *args: object) -> None:
+        self.args = args
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+
+class _Array(_StandIn):
+    """In place of an array, and of the function that makes an empty one."""
+
+
+class _Dtype(_StandIn):
+    """In place of a NumPy type."""
+
+
+class _Latin1(_StandIn):
+    """In place of `codecs.encode`, by which Python 3 writes bytes into pickles that Python 2 can read."""
+
+    def __new__(cls, text: object = "", encoding: object = "latin1") -> bytes:  # type: ignore[misc]
+        if not isinstance(text, str) or encoding != "latin1":
+            raise pickle.UnpicklingError("an encoding other than latin1")
+        return text.encode("latin1")
+
+
+_ALLOWED: dict[tuple[str, str], type[_StandIn]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _Latin1,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> type[_StandIn]:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
+        return _ALLOWED[module, name]
+
+
+def read_plain_pickle(path: str | Path) -> dict[str, object]:
+    """Read a pickled dictionary of numbers, texts, lists and arrays of bytes.
+
+    Args:
+        path: the file, written by Python 2 or 3.
+
+    Returns:
+        Its entries; arrays must be of type uint8. Texts written by Python 2 are bytes.
+
+    Raises:
+        ValueError: the file cannot be read, holds anything else, or asks for anything to be imported.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            loaded = _Unpickler(stream, encoding="bytes").load()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    # A hostile or damaged pickle makes the machine that runs it raise almost anything.
+    except Exception as error:
+        raise ValueError(f"{path}: not a pickle that can be read safely: {reason_of(error)}") from error
+    if not isinstance(loaded, dict):
+        raise ValueError(f"{path}: holds a {type(loaded).__name__}; expected a dictionary")
+    entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}
+    return {key: _to_array(path, value) if isinstance(value, _Array) else value for key, value in entries.items()}
+
+
+def _to_array(path: Path, array: _Array) -> NDArray[np.uint8]:
+    """The array that a stand-in stands for: state is (version, shape, type, is Fortran order, bytes)."""
+    match array.state:
+        case (int(), tuple(shape), _Dtype(args=("u1" | b"u1", *_)), fortran, bytes(data)) if all(
+            isinstance(side, int) and side >= 0 for side in shape
+        ):
+            values = np.frombuffer(data, dtype=np.uint8)
+            if values.size == np.prod([int(side) for side in shape], dtype=object):
+                return values.reshape(shape, order="F" if fortran else "C")
+    raise ValueError(f"{path}: an array in it is damaged or not of type uint8")
+
+
+def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree._Element:
+    """The root of an XML document, however large or deep it is.
+
+    Args:
+        data: the document.
+        comments: keep them.
+        ids: index elements by their ids, which costs time. Without it lxml insists on the DTD that a document names,
+            so that only documents without any can be read.
+
+    Raises:
+        lxml.etree.XMLSyntaxError: it is not well-formed.
+    """
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=True,
+        collect_ids=ids,
+        remove_comments=not comments,
+    )
+    return etree.fromstring(data, parser)

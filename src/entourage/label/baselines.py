@@ -1,0 +1,279 @@
+"""Conjugate gradients for many right-hand sides at once: what the linear rivals of the game are solved with.
+
+The linear rivals of the game: each is one sparse linear system on the same graph.
+
+Label propagation, the oldest rival of the game.
+
+The first-order rival of the game: a linear support vector machine that looks at no neighbours.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from entourage.game.graph import Affinity, Negatives, Symmetry, degree_normalized, to_torch
+from entourage.label.base import GraphLabeller, Problem, with_prior
+from entourage.label.targets import Floats, Targets, few_of_a_class
+
+
+def conjugate_gradients(
+    apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor, *, tol: float, max_iter: int
+) -> tuple[Tensor, int, bool]:
+    """Solves A F = B for a symmetric positive (semi)definite A, each column by itself but all in one product.
+
+    Args:
+        apply: F -> A F.
+        b: B, shape (n, m), in the range of A.
+        diagonal: the diagonal of A, shape (n, 1), positive: the preconditioner.
+        tol: the residual relative to b at which a column is done.
+        max_iter: the most steps.
+
+    Returns:
+        F, shape (n, m), the steps taken, and whether all columns are done.
+    """
+    x = torch.zeros_like(b)
+    residual = b.clone()
+    direction = z = residual / diagonal
+    power = (residual * z).sum(dim=0)  # (m,)
+    target = tol * b.norm(dim=0)
+    for step in range(max_iter):
+        if bool((residual.norm(dim=0) <= target).all()):
+            return x, step, True
+        image = apply(direction)
+        curvature = (direction * image).sum(dim=0)
+        # A column that is done has no curvature left to divide by: it rests.
+        length = torch.where(curvature > 0, power / curvature.clamp_min(torch.finfo(b.dtype).tiny), 0)
+        x = x + length * direction
+        residual = residual - length * image
+        z = residual / diagonal
+        previous, power = power, (residual * z).sum(dim=0)
+        turn = torch.where(previous > 0, power / previous.clamp_min(torch.finfo(b.dtype).tiny), 0)
+        direction = z + turn * direction
+    return x, max_iter, bool((residual.norm(dim=0) <= target).all())
+
+
+FAINT = 1e-12  # weight relative to its ends' degrees below which an edge conducts nothing
+
+
+class LinearLabeller(GraphLabeller):
+    """A labeller whose answer solves A F = B; `tol` bounds the relative residual, `n_iter_` counts the steps."""
+
+    def _solve(self, apply: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Floats:
+        tol = 0.0 if self.tol is None else self.tol
+        x, steps, solved = conjugate_gradients(apply, b, diagonal, tol=tol, max_iter=self.max_iter)
+        self.n_iter_ = max(steps, 1)  # scikit-learn's convention, even where nothing was left to solve
+        if not solved and self.tol is not None:
+            warnings.warn(f"not solved to {tol:g} in {self.max_iter} steps", ConvergenceWarning, stacklevel=5)
+        return np.asarray(x.cpu().numpy())
+
+
+class LabelHarmonic(LinearLabeller):
+    """Gaussian fields and harmonic functions (Zhu, Ghahramani and Lafferty, 2003).
+
+    Labelled points are held, and every other point is the weighted mean of its neighbours: L_UU F_U = W_UL Y_L. A few
+    labels in a large graph become spikes in a flat landscape, which is why it fails there. For the arguments see
+    `GraphLabeller`.
+    """
+
+    def _distribute(self, problem: Problem) -> Floats:
+        w, degree = _operator(problem)
+        free = torch.from_numpy(~problem.targets.labelled & problem.reached).to(w.device)[:, None]  # (n, 1)
+        y = _exact(problem.targets.one_hot(), w)
+        f = self._solve(lambda v: torch.where(free, degree * v - w @ v, 0), torch.where(free, w @ y, 0), degree)
+        return with_prior(np.clip(f, 0, None) + problem.targets.one_hot(), problem)
+
+
+class LabelSpreading(LinearLabeller):
+    """Learning with local and global consistency (Zhou et al., 2004): F = (1 - alpha) (I - alpha D^-1/2 W D^-1/2)^-1 Y.
+
+    Labels are not held: a labelled point may be outvoted.
+
+    Args:
+        alpha: how much a point listens to its neighbours rather than to its own label, in (0, 1).
+        n_neighbors, affinity, squared, symmetrize, normalize, negatives, classes, max_iter, tol, device: see
+            `GraphLabeller`.
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto"] | None = "auto",
+        affinity: Affinity | Literal["precomputed"] = "self_tuning",
+        *,
+        alpha: float = 0.99,
+        squared: bool = True,
+        symmetrize: Symmetry = "mean",
+        normalize: bool = True,
+        negatives: Negatives = "error",
+        classes: ArrayLike | None = None,
+        max_iter: int = 1000,
+        tol: float | None = 1e-6,
+        device: str = "auto",
+    ) -> None:
+        super().__init__(
+            n_neighbors,
+            affinity,
+            squared=squared,
+            symmetrize=symmetrize,
+            normalize=normalize,
+            negatives=negatives,
+            classes=classes,
+            max_iter=max_iter,
+            tol=tol,
+            device=device,
+        )
+        self.alpha = alpha
+
+    def _distribute(self, problem: Problem) -> Floats:
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha is {self.alpha}; expected a number between 0 and 1")
+        w, degree = _operator(problem)
+        root = degree.sqrt()  # (n, 1)
+        y = (1 - self.alpha) * _exact(problem.targets.one_hot(), w)
+        f = self._solve(lambda v: v - self.alpha * (w @ (v / root)) / root, y, torch.ones_like(degree))
+        return with_prior(np.clip(f, 0, None), problem)
+
+
+class PoissonLearning(LinearLabeller):
+    """Poisson learning (Calder, Cook, Thorpe and Slepcev, 2020): L U = sum over labels of (y_j - mean y) delta_j.
+
+    Labels are sources and sinks rather than held values, which keeps their influence from fading in large graphs. Each
+    connected part of the graph is a problem of its own, centred with its own mean. Scores become distributions by
+    softmax, in units of their root mean square. Labels are not held: a labelled point may be outvoted. For the
+    arguments see `GraphLabeller`.
+    """
+
+    def _distribute(self, problem: Problem) -> Floats:
+        w, degree = _operator(problem)
+        parts, part = _parts(problem.w)
+        y = problem.targets.one_hot().astype(np.float64)
+        share = _mean_by(part, parts, y, problem.targets.labelled.astype(np.float64))  # (parts, m)
+        b = np.where(problem.targets.labelled[:, None], y - share[part], 0)
+        u = self._solve(lambda v: degree * v - w @ v, _exact(b, w), degree)
+        u = u - _mean_by(part, parts, u, degree.cpu().numpy().ravel())[part]
+        power = (u[:, problem.targets.seen] ** 2).mean(axis=1, keepdims=True)  # (n, 1)
+        spread = np.sqrt(_mean_by(part, parts, power, np.ones(len(part))))[part]
+        return with_prior(_as_distributions(u, spread, share[part], problem.targets.seen), problem)
+
+
+def _parts(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
+    """How many parts the graph has, and the part of each point, shape (n,).
+
+    Parts that only edges of less than float64's precision hold together are two: what flows into one cannot flow out
+    of the other, and the system would have no solution in numbers.
+    """
+    ties = degree_normalized(w)
+    ties.data = (ties.data > FAINT).astype(np.float32)
+    ties.eliminate_zeros()
+    return connected_components(ties, directed=True, connection="strong")
+
+
+def _as_distributions(u: Floats, spread: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
+    x = softmax(np.where(seen, u / np.where(spread > 0, spread, 1), -np.inf), axis=1)
+    # Where a part of the graph has labels of one class only, nothing pulls apart: all of it is that class.
+    return np.asarray(np.where(np.ptp(u[:, seen], axis=1, keepdims=True) > 0, x, share))
+
+
+def _mean_by(part: NDArray[np.integer], parts: int, values: Floats, weight: Floats) -> Floats:
+    """Weighted mean of the rows of each part, shape (parts, m); 0 for a part without weight."""
+    total = np.bincount(part, weights=weight, minlength=parts)[:, None]
+    sums = np.stack([np.bincount(part, weights=weight * column, minlength=parts) for column in values.T], axis=1)
+    return np.asarray(sums / np.where(total > 0, total, 1))
+
+
+def _operator(problem: Problem) -> tuple[Tensor, Tensor]:
+    """W in float64, which ill-conditioned systems need, and its degrees, shape (n, 1), 1 where there are none."""
+    w = to_torch(problem.w.astype(np.float64), problem.device)
+    degree = torch.from_numpy(np.asarray(problem.w.sum(axis=1, dtype=np.float64))).to(problem.device)
+    return w, torch.where(degree > 0, degree, 1)
+
+
+def _exact(values: Floats, like: Tensor) -> Tensor:
+    return torch.from_numpy(values.astype(np.float64)).to(like.device)
+
+
+class LabelPropagation(GraphLabeller):
+    """Label propagation (Zhu and Ghahramani, 2002): every point takes the mean of its neighbours, round after round.
+
+    Labelled points are held. Given enough rounds it ends where `LabelHarmonic` does; `tol` bounds the share of the
+    whole way that the last round still moves. For the arguments see `GraphLabeller`.
+    """
+
+    def _distribute(self, problem: Problem) -> Floats:
+        w = to_torch(problem.w, problem.device)
+        start = torch.from_numpy(problem.targets.one_hot().astype(problem.w.dtype)).to(problem.device)
+        held = torch.from_numpy(problem.targets.labelled).to(problem.device)[:, None]  # (n, 1)
+        f, way, settled, self.n_iter_ = start, 0.0, False, 0
+        while self.n_iter_ < self.max_iter and not settled:
+            mean = w @ f  # (n, m)
+            total = mean.sum(dim=1, keepdim=True)
+            mean = torch.where(held, start, mean / torch.where(total > 0, total, 1))
+            step = float((mean - f).abs().sum())
+            way += step
+            f, settled = mean, self.tol is not None and step <= self.tol * way
+            self.n_iter_ += 1
+        if self.tol is not None and not settled:
+            warnings.warn(f"labels still move after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
+        return with_prior(np.asarray(f.cpu().numpy()), problem)
+
+
+class LinearSVMLabeller(GraphLabeller):
+    """Labels every point with a linear SVM trained on the labelled ones (chapter 3's alternative to the game).
+
+    With affinity="precomputed" a point's features are its similarities to all others. Distributions are the softmax of
+    the margins. Of the arguments of `GraphLabeller` it heeds `affinity`, `negatives`, `classes` and `max_iter`.
+    """
+
+    def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
+        if self.affinity == "precomputed":
+            return super()._relate(X, device)
+        self._features, self._by_similarities = X, False
+        return sparse.csr_matrix((len(X), len(X)))
+
+    def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
+        self._features, self._by_similarities = graph, True
+        return super()._adopt(graph, lift)
+
+    def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
+        return np.ones(len(targets.codes), dtype=bool)
+
+    def _distribute(self, problem: Problem) -> Floats:
+        labelled, codes = problem.targets.labelled, problem.targets.codes
+        self._seen = np.unique(codes[labelled])
+        self._machine, self.n_iter_ = None, 1
+        if len(self._seen) > 1:
+            self._machine = LinearSVC(max_iter=self.max_iter, random_state=0)
+            with few_of_a_class():
+                self._machine.fit(self._features[labelled], codes[labelled])
+            self.n_iter_ = int(np.max(self._machine.n_iter_))
+        x = with_prior(self._margins(self._features), problem)
+        del self._features
+        return np.where(labelled[:, None], problem.start, x)
+
+    def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
+        check_is_fitted(self)
+        features = validate_data(
+            self, X, reset=False, accept_sparse=self._by_similarities, dtype=[np.float32, np.float64]
+        )
+        return self._margins(features)
+
+    def _margins(self, features: Any) -> Floats:
+        x = np.zeros((features.shape[0], len(self.classes_)), dtype=np.float32)
+        if self._machine is None:
+            x[:, self._seen] = 1
+            return x
+        margins = self._machine.decision_function(features)
+        x[:, self._seen] = softmax(np.stack([-margins, margins], 1) if margins.ndim == 1 else margins, axis=1)
+        return x

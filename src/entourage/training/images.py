@@ -1,0 +1,244 @@
+"""Decoded images that batches are taken from: on the GPU if they fit there, otherwise where they are.
+
+Random views of images, made on the device that trains: a batch of pixels in, another look at each out.
+
+Every geometric change (crop, flip, rotation, shear, scaling to the network's size) is one affine map and one pass of
+bilinear sampling; every change of colour is one affine map of RGB. So a strong view costs a small part of a training
+step on a GPU, and no worker processes are needed to keep it fed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+DIGESTED = 256  # images at a time
+SHARE = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
+
+
+def has_room(device: torch.device, size: int) -> bool:
+    """Whether so many bytes may stay on a GPU: they take no more than a quarter of what is free there."""
+    return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
+
+
+class PixelBank:
+    """Rows of pixels, in memory, in a mapped file or on a GPU.
+
+    Args:
+        values: uint8, shape (n, height, width, 3), as `decode_pixels` gives them.
+    """
+
+    def __init__(self, values: NDArray[np.uint8]) -> None:
+        if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
+            raise ValueError(f"pixels of shape {values.shape} and type {values.dtype}; expected uint8 (n, h, w, 3)")
+        self.values = values
+        self._resident: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def digest(self) -> str:
+        """A short text that is another one if any pixel is. Costs about a second per gigabyte, once."""
+        digest = hashlib.blake2b(digest_size=12)
+        for start in range(0, len(self), DIGESTED):  # in parts: they may lie in a file larger than memory
+            digest.update(np.ascontiguousarray(self.values[start : start + DIGESTED]).data)
+        return digest.hexdigest()
+
+    def move(self, device: torch.device) -> None:
+        """Go to a GPU, if all rows take no more than a quarter of what is free there: batches then cost no transfer."""
+        here = None if self._resident is None else self._resident.device
+        if here is not None and here.type == device.type and device.index in (None, here.index):
+            return
+        self._resident = None
+        if has_room(device, self.values.nbytes):
+            self._resident = torch.from_numpy(np.ascontiguousarray(self.values)).to(device)
+
+    def take(self, rows: NDArray[np.integer] | Tensor) -> Tensor:
+        """Some rows as uint8 images, shape (b, 3, height, width), channels last; on the GPU if the bank is there."""
+        index = rows if isinstance(rows, Tensor) else torch.from_numpy(np.ascontiguousarray(rows))
+        if self._resident is not None:
+            return self._resident[index.to(self._resident.device)].permute(0, 3, 1, 2)  # (b, h, w, 3) -> (b, 3, h, w)
+        return torch.from_numpy(self.values[index.cpu().numpy()]).permute(0, 3, 1, 2)
+
+
+GREY = 127.0  # what is erased becomes this
+
+# Columns are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B; and the way there.
+_BACK = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
+_FORTH: Tensor = torch.linalg.inv(_BACK)
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How far a view may stray from its image; each image of a batch draws its own numbers.
+
+    Attributes:
+        area: least and most share of the image's area that is shown.
+        aspect: how much wider or higher than the image's own shape the shown part may be: 4/3 allows 3:4 to 4:3.
+        flip: chance of a mirror image.
+        rotate: most degrees of rotation, either way.
+        shear: most shear, as a share of the width.
+        brightness, contrast, saturation: 0.4 scales by a factor from 0.6 to 1.4.
+        hue: most turn of the colour wheel, in turns.
+        grey: chance of losing all colour.
+        solarise: chance of inverting what is brighter than a random level.
+        erase: largest side of the erased rectangle as a share of the view's side; 0 for none.
+    """
+
+    area: tuple[float, float] = (1.0, 1.0)
+    aspect: float = 1.0
+    flip: float = 0.5
+    rotate: float = 0.0
+    shear: float = 0.0
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+    grey: float = 0.0
+    solarise: float = 0.0
+    erase: float = 0.0
+
+    def __post_init__(self) -> None:
+        low, high = self.area
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"area is {self.area}; expected two shares above 0 and up to 1, the smaller first")
+        if not self.aspect >= 1:
+            raise ValueError(f"aspect is {self.aspect}; expected 1 or more")
+        for name in ("flip", "brightness", "contrast", "saturation", "grey", "solarise", "erase"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a number from 0 to 1")
+        for name in ("rotate", "shear", "hue"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
+
+
+PLAIN = ViewOptions(flip=0.0)  # the image itself
+WEAK = ViewOptions(area=(0.7, 1.0), aspect=8 / 7)
+STRONG = ViewOptions(
+    area=(0.3, 1.0),
+    aspect=4 / 3,
+    rotate=20.0,
+    shear=0.15,
+    brightness=0.5,
+    contrast=0.5,
+    saturation=0.5,
+    hue=0.08,
+    grey=0.1,
+    solarise=0.1,
+    erase=0.5,
+)
+
+
+def random_view(pixels: Tensor, size: tuple[int, int], options: ViewOptions = WEAK) -> Tensor:
+    """A random view of each image.
+
+    Chance comes from torch's generator of the pixels' device, so a seed fixes the views.
+
+    Args:
+        pixels: uint8 or float in 0..255, shape (b, 3, h, w).
+        size: height and width of the view.
+        options: how far it may stray.
+
+    Returns:
+        float32 in 0..255, shape (b, 3, *size), channels last: what `Preprocessing.normalise` takes.
+    """
+    if pixels.ndim != 4 or pixels.shape[1] != 3:
+        raise ValueError(f"pixels of shape {tuple(pixels.shape)}; expected (b, 3, h, w)")
+    count, _, height, width = pixels.shape
+    placements = _placements(count, options, height / width, pixels.device)
+    moved = _sample(pixels, placements, size)  # (b, 3, *size)
+    if options.brightness or options.contrast or options.saturation or options.hue or options.grey:
+        moved = _recoloured(moved, options)
+    if options.solarise:
+        moved = _solarised(moved, options.solarise)
+    if options.erase:
+        moved = _erased(moved, options.erase)
+    return moved.contiguous(memory_format=torch.channels_last)
+
+
+def _placements(count: int, options: ViewOptions, tall: float, device: torch.device) -> Tensor:
+    """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3).
+
+    `tall` is the images' height over their width: a rotation turns pixels, not coordinates.
+    """
+    area = _uniform(count, *options.area, device=device)
+    stretch = torch.exp(_uniform(count, -0.5, 0.5, device=device) * math.log(options.aspect))
+    wide = (area.sqrt() * stretch).clamp(max=1.0)  # half the width of what is shown; 1 is the whole image
+    high = (area.sqrt() / stretch).clamp(max=1.0)
+    angle = _uniform(count, -options.rotate, options.rotate, device=device) * math.pi / 180
+    shear = _uniform(count, -options.shear, options.shear, device=device)
+    mirror = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
+    cos, up, down = angle.cos(), angle.sin() * tall, angle.sin() / tall
+    right, low = (
+        _uniform(count, -1.0, 1.0, device=device) for _ in range(2)
+    )  # -1 is an edge of the image, 1 the other
+    # [[cos, -up], [down, cos]] @ [[1, shear], [0, 1]] @ diag(mirror * wide, high)
+    x_row = torch.stack([cos * wide * mirror, (cos * shear - up) * high, (1 - wide) * right], dim=1)
+    y_row = torch.stack([down * wide * mirror, (down * shear + cos) * high, (1 - high) * low], dim=1)
+    return torch.stack([x_row, y_row], dim=1)  # (count, 2, 3)
+
+
+def _sample(pixels: Tensor, placements: Tensor, size: tuple[int, int]) -> Tensor:
+    """What the placements show; beyond its edge an image is continued by its mirror image."""
+    grid = F.affine_grid(placements, [len(pixels), 3, *size], align_corners=False)  # (b, height, width, 2)
+    return F.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+
+
+def _recoloured(images: Tensor, options: ViewOptions) -> Tensor:
+    """Each image's colours through an affine map of its own: hue and saturation, then contrast, then brightness."""
+    count, device = len(images), images.device
+    saturation = _factor(count, options.saturation, device)
+    saturation = torch.where(torch.rand(count, device=device) < options.grey, torch.zeros_like(saturation), saturation)
+    angle = _uniform(count, -options.hue, options.hue, device=device) * 2 * math.pi
+    contrast, brightness = _factor(count, options.contrast, device), _factor(count, options.brightness, device)
+    chroma = _chroma_maps(angle, saturation)  # (b, 3, 3)
+    mean = images.mean(dim=(1, 2, 3))  # (b,)
+    matrix = chroma * (contrast * brightness)[:, None, None]
+    offset = (mean * (1 - contrast) * brightness)[:, None, None]
+    flat = torch.baddbmm(offset, matrix, images.flatten(2))  # (b, 3, h * w)
+    return flat.view_as(images).clamp(0.0, 255.0)
+
+
+def _chroma_maps(angle: Tensor, saturation: Tensor) -> Tensor:
+    """Maps of RGB that keep luma, turn chroma by an angle and scale it, shape (b, 3, 3)."""
+    back, forth = _BACK.to(angle.device), _FORTH.to(angle.device)
+    cos, sin = angle.cos() * saturation, angle.sin() * saturation
+    one, none = torch.ones_like(cos), torch.zeros_like(cos)
+    turn = torch.stack([one, none, none, none, cos, -sin, none, sin, cos], dim=1).view(-1, 3, 3)  # (b, 3, 3)
+    return back @ turn @ forth
+
+
+def _solarised(images: Tensor, chance: float) -> Tensor:
+    count, device = len(images), images.device
+    level = _uniform(count, 64.0, 255.0, device=device)
+    level = torch.where(torch.rand(count, device=device) < chance, level, torch.full_like(level, 256.0))
+    return torch.where(images >= level[:, None, None, None], 255.0 - images, images)
+
+
+def _erased(images: Tensor, largest: float) -> Tensor:
+    """Each image with one rectangle in grey; its sides are drawn from 0 to `largest`, its centre from everywhere."""
+    count, _, height, width = images.shape
+    device = images.device
+    row = (torch.arange(height, device=device) + 0.5) / height  # (height,)
+    column = (torch.arange(width, device=device) + 0.5) / width
+    y, x = torch.rand(count, 1, device=device), torch.rand(count, 1, device=device)
+    tall, wide = (torch.rand(count, 1, device=device) * largest / 2 for _ in range(2))
+    inside = ((row - y).abs() < tall)[:, None, :, None] & ((column - x).abs() < wide)[:, None, None, :]  # (b, 1, h, w)
+    return images.masked_fill(inside, GREY)
+
+
+def _uniform(count: int, low: float, high: float, device: torch.device) -> Tensor:
+    return low + (high - low) * torch.rand(count, device=device)
+
+
+def _factor(count: int, spread: float, device: torch.device) -> Tensor:
+    return _uniform(count, 1.0 - spread, 1.0 + spread, device=device)

@@ -1,0 +1,166 @@
+"""Batches of any shape: tensors within tuples, lists, dicts and dataclasses.
+
+Batches in the order of the plan, for one of several processes, loaded by threads a few ahead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from entourage.training.options import TrainingOptions
+from entourage.training.task import Batch, Item, Task
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
+    """A batch of the same shape, with every tensor replaced by what the function makes of it.
+
+    Args:
+        function: from tensor to tensor.
+        batch: tensors, and tuples, lists, mappings and dataclasses of them; anything else is left as it is.
+    """
+    result: Any = batch
+    if isinstance(batch, Tensor):
+        result = function(batch)
+    elif isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        result = type(batch)(*(map_tensors(function, part) for part in batch))
+    elif isinstance(batch, (tuple, list)):
+        result = type(batch)(map_tensors(function, part) for part in batch)
+    elif isinstance(batch, Mapping):
+        result = {name: map_tensors(function, part) for name, part in batch.items()}
+    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        parts = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch) if field.init}
+        result = dataclasses.replace(batch, **{name: map_tensors(function, part) for name, part in parts.items()})
+    return result  # type: ignore[no-any-return]
+
+
+def pin(batch: Batch) -> Batch:
+    """The batch in memory from which a GPU copies by itself while the program goes on."""
+    return map_tensors(lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor, batch)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; what is there already is not copied."""
+    return map_tensors(lambda t: t if t.device == device else t.to(device, non_blocking=True), batch)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a run a batch belongs.
+
+    Attributes:
+        step: updates made before.
+        micro: which of the step's batches it is, from 0.
+        epoch: from 0.
+        position: steps of the epoch made before.
+        ends_step: whether it is the last of its step.
+        ends_epoch: whether it is the last of its epoch.
+    """
+
+    step: int
+    micro: int
+    epoch: int
+    position: int
+    ends_step: bool
+    ends_epoch: bool
+
+
+class Feed(Generic[Item, Batch]):
+    """The batches of one process.
+
+    A step takes the next `accumulate * world` items of the plan; process r of w takes items r, r + w, ... of them. A
+    ragged end is filled up from the plan's beginning, so that all processes make equally many steps. What is drawn
+    depends on the seed, the step and the item's slot within the step only: two processes draw what one draws that
+    accumulates two batches, and a continued run draws what it would have drawn.
+
+    Args:
+        task: gives the plan and loads.
+        options: `epochs`, `max_steps`, `accumulate`, `seed` and `workers` are used.
+        device: where the batches go.
+        rank: which process this is.
+        world: how many there are.
+    """
+
+    def __init__(
+        self, task: Task[Item, Batch], options: TrainingOptions, device: torch.device, rank: int = 0, world: int = 1
+    ) -> None:
+        self.task = task
+        self.options = options
+        self.device = device
+        self.rank = rank
+        self.world = world
+
+    def total(self) -> int:
+        """Updates of the whole run, if all epochs are as long as the first."""
+        total = self.options.epochs * self._steps(self._plan(0))
+        return total if self.options.max_steps is None else min(total, self.options.max_steps)
+
+    def seed(self, place: Place) -> list[int]:
+        """What all chance at this place derives from, the same for the same slot however processes share the work."""
+        return [self.options.seed, place.step, place.micro * self.world + self.rank]
+
+    def batches(self, step: int, epoch: int, position: int) -> Generator[tuple[Place, Batch]]:
+        """All that is still to come after `step` updates, `position` of them in `epoch`.
+
+        Yields:
+            Places and their batches, on the device. At most a few per thread wait in memory.
+        """
+        places = self._places(step, epoch, position)
+        if self.options.workers == 0:
+            for place, item in places:
+                yield place, to_device(self._load(place, item), self.device)
+            return
+        waiting: deque[tuple[Place, Future[Batch]]] = deque()
+        executor = ThreadPoolExecutor(self.options.workers, "load", initializer=self._enter_thread)
+        try:
+            for place, item in places:
+                waiting.append((place, executor.submit(self._load, place, item)))
+                if len(waiting) > 2 * self.options.workers:
+                    yield self._next(waiting)
+            while waiting:
+                yield self._next(waiting)
+        finally:  # after an early end only the batches in hand are finished
+            executor.shutdown(wait=True, cancel_futures=True)
+
+    def _next(self, waiting: deque[tuple[Place, Future[Batch]]]) -> tuple[Place, Batch]:
+        place, future = waiting.popleft()
+        return place, to_device(future.result(), self.device)
+
+    def _enter_thread(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # a new thread would take the first GPU, also for pinned memory
+
+    def _load(self, place: Place, item: Item) -> Batch:
+        batch = self.task.load(item, np.random.default_rng(self.seed(place)))
+        return pin(batch) if self.device.type == "cuda" else batch
+
+    def _places(self, step: int, epoch: int, position: int) -> Iterator[tuple[Place, Item]]:
+        for current in range(epoch, self.options.epochs):
+            plan = self._plan(current)
+            steps = self._steps(plan)
+            for at in range(position if current == epoch else 0, steps):
+                if step == self.options.max_steps:
+                    return
+                for micro in range(self.options.accumulate):
+                    slot = (at * self.options.accumulate + micro) * self.world + self.rank
+                    ends = micro == self.options.accumulate - 1
+                    yield Place(step, micro, current, at, ends, ends and at == steps - 1), plan[slot % len(plan)]
+                step += 1
+
+    def _plan(self, epoch: int) -> Sequence[Item]:
+        plan = self.task.plan(epoch)
+        if len(plan) == 0:
+            raise ValueError(f"the plan of epoch {epoch} is empty; expected at least one batch")
+        return plan
+
+    def _steps(self, plan: Sequence[Item]) -> int:
+        return math.ceil(len(plan) / (self.options.accumulate * self.world))

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from entourage.cluster.models.assignment import (
+    EVIDENCE,
+    are_new,
+    choose_seeds,
+    count_from_scores,
+    seed_evidence,
+    soft_k_means,
+)
+from entourage.cluster.models.embedding import squared_distances
+
+SIZES = (9, 6, 4)
+
+
+def codes(gap: float = 6.0) -> tuple[Tensor, Tensor]:
+    """Three tight clusters of different size: codes (1, 19, 2) and their labels."""
+    labels = torch.repeat_interleave(torch.arange(3), torch.tensor(SIZES))
+    centres = gap * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    noise = 0.05 * torch.randn(19, 2, generator=torch.Generator().manual_seed(0))
+    return (centres[labels] + noise).unsqueeze(0), labels
+
+
+def test_seeds_take_one_cluster_after_the_other_the_largest_first() -> None:
+    code, labels = codes()
+    chosen = choose_seeds(squared_distances(code), 3)
+    assert labels[chosen[0]].tolist() == [0, 1, 2]
+
+
+def test_seeds_follow_the_rule_they_state() -> None:
+    code = torch.randn(2, 11, 3, generator=torch.Generator().manual_seed(3))
+    distance = squared_distances(code)
+    chosen = choose_seeds(distance, 4)
+    for s in range(2):
+        p, left = torch.exp(-distance[s]), torch.ones(11)
+        for seed in chosen[s].tolist():
+            company = [float(left[i] * sum(left[j] * p[i, j] for j in range(11))) for i in range(11)]
+            assert seed == max(range(11), key=company.__getitem__)
+            left = left * (1 - p[seed])
+
+
+def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
+    code, _ = codes()
+    distance = squared_distances(code)
+    chosen = choose_seeds(distance, 5)
+    evidence = seed_evidence(distance, chosen)[0]
+    assert evidence.shape == (5, EVIDENCE)
+    odds, nearest, mass, share, ratio, left, beyond, size = evidence.T
+    assert (odds[:3] > 5).all()
+    assert (odds[3:] < 0).all()
+    assert (nearest[1:3] > 3).all()
+    torch.testing.assert_close(mass[:3], torch.tensor(SIZES).float().log1p(), atol=0.05, rtol=0)
+    torch.testing.assert_close(share[:3], torch.tensor(SIZES) / 19, atol=0.02, rtol=0)
+    torch.testing.assert_close(ratio[:3].exp(), torch.tensor([1, 6.5 / 9.5, 4.5 / 8.0]), atol=0.05, rtol=0)
+    torch.testing.assert_close(left[:4], torch.tensor([1.0, 10 / 19, 4 / 19, 0.0]), atol=0.02, rtol=0)
+    torch.testing.assert_close(beyond, 3.0 - torch.arange(5), atol=0.1, rtol=0)
+    torch.testing.assert_close(size, torch.full((5,), 19.0).log())
+
+
+def test_a_seed_that_was_there_before_and_a_copy_of_one_are_not_new() -> None:
+    code = torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 0.0], [0.0, 2.0]]])
+    chosen = torch.tensor([[0, 1, 1, 2, 3]])
+    assert are_new(squared_distances(code), chosen).tolist() == [[True, True, False, False, True]]
+
+
+def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:
+    code = torch.zeros(1, 6, 2)
+    code[0, 4:] = 3
+    code.requires_grad_()
+    distance = squared_distances(code)
+    seed_evidence(distance, choose_seeds(distance, 4)).sum().backward()
+    assert code.grad is not None
+    assert code.grad.isfinite().all()
+
+
+def test_the_number_of_clusters_is_a_chain_of_answers() -> None:
+    scores = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    p = count_from_scores(scores).exp()
+    torch.testing.assert_close(p.sum(-1), torch.ones(4, dtype=torch.float64))
+    h = scores.sigmoid()
+    torch.testing.assert_close(p[:, 0], 1 - h[:, 1])
+    torch.testing.assert_close(p[:, 2], h[:, 1] * h[:, 2] * (1 - h[:, 3]))
+    torch.testing.assert_close(p[:, 4], h[:, 1] * h[:, 2] * h[:, 3] * h[:, 4])
+    assert count_from_scores(scores[:, :1]).tolist() == [[0.0]] * 4
+
+
+def test_soft_k_means_by_hand() -> None:
+    code, _ = codes(gap=1.0)
+    chosen = choose_seeds(squared_distances(code), 3)
+    beta = torch.tensor(1.7)
+    ours = soft_k_means(code, chosen, 2, beta)
+    for k in range(1, 4):
+        centres = code[0, chosen[0, :k]]
+        for step in range(3):
+            p = (-beta * torch.cdist(code[0], centres) ** 2).softmax(-1)
+            if step < 2:
+                centres = (p.T @ code[0]) / p.sum(0).unsqueeze(-1)
+        torch.testing.assert_close(ours[0, :, k - 1, :k], p, atol=1e-5, rtol=1e-4)
+        assert (ours[0, :, k - 1, k:] == 0).all()
+
+
+def test_clear_clusters_are_found_for_their_number() -> None:
+    code, labels = codes()
+    found = soft_k_means(code, choose_seeds(squared_distances(code), 4), 2, torch.tensor(1.0))
+    assert torch.equal(found[0, :, 2].argmax(-1), labels)
+    assert found[0, :, 2].amax(-1).min() > 0.999

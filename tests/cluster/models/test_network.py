@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from entourage.cluster.models.network import ClusterNetwork, first_network, load_network, save_network
+from entourage.cluster.models.options import ModelOptions
+
+ATTENTION = ModelOptions(k_max=3, width=8, depth=1, heads=2, code=4, frequencies=3)
+LSTM = ModelOptions(network="lstm", k_max=3, units=8, layers=1, recurrent_units=4)
+
+
+@pytest.mark.parametrize("options", [ATTENTION, LSTM])
+@pytest.mark.parametrize("shape", [(2,), (3, 16, 16)])
+def test_a_network_survives_its_file(tmp_path: Path, options: ModelOptions, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    network = ClusterNetwork(shape, options).eval()
+    network.notes = {"seed": "0"}
+    save_network(network, tmp_path / "n.safetensors")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "n.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    loaded = load_network(tmp_path / "n.safetensors")
+    assert (loaded.shape, loaded.options, loaded.training) == (shape, options, False)
+    assert loaded.notes == {"seed": "0"}
+    x = torch.randn(2, 5, *shape)
+    torch.testing.assert_close(loaded(x).assignment, network(x).assignment)
+    torch.testing.assert_close(loaded(x).count, network(x).count)
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 3), (1, 1, 2), (1, 5, 2, 1)])
+def test_items_of_another_shape_and_single_items_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="2 or more items"):
+        ClusterNetwork((2,), ATTENTION)(torch.zeros(shape))
+
+
+def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "n.safetensors"
+    with pytest.raises(ValueError, match="no such file"):
+        load_network(path)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_network(path)
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(ValueError, match="holds no network that clusters"):
+        load_network(path)
+    save_file({"a": torch.zeros(1)}, path, metadata={"entourage.cluster": '{"shape": [2], "options": {}}'})
+    with pytest.raises(ValueError, match="another version"):
+        load_network(path)
+    save_file({"a": torch.zeros(1)}, path, metadata={"entourage.cluster": '{"shape": [2], "options": {"colour": 1}}'})
+    with pytest.raises(ValueError, match="another version"):
+        load_network(path)
+
+
+@pytest.mark.parametrize(("columns", "waves"), [(2, 3), (8, 3), (9, 0), (40, 0)])
+def test_only_places_are_seen_through_waves(columns: int, waves: int) -> None:
+    network = ClusterNetwork((columns,), ATTENTION).eval()
+    assert network.clustering.waves.shape == (columns, waves)  # type: ignore[union-attr]
+    assert network(torch.randn(1, 4, columns)).assignment.isfinite().all()
+
+
+def test_a_file_can_be_half_as_large(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = ClusterNetwork((2,), ModelOptions(k_max=3, width=64, depth=2, heads=2)).eval()
+    save_network(network, tmp_path / "whole.safetensors")
+    save_network(network, tmp_path / "half.safetensors", half=True)
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "whole.safetensors").stat().st_size
+    loaded = load_network(tmp_path / "half.safetensors")
+    assert {p.dtype for p in loaded.parameters()} == {torch.float32}
+    assert torch.equal(loaded.clustering.waves, network.clustering.waves)  # type: ignore[union-attr, arg-type]
+    x = torch.randn(1, 9, 2)
+    torch.testing.assert_close(loaded(x).embedding, network(x).embedding, atol=0.02, rtol=0.02)
+
+
+def test_a_seed_gives_the_first_weights_and_leaves_chance_alone() -> None:
+    torch.manual_seed(3)
+    expected = ClusterNetwork((2,), ATTENTION).state_dict()
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    found = first_network((2,), ATTENTION, 3).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(value, expected[name]) for name, value in found.items())

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from entourage.cluster.sampling.points import DEGREES, FEWEST, draw_sizes, expected_unequal_pairs
+
+
+def test_sizes_sum_to_the_points_and_none_is_too_small(generator: torch.Generator) -> None:
+    k = torch.arange(1, 9).repeat(50)
+    sizes, holds = draw_sizes(k, 60, 8, 0.25, generator)
+    assert (sizes.sum(1) == 60).all()
+    there = torch.arange(8) < k.unsqueeze(-1)
+    assert (sizes[there] >= FEWEST).all()
+    assert (sizes[~there] == 0).all()
+    assert sizes[there].min() == FEWEST
+    assert sizes[k == 8].max() > 15  # of 25 that there can be
+    assert abs(float(holds.float().mean()) - 0.25) < 0.07  # 3 standard errors
+    few, _ = draw_sizes(torch.full((9,), 4), 11, 4, 1.0, generator)
+    assert few.min() == 2  # 11 // 4
+    assert (few.sum(1) == 11).all()
+
+
+def test_all_clusters_are_as_likely_to_be_large(generator: torch.Generator) -> None:
+    sizes, _ = draw_sizes(torch.full((4000,), 3), 40, 3, 1.0, generator)
+    error = sizes.float().std() / 4000**0.5
+    assert ((sizes.float().mean(0) - 40 / 3).abs() < 4 * error).all()
+
+
+def enumerated_pairs(k: int, n: int) -> float:
+    """By going through all sizes: those of a Dirichlet are Dirichlet-multinomial."""
+    least = min(FEWEST, n // k)
+    free = n - least * k
+    total = 0.0
+    for degrees, sizes in itertools.product(DEGREES, itertools.product(range(free + 1), repeat=k)):
+        if sum(sizes) == free:
+            a = degrees / 2
+            log = math.lgamma(k * a) + math.lgamma(free + 1) - math.lgamma(free + k * a)
+            log += sum(math.lgamma(s + a) - math.lgamma(a) - math.lgamma(s + 1) for s in sizes)
+            total += math.exp(log) * sum((s + least) * (s + least - 1) for s in sizes) / len(DEGREES)
+    return total
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 2), (1, 9), (2, 13), (3, 4), (3, 22)])
+def test_pairs_are_exact(k: int, n: int) -> None:
+    assert math.isclose(expected_unequal_pairs(k, n), enumerated_pairs(k, n), rel_tol=1e-9)
+
+
+def test_pairs_are_those_of_what_is_drawn(generator: torch.Generator) -> None:
+    sizes, _ = draw_sizes(torch.full((4000,), 4), 80, 4, 1.0, generator)
+    pairs = (sizes * (sizes - 1)).sum(1).float()
+    assert abs(float(pairs.mean()) - expected_unequal_pairs(4, 80)) < 4 * float(pairs.std()) / 4000**0.5

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from entourage.cluster.data import Items, folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
+
+ITEMS = Items("images", ["a/1.png", "a/2.png", "b/3.png"], torch.zeros(3, 1), None, [("b/4.png", "broken")])
+
+
+def test_folders_are_classes(tmp_path: Path) -> None:
+    assert folder_labels(ITEMS, tmp_path) == ["a", "a", "b"]
+    alone = Items("images", ["1.png", "2.png"], torch.zeros(2, 1), None, [])
+    with pytest.raises(ValueError, match="all files are in one folder"):
+        folder_labels(alone, tmp_path)
+
+
+def test_a_table_names_classes_of_some_items(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("item,label\n3.png,dog\na/1.png,cat\n4.png,dog\n")
+    assert table_labels(ITEMS, tmp_path / "l.csv") == ([0, 2], ["cat", "dog"])
+
+
+def test_pairs_are_read_with_their_answers(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("first,second,same\n1.png,2.png,yes\na/1.png,b/3.png,0\nb/4.png,1.png,1\n")
+    must, cannot = read_pairs(ITEMS, tmp_path / "p.csv")
+    assert (must.tolist(), cannot.tolist()) == ([[0, 1]], [[0, 2]])
+
+
+def test_stretches_of_one_sound_belong_together(tmp_path: Path) -> None:
+    items = Items("sounds", ["a.wav", "a.wav", "b.wav"], torch.zeros(3, 1), None, [])
+    (tmp_path / "p.csv").write_text("first,second,same\na.wav,b.wav,no\n")
+    must, cannot = read_pairs(items, tmp_path / "p.csv")
+    assert must.tolist() == [[0, 1]]
+    assert cannot.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1.png,9.png,1", "line 2: item '9.png' does not exist"),
+        ("1.png,2.png,maybe", "line 2: same is 'maybe'; expected 1 or 0"),
+        ("1.png,1.png,0", "line 2: item '1.png' is paired with itself"),
+    ],
+)
+def test_pairs_that_make_no_sense_are_refused(tmp_path: Path, row: str, message: str) -> None:
+    (tmp_path / "p.csv").write_text(f"first,second,same\n{row}\n")
+    with pytest.raises(ValueError, match=message):
+        read_pairs(ITEMS, tmp_path / "p.csv")
+
+
+def test_whole_classes_are_held_out() -> None:
+    labels = [f"c{i % 20}" for i in range(100)]
+    held = hold_out(labels, 0.15, 2, seed=0)
+    assert len({label for label, out in zip(labels, held, strict=True) if out}) == 3
+    assert held.sum() == 15
+    assert not np.array_equal(held, hold_out(labels, 0.15, 2, seed=1))
+    assert not hold_out(["a", "b", "c"], 0.15, 2, seed=0).any()
+
+
+def test_parts_are_held_out_with_what_they_are_kept_apart_from() -> None:
+    must = np.array([[2 * i, 2 * i + 1] for i in range(20)])  # twenty parts of two; items 40 and 41 are alone
+    cannot = np.array([[2 * i, 2 * i + 2] for i in range(19)] + [[0, 40], [2, 41]])
+    held = hold_out_parts(must, cannot, 42, 0.15, 0)
+    assert held.sum() in (6, 8)  # three parts: links bring two at a time, or one
+    assert not any(hold_out_parts(must, cannot, 42, 0.15, seed)[40:].any() for seed in range(20))
+    assert held[cannot].all(1).any()
+    assert (held[must].all(1) | ~held[must].any(1)).all()
+    assert any((hold_out_parts(must, cannot, 42, 0.15, seed) != held).any() for seed in (1, 2))
+    for few in (must[:2], must[:3], must[:0]):  # nothing, or no cannot-link, would remain
+        assert not hold_out_parts(few, cannot[: max(len(few) - 1, 0)], 42, 0.15, 0).any()

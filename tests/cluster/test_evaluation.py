@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import torch
+
+from entourage.cluster.evaluation import evaluate
+from entourage.cluster.sampling.labelled import ConstraintSampler
+from entourage.cluster.sampling.points import PointSampler
+
+
+def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:
+    def perfect(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return torch.zeros(x.shape[:2], dtype=torch.long)
+
+    seen: list[torch.Tensor] = []
+    first = evaluate(perfect, PointSampler(1), 5, 8, batch=2)
+    assert [s.mr for s in first] == [0] * 5
+    evaluate(perfect, PointSampler(1), 5, 8, batch=2)
+    assert torch.equal(seen[0], seen[3])
+    assert [len(x) for x in seen[:3]] == [2, 2, 1]
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_where_pairs_alone_are_known_those_held_together_are_what_is_compared_with() -> None:
+    items = torch.tensor([[0.0], [0.0], [1.0], [1.0], [2.0]])
+    pairs = ConstraintSampler(items, [(0, 1), (2, 3)], [(1, 2), (3, 4)], 3)  # of 0 and 4 nothing is said: apart
+    assert {s.mr for s in evaluate(lambda x: x[..., 0].long(), pairs, 40, 8)} == {0}
+    assert max(s.mr for s in evaluate(lambda x: (x[..., 0] == 1).long(), pairs, 40, 8)) > 0

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from entourage.cluster.evaluation import (
+    Scores,
+    contingency,
+    greedy_misclassification_rate,
+    mean_scores,
+    misclassification_rate,
+    score,
+)
+
+
+def test_a_perfect_clustering_is_perfect_whatever_its_names() -> None:
+    perfect = score([0, 0, 1, 1, 2], [7, 7, 3, 3, 5])
+    assert perfect == Scores(mr=0, greedy_mr=0, nmi=1, nmi_geometric=1, ari=1, k_error=0, k_right=1)
+
+
+def test_the_best_naming_is_found() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        truth, found = rng.integers(0, 4, 25), rng.integers(0, rng.integers(2, 6), 25)
+        table = contingency(truth, found)
+        square = np.zeros((max(table.shape),) * 2, dtype=int)
+        square[: table.shape[0], : table.shape[1]] = table
+        best = max(sum(square[i, p[i]] for i in range(len(square))) for p in itertools.permutations(range(len(square))))
+        assert misclassification_rate(table) == pytest.approx(1 - best / 25)
+
+
+def test_greed_can_cost_but_never_helps() -> None:
+    table = np.array([[5, 4], [4, 0]])  # greedy takes the 5 and is left with the 0
+    assert misclassification_rate(table) == pytest.approx(1 - 8 / 13)
+    assert greedy_misclassification_rate(table) == pytest.approx(1 - 5 / 13)
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        random = rng.integers(0, 9, (rng.integers(1, 6), rng.integers(1, 6))) + 1
+        assert greedy_misclassification_rate(random) >= misclassification_rate(random) - 1e-12
+
+
+def test_mutual_information_by_hand() -> None:
+    # H(truth) = log 2, H(found) = 1.5 log 2, and found tells truth, so that I = log 2.
+    mixed = score([0, 0, 1, 1], [0, 0, 1, 2])
+    assert mixed.nmi == pytest.approx(1 / 1.25)
+    assert mixed.nmi_geometric == pytest.approx(1 / 1.5**0.5)
+    assert (mixed.mr, mixed.k_error, mixed.k_right) == (0.25, 1, 0)
+
+
+def test_noise_is_one_more_cluster_but_not_counted() -> None:
+    noisy = score([0, 0, 0, 1, 1], [0, 0, -1, 1, 1])
+    assert noisy.mr == pytest.approx(0.2)
+    assert noisy.k_error == 0
+    assert score([0, 1], [-1, -1]).k_error == 2
+
+
+def test_means_are_taken_measure_by_measure() -> None:
+    perfect, half = score([0, 0, 1, 1], [0, 0, 1, 1]), score([0, 0, 1, 1], [0, 0, 0, 0])
+    mean = mean_scores([perfect, half])
+    assert (mean.mr, mean.nmi, mean.k_error, mean.k_right) == (0.25, 0.5, 0.5, 0.5)
+    with pytest.raises(ValueError, match="no scores"):
+        mean_scores([])
+
+
+@pytest.mark.parametrize(("truth", "found"), [([], []), ([0, 1], [0]), ([[0]], [[0]])])
+def test_what_cannot_be_compared_is_refused(truth: list[int], found: list[int]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        score(truth, found)

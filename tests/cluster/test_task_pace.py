@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.small import RECIPE, make
+
+from entourage.cluster.task import learn, steps_within
+from entourage.training import time_budget as pace
+
+
+def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
+    task = make(replace(RECIPE, steps=10**6))
+    _, result = learn(task, tmp_path, minutes=0.003, device="cpu", progress=False)
+    plan = json.loads((tmp_path / "steps.json").read_text())
+    assert result.steps == plan["steps"] == task.recipe.steps < 1000
+    again = make(replace(RECIPE, steps=10**6))
+    assert learn(again, tmp_path, minutes=0.003, device="cpu", progress=False)[1].steps == plan["steps"]
+    with pytest.raises(ValueError, match=r"holds a run for 0.003 minutes \(\d+ steps\), now 5; "):
+        learn(make(replace(RECIPE, steps=10**6)), tmp_path, minutes=5, device="cpu", progress=False)
+    with pytest.raises(ValueError, match="minutes is 0"):
+        learn(make(), minutes=0, device="cpu")
+
+
+def test_the_trial_does_all_that_the_training_does_with_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, trials = make(), []
+
+    def seconds_a_step(trial: Any, *given: Any, **how: Any) -> float:
+        trials.append(trial)
+        return 6.0
+
+    monkeypatch.setattr(pace, "seconds_a_step", seconds_a_step)
+    assert steps_within(task, None, 1.0, "cpu", progress=False) == 10
+    (trial,) = trials
+    assert trial.recipe == task.recipe  # clipping among others, and the average
+    assert trial.average is not None
+    assert trial.network is not task.network

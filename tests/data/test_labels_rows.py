@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+
+from entourage.data.labels import read_rows
+
+
+def test_rows_carry_their_line_numbers_and_are_filled_up(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'\xef\xbb\xbf a , b\r\n1,2\r\n\r\n,\r\n"x,\ny"\r\n')
+    rows = read_rows(path)
+    assert rows.header == ["a", "b"]
+    assert rows.lines == [(2, ["1", "2"]), (6, ["x,\ny", ""])]
+
+
+def test_columns_are_found_whatever_their_case(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("Item,Label,label\n")
+    rows = read_rows(path)
+    assert rows.column("item") == 0
+    with pytest.raises(ValueError, match="2 columns 'label'"):
+        rows.column("label")
+    with pytest.raises(ValueError, match="line 1 has no column 'class'; found: Item, Label, label"):
+        rows.column("class")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "empty"), (b"\n\n", "empty"), (b"item\n\xff\xfe", r"not UTF-8 text \(byte 5\)")]
+)
+def test_bad_files_give_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_rows(tmp_path / "x.csv")
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        read_rows(tmp_path / "missing.csv")

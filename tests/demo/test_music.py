@@ -1,0 +1,28 @@
+import base64
+import re
+
+import cv2
+import numpy as np
+
+from entourage.demo.music import demo_page
+from entourage.demo.music import engrave_picture as picture
+from entourage.demo.music import engrave_section as demo_section
+
+
+def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
+    section = demo_section()
+    first, second, table = section.wide
+    assert "Leipzig" in first.title
+    assert "Petaluma" in second.title
+    for row in table.table[1:]:
+        known, all_ = row[-1].split(" of ")
+        assert known == all_ != "0"
+
+
+def test_the_picture_holds_the_page_with_colours() -> None:
+    page = demo_page(1, "Leipzig")
+    data = re.search(r"base64,([^\"]+)", picture(page))
+    assert data is not None
+    image = cv2.imdecode(np.frombuffer(base64.b64decode(data[1]), dtype=np.uint8), cv2.IMREAD_COLOR)
+    assert image.shape[:2] == page.image.shape
+    assert (image.max(axis=2) - image.min(axis=2)).max() > 100  # colours, where the page itself is grey

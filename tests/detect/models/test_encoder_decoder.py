@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from entourage.detect.models.encoder_decoder import (
+    BasicBlock,
+    Bottleneck,
+    ResNet,
+    SmallEncoder,
+    conv,
+    fold,
+    make_encoder,
+)
+from entourage.detect.options import Encoder, NetworkOptions
+
+
+def weights(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("resnet18", 11_176_512), ("resnet34", 21_284_672), ("resnet50", 23_508_032), ("resnet101", 42_500_160)],
+)
+def test_resnets_have_the_published_number_of_weights(name: Encoder, expected: int) -> None:
+    with torch.device("meta"):
+        network = ResNet(name)
+    # Of the published networks without their classifier; the first convolution has one channel instead of three.
+    assert weights(network) == expected - 2 * 64 * 7 * 7
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_maps_of_a_resnet(name: Encoder) -> None:
+    network = ResNet(name).eval()
+    with torch.inference_mode():
+        maps = network(torch.rand(1, 1, 64, 96))
+    assert [tuple(one.shape[1:]) for one in maps] == [
+        (width, 64 // stride, 96 // stride) for width, stride in zip(network.widths, network.strides, strict=True)
+    ]
+
+
+def test_maps_of_the_small_encoder() -> None:
+    network = SmallEncoder((4, 6, 8), (1, 2, 1)).eval()
+    assert network.strides == (2, 4, 8)
+    with torch.inference_mode():
+        maps = network(torch.rand(2, 1, 32, 48))
+    assert [tuple(one.shape) for one in maps] == [(2, 4, 16, 24), (2, 6, 8, 12), (2, 8, 4, 6)]
+
+
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
+def test_a_block_whose_last_normalisation_is_zero_passes_its_input_on(
+    block: type[BasicBlock] | type[Bottleneck],
+) -> None:
+    unit = block(8 * block.expansion, 8).eval()
+    nn.init.zeros_(unit.body[-1][1].weight)  # type: ignore[index, arg-type]
+    x = torch.rand(1, 8 * block.expansion, 5, 5)
+    assert torch.equal(unit(x), x)
+
+
+def test_the_options_name_the_encoder() -> None:
+    small = make_encoder(NetworkOptions(widths=(4, 4), blocks=(1, 1), upwards=(4, 4)))
+    assert isinstance(small, SmallEncoder)
+    assert small.widths == (4, 4)
+    assert isinstance(make_encoder(NetworkOptions(encoder="resnet18")), ResNet)
+
+
+def test_folding_changes_nothing_but_the_normalisations() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(conv(1, 4, 5, 2), nn.ReLU(), BasicBlock(4, 6, 2))
+    network(torch.rand(4, 1, 16, 16))  # statistics that are not 0 and 1
+    network.eval()
+    folded = deepcopy(network)
+    fold(folded)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in folded.modules())
+    x = torch.rand(2, 1, 16, 16)
+    torch.testing.assert_close(folded(x), network(x))  # but for rounding

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from entourage.detect.detections import DETECTOR_CLASSES
+from entourage.detect.models.watershed import WatershedDetector, stack
+from entourage.detect.options import DecodeOptions, DetectorOptions, preset
+
+CLASSES = ("dot", "clef", "stem")
+
+
+def make(options: DetectorOptions) -> WatershedDetector:
+    torch.manual_seed(0)
+    return WatershedDetector(CLASSES, options)
+
+
+def pages() -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+    """Two pages of squares and bars of ink."""
+    images = [torch.zeros(1, 48, 64), torch.zeros(1, 40, 56)]
+    boxes = [torch.tensor([[6.0, 6, 14, 14], [40, 8, 43, 40]]), torch.tensor([[20.0, 20, 28, 28]])]
+    for image, some in zip(images, boxes, strict=True):
+        for x0, y0, x1, y1 in some.long().tolist():
+            image[:, y0:y1, x0:x1] = 1
+    labels = [torch.tensor([1, 3]), torch.tensor([1])]
+    return images, [{"boxes": b, "labels": n} for b, n in zip(boxes, labels, strict=True)]
+
+
+def test_training_returns_losses_and_evaluation_objects(tiny: DetectorOptions) -> None:
+    model, (images, targets) = make(tiny), pages()
+    losses = model(images, targets)
+    assert set(losses) == {"energy", "class", "box"}
+    found = model.eval()(images)
+    assert [set(page) for page in found] == [{"boxes", "labels", "scores"}] * 2
+    with pytest.raises(ValueError, match="no targets for 2 images"):
+        model.train()(images)
+    with pytest.raises(ValueError, match="1 targets for 2 images"):
+        model(images, targets[:1])
+    with pytest.raises(ValueError, match="image 1 has the box"):
+        model(images, [targets[0], {**targets[1], "boxes": targets[1]["boxes"].flip(1)}])
+
+
+def test_it_learns_what_it_is_shown(tiny: DetectorOptions) -> None:
+    model, (images, targets) = make(tiny), pages()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(120):
+        losses = cast(dict[str, Tensor], model(images, targets))
+        optimizer.zero_grad()
+        sum(losses.values(), torch.zeros(())).backward()
+        optimizer.step()
+    found = model.eval().objects(stack(images), options=DecodeOptions(threshold=0.3))
+    for page, target in zip(found, targets, strict=True):
+        order = page["labels"].argsort()
+        assert page["labels"][order].tolist() == target["labels"].tolist()
+        # A pixel or so; the network is tiny and was trained for a second.
+        torch.testing.assert_close(page["boxes"][order], target["boxes"], atol=1.5, rtol=0.0)
+
+
+def test_the_same_page_twice_and_in_a_batch_gives_the_same(tiny: DetectorOptions) -> None:
+    model = make(replace(tiny, decode=DecodeOptions(threshold=0.001))).eval()
+    images, _ = pages()
+    first, again = model(images[:1]), model(images[:1])
+    assert all(torch.equal(first[0][key], again[0][key]) for key in first[0])
+    assert len(first[0]["boxes"]) > 0
+    both = model([images[0], images[0]])
+    for page in both:
+        torch.testing.assert_close(page["boxes"], first[0]["boxes"], atol=1e-4, rtol=1e-4)
+
+
+def test_there_is_no_bound_on_objects_and_boxes_stay_on_the_page(tiny: DetectorOptions) -> None:
+    model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, overlap=None))).eval()
+    torch.nn.init.normal_(model.network.energy.weight, std=5.0)  # a mountain range
+    (page,) = model([torch.rand(1, 301, 203, generator=torch.Generator().manual_seed(0))])
+    assert len(page["boxes"]) > 1000
+    assert page["boxes"].min() >= 0
+    assert page["boxes"][:, 2].max() <= 203
+    assert page["boxes"][:, 3].max() <= 301
+    assert (page["scores"].diff() <= 0).all()
+
+
+def test_images_become_a_batch_padded_with_paper() -> None:
+    batch = stack([torch.ones(1, 3, 5), torch.ones(1, 4, 2)])
+    assert batch.shape == (2, 1, 4, 5)
+    assert batch.sum() == 15 + 8
+    assert batch[1, 0, :, 2:].sum() == 0
+    whole = torch.rand(2, 1, 4, 4)
+    assert stack(whole) is whole
+    with pytest.raises(ValueError, match="no images"):
+        stack([])
+    with pytest.raises(ValueError, match=r"image 1 has shape \(3, 4, 4\)"):
+        stack([torch.zeros(1, 4, 4), torch.zeros(3, 4, 4)])
+
+
+def test_flat_objects_and_lists_of_targets_are_one(tiny: DetectorOptions) -> None:
+    model, (images, targets) = make(tiny), pages()
+    by_list = cast(dict[str, Tensor], model(images, targets))
+    boxes, labels = (torch.cat([target[key] for target in targets]) for key in ("boxes", "labels"))
+    flat = model.losses(stack(images), boxes, labels, torch.tensor([0, 0, 1]))
+    for key, value in by_list.items():
+        torch.testing.assert_close(flat[key], value)
+    ignored = model.losses(stack(images), boxes, labels, torch.tensor([0, 0, 1]), torch.ones(2, 48, 64).bool())
+    assert all(float(value.detach()) == 0 for value in ignored.values())
+
+
+def test_rare_classes_weigh_more(tiny: DetectorOptions) -> None:
+    model = make(tiny)
+    model.balance(torch.tensor([400, 100, 400]))
+    assert model.loss.class_weights.tolist() == [1, 2, 1]
+    with pytest.raises(ValueError, match=r"expected \(3,\)"):
+        model.balance(torch.tensor([1, 2]))
+
+
+def test_boxes_may_have_the_sides_of_their_class(tiny: DetectorOptions) -> None:
+    model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, box="class"))).eval()
+    with pytest.raises(ValueError, match="remembers none"):
+        model.objects(torch.rand(1, 1, 64, 64))
+    model.remember(torch.tensor([[2.0, 4.0], [torch.nan, torch.nan], [6.0, 8.0]]))
+    (page,) = model.objects(torch.rand(1, 1, 64, 64))
+    middle = (page["boxes"] > 0).all(1) & (page["boxes"] < 64).all(1) & (page["labels"] == 3)
+    sides = (page["boxes"][:, 2:] - page["boxes"][:, :2])[middle]
+    assert len(sides) > 0
+    torch.testing.assert_close(sides, torch.tensor([[6.0, 8.0]]).expand_as(sides))
+    with pytest.raises(ValueError, match=r"expected \(3, 2\)"):
+        model.remember(torch.zeros(2, 2))
+
+
+def test_a_folded_copy_finds_the_same(tiny: DetectorOptions) -> None:
+    model, (images, targets) = make(replace(tiny, decode=DecodeOptions(threshold=0.001))), pages()
+    for _ in range(3):
+        model(images, targets)  # statistics that are not 0 and 1
+    folded = model.folded()
+    assert model.training
+    first, second = model.eval().maps(stack(images)), folded.maps(stack(images))
+    torch.testing.assert_close(second.energy, first.energy, atol=1e-4, rtol=1e-4)
+
+
+def test_the_presets_of_thesis_and_original_train_and_detect() -> None:
+    images, targets = pages()
+    for name in ("thesis", "original"):
+        options = preset(name)
+        network = replace(options.network, encoder="resnet18", filters=8)
+        model = make(replace(options, network=network))
+        losses = cast(dict[str, Tensor], model(images, targets))
+        sum(losses.values(), torch.zeros(())).backward()
+        assert len(model.eval()(images)) == 2
+
+
+def test_classes_default_to_those_of_the_house_and_are_each_named_once(tiny: DetectorOptions) -> None:
+    assert WatershedDetector(options=tiny).classes == DETECTOR_CLASSES
+    with pytest.raises(ValueError, match="each once"):
+        WatershedDetector(("dot", "dot"), tiny)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from entourage.detect.models.watershed import (
+    WatershedDetector,
+    find_pieces,
+    load_detector,
+    read_detector,
+    save_detector,
+)
+from entourage.detect.options import DetectorOptions
+
+CLASSES = ("dot", "clef", "stem")
+
+
+def make(options: DetectorOptions) -> WatershedDetector:
+    torch.manual_seed(0)
+    model = WatershedDetector(CLASSES, options)
+    model.balance(torch.tensor([400, 100, 400]))
+    model.notes = {"data": "two pages"}
+    model.remember(torch.tensor([[1.0, 2.0], [torch.nan, torch.nan], [3.0, 4.0]]))
+    return model.eval()
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path, tiny: DetectorOptions) -> None:
+    model = make(tiny)
+    files = save_detector(model, tmp_path / "detect.safetensors")
+    assert files == [tmp_path / "detect.safetensors"]
+    again = load_detector(files[0])
+    assert (again.classes, again.options, again.notes) == (CLASSES, tiny, {"data": "two pages"})
+    assert not again.training
+    assert all(torch.equal(again.state_dict()[name], value) for name, value in model.state_dict().items())
+    assert again.loss.class_weights.tolist() == [1, 2, 1]
+    assert again.sides is not None
+    assert again.sides.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
+    page = torch.rand(1, 1, 40, 40)
+    assert torch.equal(again.maps(page).energy, model.maps(page).energy)
+
+
+@pytest.mark.parametrize("asked", ["detect.safetensors", "detect-00002-of-{count:05d}.safetensors"])
+def test_pieces_are_put_together_again(tmp_path: Path, tiny: DetectorOptions, asked: str) -> None:
+    model = make(tiny)
+    files = save_detector(model, tmp_path / "detect.safetensors", half=True, piece=4096)
+    assert len(files) > 2
+    assert files[0].name == f"detect-00001-of-{len(files):05d}.safetensors"
+    again = load_detector(tmp_path / asked.format(count=len(files)))
+    for name, value in model.state_dict().items():
+        loaded = again.state_dict()[name]
+        assert loaded.dtype == value.dtype
+        torch.testing.assert_close(loaded, value, atol=1e-3, rtol=1e-3)  # eleven bits of mantissa
+    assert find_pieces(tmp_path / "detect.safetensors") == files
+    files[1].unlink()
+    with pytest.raises(ValueError, match=f"{files[1].name} missing; expected all {len(files)} pieces"):
+        load_detector(tmp_path / "detect.safetensors")
+
+
+def test_half_precision_spares_statistics(tmp_path: Path, tiny: DetectorOptions) -> None:
+    model = make(tiny)
+    (file,) = save_detector(model, tmp_path / "half.safetensors", half=True)
+    head, state = read_detector(file)
+    assert head["classes"] == list(CLASSES)
+    assert state["network.energy.weight"].dtype == torch.float16
+    assert all(state[name].dtype == value.dtype for name, value in model.named_buffers() if name in state)
+
+
+def test_other_files_are_refused(tmp_path: Path, tiny: DetectorOptions) -> None:
+    with pytest.raises(ValueError, match="no such file"):
+        load_detector(tmp_path / "nothing.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_detector(tmp_path / "broken.safetensors")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="holds no detector"):
+        load_detector(tmp_path / "other.safetensors")
+    model = make(tiny)
+    model.classes = (*CLASSES, "coda")  # a header that does not fit its tensors
+    save_detector(model, tmp_path / "unfit.safetensors")
+    with pytest.raises(ValueError, match="another version"):
+        load_detector(tmp_path / "unfit.safetensors")

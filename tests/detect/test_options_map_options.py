@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from entourage.detect.options import GROUPS, MapOptions
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"stride": 0}, "stride is 0"),
+        ({"levels": 1}, "levels is 1"),
+        ({"radius": 1.0}, "radius is 1.0"),
+        ({"radius": 20.0}, "radius is 20.0"),
+        ({"marker": 0.0}, "marker is 0.0"),
+        ({"energy": "levels"}, "groups to be empty"),
+        ({"surface": "box"}, "surface is 'box'"),
+    ],
+)
+def test_impossible_maps_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MapOptions(**fields)
+
+
+def test_channels_and_sides_follow_from_groups_and_offsets() -> None:
+    assert MapOptions().channels == len(GROUPS) + 1
+    assert MapOptions(groups=()).channels == 1
+    assert (MapOptions().sides, MapOptions(offset=False).sides) == (4, 2)
+
+
+def test_no_class_is_in_two_groups() -> None:
+    names = [name for group in GROUPS for name in group]
+    assert len(set(names)) == len(names)

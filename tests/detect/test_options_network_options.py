@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from entourage.detect.options import LossOptions, NetworkOptions
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (NetworkOptions, {"widths": (8, 8)}, "differ in length"),
+        (NetworkOptions, {"decoder": "refinenet"}, "expected a resnet encoder"),
+        (LossOptions, {"energy": "hinge"}, "expected one of focal, bce, levels"),
+        (LossOptions, {"window": 0}, "window is 0"),
+        (LossOptions, {"rarest": 0.5}, "rarest is 0.5"),
+    ],
+)
+def test_impossible_networks_and_losses_are_refused(kind: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**fields)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from tests.detect.drawn import SquareFinder, staff_page, with_squares
+
+from entourage.detect.detector import Detector
+from entourage.detect.inference.results import Journal, PageResult, write_xml
+from entourage.detect.pipeline import look_at_all
+from entourage.detect.preprocessing.prepare import Ready
+
+PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
+
+
+@pytest.mark.parametrize("trouble", [MemoryError(), cv2.error("a resize failed")])
+def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_stop_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    detector = Detector(SquareFinder(), device="cpu")  # type: ignore[arg-type]
+    several, one, broken = (tmp_path / name for name in ("a.tif", "b.png", "c.png"))
+    pages = [Image.fromarray(page) for page in (PAGE, np.roll(PAGE, 7, axis=1), np.full((640, 480), 255, np.uint8))]
+    pages[0].save(several, save_all=True, append_images=pages[1:])
+    pages[0].save(one)
+    broken.write_bytes(b"no image")
+    prepare = detector.prepare
+
+    def fails_on_blank(image: np.ndarray) -> Ready:
+        if image.min() == 255:
+            raise trouble
+        return prepare(image)
+
+    monkeypatch.setattr(detector, "prepare", fails_on_blank)
+    journal = Journal(tmp_path / "out", {}, detector.classes, [several, one, broken])
+    skipped: dict[str, Exception] = {}
+    files: list[int] = []
+    found = list(look_at_all(detector, journal, skipped.__setitem__, files.append))
+    assert [(file.name, sheet.number) for file, sheet, _ in found] == [("a.tif", 1), ("a.tif", 2), ("b.png", None)]
+    assert [sight.found.boxes[0].tolist() for _, _, sight in found[:2]] == [[100, 30, 120, 50], [107, 30, 127, 50]]
+    assert set(skipped) == {f"{several}#3", str(broken)}
+    assert len(files) == 3
+    for (file, sheet, sight), name in zip(found[1:], ("a-2", "b"), strict=True):
+        page = PageResult(name, str(file), 600, 800, sight.found, 20.0, 0.1, "", sheet.number)
+        write_xml(journal.out, page)
+        journal.add(page)
+    again = look_at_all(detector, journal, skipped.__setitem__, files.append)
+    assert [(file.name, sheet.number) for file, sheet, _ in again] == [("a.tif", 1)]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.detect.small import PLAIN, small_data, small_detector
+
+from entourage.detect.training.staged import ALL, STAGES, Stage, train_in_stages
+from entourage.detect.training.task import DetectionTask
+
+
+def make(folder: Path) -> DetectionTask:
+    validation, sheets = small_data(folder)
+    recipe = replace(PLAIN, steps=20, batch=1, epoch=20)
+    return DetectionTask(small_detector(sheets.classes), sheets, validation, recipe)
+
+
+def test_the_stages_follow_the_thesis() -> None:
+    names = [stage.name for stage in STAGES]
+    assert names == ["patches", "colours", "energy", "class", "box", "energy again", "all"]
+    assert sum(stage.share for stage in STAGES) == pytest.approx(1.0)
+    assert [stage.terms for stage in STAGES[2:]] == [("energy",), ("class",), ("box",), ("energy",), ALL]
+
+
+def test_all_stages_train_one_detector_and_a_second_call_finds_it_done(tmp_path: Path) -> None:
+    task = make(tmp_path / "data")
+    before = task.detector.network.energy.weight.clone()
+    detector, result = train_in_stages(task, run=tmp_path / "run", device="cpu", progress=False)
+    assert result.steps == 20  # 2, 3, 3, 3, 3, 2 and 4 of 20: rounding halves to even
+    assert "map" in result.metrics
+    assert not torch.equal(detector.network.energy.weight, before)
+    assert len(list((tmp_path / "run").glob("stage-*"))) == 7
+    again, second = train_in_stages(make(tmp_path / "more"), run=tmp_path / "run", device="cpu", progress=False)
+    assert second.steps == result.steps
+    assert torch.equal(again.network.energy.weight, detector.network.energy.weight)
+
+
+def test_the_last_stage_must_train_the_detector(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the last stage trains no loss"):
+        train_in_stages(make(tmp_path / "data"), (Stage("patches", 1.0),), device="cpu")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.detect.small import PLAIN, RECIPE, small_data, small_detector
+
+from entourage.detect.training.staged import PATCH, ColourTask, PatchTask, colour_boxes
+from entourage.training import train
+
+
+def test_the_smallest_box_colours_a_pixel() -> None:
+    boxes = np.array([[2, 2, 6, 6], [0, 0, 10, 8], [-3, 7, 3, 12]], np.float32)
+    colours = colour_boxes(boxes, np.array([3, 1, 2]), np.array([0, 0, 0]), (2, 10, 12))
+    assert colours[0, 3, 3] == 3
+    assert colours[0, 0, 0] == 1
+    assert colours[0, 7, 1] == 2  # 6 x 5 is less than 10 x 8
+    assert colours[0, 9, 11] == 0
+    assert not colours[1].any()
+
+
+def test_patches_have_their_symbol_in_the_middle(tmp_path: Path) -> None:
+    _, sheets = small_data(tmp_path / "data")
+    task = PatchTask(small_detector(sheets.classes), sheets, RECIPE)
+    draw, labels = task.load(0, np.random.default_rng(0))
+    assert len(labels) == task.batch == len(draw.windows.start)
+    centres = (draw.windows.boxes[:, :2] + draw.windows.boxes[:, 2:]) / 2
+    for number, label in enumerate(labels.tolist()):
+        mine = (draw.windows.image == number) & (draw.windows.labels == label + 1)
+        hidden = draw.windows.hidden_image == number  # a staff is wider than a patch
+        near = (centres[mine] - PATCH / 2).abs().amax(1) < 12
+        assert near.any() or hidden.any()
+
+
+def test_pre_training_changes_the_detector_in_place_and_lowers_its_loss(tmp_path: Path) -> None:
+    _, sheets = small_data(tmp_path / "data")
+    recipe = replace(PLAIN, steps=2, epoch=2, batch=1)
+    for kind, part in ((PatchTask, "encoder"), (ColourTask, "decoder")):
+        detector = small_detector(sheets.classes)
+        before = {name: value.clone() for name, value in detector.state_dict().items()}
+        task = kind(detector, sheets, recipe)
+        train(task, recipe.training_options(), None, device="cpu", progress=False)
+        changed = [name for name, value in detector.state_dict().items() if not torch.equal(value, before[name])]
+        assert any(name.startswith(f"network.{part}") for name in changed)
+        assert not any("head" in name for name in changed)
+        batch = task.load(0, np.random.default_rng(0))
+        optimizer = torch.optim.Adam(task.model.parameters(), lr=1e-2)
+        losses = []
+        for step in range(25):  # the same few again and again: they are learned by heart
+            loss = task.loss(task.model.train(), batch, step)["loss"]
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        assert losses[-1] < 0.6 * losses[0]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from entourage.detect.training.augmentation import ViewOptions
+from entourage.detect.training.task import Recipe
+
+# What a run's record says of its recipe: with other names or values, a run that was begun could not go on.
+RECORDED = {
+    "steps": 20_000,
+    "batch": 16,
+    "margin": 0,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup": 300,
+    "weight_decay": 0.02,
+    "clip_norm": 5.0,
+    "average": 0.999,
+    "validation": 8,
+    "epoch": 3000,
+    "seed": 0,
+}
+
+
+def test_a_run_is_known_by_its_recipe() -> None:
+    recipe = Recipe()
+    assert asdict(recipe) == {**RECORDED, "window": asdict(recipe.window), "view": asdict(ViewOptions())}
+
+
+def test_the_loop_is_told_the_same() -> None:
+    options = Recipe(steps=4100, epoch=2000, learning_rate=2e-3, clip_norm=3.0, seed=7).training_options()
+    assert (options.epochs, options.max_steps, options.learning_rate) == (3, 4100, 2e-3)
+    assert (options.warmup_steps, options.seed, options.schedule) == (300, 7, "cosine")
+    assert (options.clip_norm, options.weight_decay, options.monitor) == (3.0, 0.02, None)
+    assert options.checkpoint_every == 100
+
+
+def test_handwriting_varies_more_than_print() -> None:
+    print_, hand = Recipe(), Recipe.for_handwriting()
+    assert hand.window.zoom > print_.window.zoom
+    assert hand.window.width > print_.window.width
+    assert hand.window.width % 64 == hand.window.height % 64 == 0  # the coarsest map's stride
+
+
+def test_bad_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="steps is 0"):
+        Recipe(steps=0)
+    with pytest.raises(ValueError, match="batch is 0"):
+        Recipe(batch=0)
+    with pytest.raises(ValueError, match="margin is -1"):
+        Recipe(margin=-1)

@@ -1,0 +1,48 @@
+"""The network: embeddings and logits side by side, an optional embedding layer, frozen statistics."""
+
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from entourage.embed.models import EmbeddingNetwork, build_network
+
+
+@pytest.fixture
+def images() -> Tensor:
+    return torch.randn(5, 3, 20, 20, generator=torch.Generator().manual_seed(0))
+
+
+def test_without_an_embedding_layer_the_features_are_the_embedding(toys: ModuleType, images: Tensor) -> None:
+    backbone = toys.backbone()
+    network = build_network(backbone, 3).eval()
+    seen = network(images)
+    assert network.dimensions == 8
+    torch.testing.assert_close(seen.embeddings, backbone.module(images))
+    torch.testing.assert_close(seen.logits, network.head(seen.embeddings))
+    assert torch.equal(network.embed(images), seen.embeddings)
+
+
+@pytest.mark.parametrize("head", ["linear", "cosine", "centres"])
+def test_an_embedding_layer_comes_between(toys: ModuleType, images: Tensor, head: str) -> None:
+    network = build_network(toys.backbone(), 3, dimensions=4, head=head, scale=7.0).eval()  # type: ignore[arg-type]
+    seen = network(images)
+    assert seen.embeddings.shape == (5, 4)
+    assert seen.logits.shape == (5, 3)
+    torch.testing.assert_close(seen.embeddings, network.project(network.body(images)))
+    if head != "linear":
+        assert seen.logits.abs().max() <= 7
+
+
+def test_frozen_statistics_stay_while_weights_learn(toys: ModuleType, images: Tensor) -> None:
+    for frozen in (True, False):
+        network = EmbeddingNetwork(toys.ToyBody(), 8, 3, freeze_norm=frozen).train()
+        norm = next(m for m in network.modules() if isinstance(m, nn.BatchNorm2d))
+        before = norm.running_mean.clone()  # type: ignore[union-attr]
+        network(images).logits.sum().backward()
+        assert torch.equal(before, norm.running_mean) == frozen  # type: ignore[arg-type]
+        assert norm.weight.grad is not None
+        assert network.training
+        assert norm.training is not frozen
+        assert not any(m.training for m in network.eval().modules())

@@ -1,0 +1,125 @@
+"""Pictures: frames say who is right, thumbnails do not overlap, and everything is well-formed."""
+
+import base64
+import io
+from itertools import combinations
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from entourage.embed.report import (
+    COLOURS,
+    INK,
+    MAP_SIDE,
+    RIGHT,
+    WRONG,
+    map_picture,
+    retrieval_picture,
+    training_curves,
+    tsne_positions,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+LABELS = ["owl", "owl", "crow", "<wren> & $5", "crow", "owl"]
+
+
+def picture(item: int) -> Image.Image:
+    return Image.new("RGB", (60 + item, 40), (40 * item, 0, 255 - 40 * item))
+
+
+def shown(image: ElementTree.Element) -> int:
+    """Which item a thumbnail shows, by its colour."""
+    data = base64.b64decode(image.attrib["href"].split(",")[1])
+    red = Image.open(io.BytesIO(data)).convert("RGB").resize((1, 1)).getpixel((0, 0))[0]  # type: ignore[index]
+    return round(red / 40)
+
+
+def test_the_retrieval_picture_frames_what_is_right_in_green() -> None:
+    svg = ElementTree.fromstring(retrieval_picture(picture, [0, 3], [[1, 2, 5], [4, 0, 2]], LABELS))
+    frames, images = svg.findall(f"{SVG}rect"), svg.findall(f"{SVG}image")
+    assert [frame.attrib["fill"] for frame in frames] == [INK, RIGHT, WRONG, RIGHT, INK, WRONG, WRONG, WRONG]
+    assert [shown(image) for image in images] == [0, 1, 2, 5, 3, 4, 0, 2]
+    assert [image[0].text for image in images][:2] == ["query: owl", "owl"]
+    assert images[4][0].text == "query: <wren> & $5"
+
+
+def test_thumbnails_lie_in_their_frames_and_rows_below_each_other() -> None:
+    svg = ElementTree.fromstring(retrieval_picture(picture, [0, 3], [[1, 2], [4, 0]], LABELS))
+    width, height = (float(v) for v in svg.attrib["viewBox"].split()[2:])
+    boxes = []
+    for frame, image in zip(svg.findall(f"{SVG}rect"), svg.findall(f"{SVG}image"), strict=True):
+        x, y, side = (float(frame.attrib[name]) for name in ("x", "y", "width"))
+        assert 0 <= x < float(image.attrib["x"])
+        assert float(image.attrib["x"]) + float(image.attrib["width"]) < x + side <= width
+        assert y + side <= height
+        boxes.append((x, y, x + side, y + side))
+    for (left, top, right, bottom), (x, y, far, low) in combinations(boxes, 2):
+        assert right <= x or far <= left or bottom <= y or low <= top
+
+
+@pytest.mark.parametrize("neighbours", [[[1, 2]], [1, 2]])
+def test_neighbours_must_fit_the_queries(neighbours: object) -> None:
+    with pytest.raises(ValueError, match=r"neighbours have shape .*; expected \(2, k\), a row a query"):
+        retrieval_picture(picture, [0, 3], neighbours, LABELS)  # type: ignore[arg-type]
+
+
+def test_the_map_has_a_dot_for_each_item_and_thumbnails_where_there_is_room() -> None:
+    positions = np.array([[0.0, 0.0], [0.3, 0.2], [9.0, 9.0], [10.0, 10.0], [0.1, 10.0], [5.1, 5.1]])
+    svg = ElementTree.fromstring(map_picture(picture, positions, LABELS, cells=4))
+    dots, images = svg.findall(f"{SVG}circle"), svg.findall(f"{SVG}image")
+    assert len(dots) == 6
+    assert dots[0].attrib["fill"] == dots[1].attrib["fill"] == dots[5].attrib["fill"] == COLOURS[2]
+    assert dots[2].attrib["fill"] == dots[4].attrib["fill"] != dots[0].attrib["fill"]
+    # Items 0 and 1 share a cell, and so do 2 and 3: the one nearer to its middle is shown.
+    assert sorted(shown(image) for image in images) == [1, 2, 4, 5]
+    places = {
+        (float(image.attrib["x"]) // (MAP_SIDE / 4), float(image.attrib["y"]) // (MAP_SIDE / 4)) for image in images
+    }
+    assert places == {(0, 0), (3, 3), (0, 3), (2, 2)}
+
+
+def test_only_what_is_shown_is_read() -> None:
+    read: list[int] = []
+
+    def counted(item: int) -> Image.Image:
+        read.append(item)
+        return picture(item % 6)
+
+    positions = np.random.default_rng(0).random((500, 2))
+    map_picture(counted, positions, np.arange(500) % 6, cells=5)
+    assert len(read) == len(set(read)) <= 25
+
+
+@pytest.mark.parametrize("positions", [np.zeros((6, 3)), np.full((6, 2), np.nan)])
+def test_positions_must_be_on_a_plane(positions: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"positions have shape .*; expected \(items, 2\), finite"):
+        map_picture(picture, positions, LABELS)
+
+
+def test_items_in_one_place_make_a_map() -> None:
+    assert map_picture(picture, np.ones((6, 2)), LABELS).count("<image") == 1
+
+
+def test_tsne_keeps_groups_together_whatever_their_length() -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(3), 20)
+    embeddings = (np.eye(3, 8)[group] + 0.05 * rng.normal(size=(60, 8))) * rng.uniform(0.1, 10, size=(60, 1))
+    where = tsne_positions(embeddings)
+    assert where.shape == (60, 2)
+    distance = np.linalg.norm(where[:, None] - where[None], axis=2) + np.diag(np.full(60, np.inf))
+    assert (group[distance.argmin(axis=1)] == group).mean() == 1
+    np.testing.assert_array_equal(tsne_positions(embeddings), where)
+
+
+@pytest.mark.parametrize("embeddings", [np.zeros((3, 2)), np.zeros(9)])
+def test_too_few_embeddings_have_no_map(embeddings: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"embeddings have shape .*; expected \(samples, dimensions\), four"):
+        tsne_positions(embeddings)
+
+
+def test_training_curves_name_their_lines() -> None:
+    svg = training_curves({"training classes": [0.5, 0.8], "new classes": [0.4, 0.6]})
+    assert svg.startswith("<svg")
+    assert all(text in svg for text in ("training classes", "new classes", "Recall@1", "epoch"))

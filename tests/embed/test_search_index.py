@@ -1,0 +1,132 @@
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from entourage.data.image_set import ImageSet
+from entourage.embed import search as module
+from entourage.embed.data import read_images
+from entourage.embed.search import Index, find_index
+from entourage.embed.training.fit import EmbeddedImages, embed_images
+from entourage.embed.training.run_folder import load_members, read_config
+from entourage.game import directions
+
+
+def test_nearest_are_the_largest_cosines_without_oneself() -> None:
+    torch.manual_seed(0)
+    embeddings = directions(torch.randn(30, 5))
+    index = Index(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
+    queries = torch.stack([embeddings[4], directions(torch.randn(1, 5))[0]])
+    places, cosines = index.nearest(queries, 3, [4, None])
+    for row, own in ((0, 4), (1, None)):
+        ranking = sorted((i for i in range(30) if i != own), key=lambda i: -float(queries[row] @ embeddings[i]))
+        assert places[row].tolist() == ranking[:3]
+        torch.testing.assert_close(cosines[row], queries[row] @ embeddings[ranking[:3]].T)
+
+
+def test_no_more_are_found_than_there_are() -> None:
+    index = Index(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
+    places, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
+    assert places.tolist() == [[1, 2, 0]]
+    assert cosines.tolist() == [[0, 0, -torch.inf]]  # itself, which is no find
+    assert index.nearest(torch.eye(3)[:1], 8, [None])[0].shape == (1, 3)
+
+
+def test_an_index_is_made_once_and_again_when_images_or_networks_change(
+    trained: Path, image_folder: Path, tmp_path: Path
+) -> None:
+    run, data = tmp_path / "run", tmp_path / "data"
+    shutil.copytree(trained, run)
+    shutil.copytree(image_folder, data)
+    trained_indices = list(run.glob("index-*.safetensors"))
+    calls: list[int] = []
+
+    def find() -> Index:
+        config, images = read_config(run), read_images(data)
+
+        def embed() -> EmbeddedImages:
+            calls.append(len(images))
+            return embed_images(load_members(run, config, "cpu"), images, config.recipe.decoded_side, progress=False)
+
+        return find_index(run, config, images, embed)
+
+    first, second = find(), find()
+    assert calls == [65]
+    assert torch.equal(first.embeddings, second.embeddings)
+    assert (first.items, first.classes, first.skipped) == (second.items, second.classes, second.skipped)
+    assert len(first.items) == 64
+    assert first.classes[0] == "class 0"
+    assert first.skipped[0][0] == "class 0/broken.png"
+    (kept,) = set(run.glob("index-*.safetensors")) - set(trained_indices)
+    image = data / "class 3" / "24.png"
+    os.utime(image, ns=(0, image.stat().st_mtime_ns + 10**9))
+    find()
+    assert len(calls) == 2
+    os.utime(image, ns=(0, image.stat().st_mtime_ns - 10**9))
+    find()
+    assert len(calls) == 2  # the index of the images as they were is still there
+    kept.write_bytes(b"damaged")
+    find()
+    text = (run / "config.json").read_text()
+    weights = read_config(run).weights
+    (run / "config.json").write_text(text.replace(weights, "other weights"))
+    find()
+    assert len(calls) == 4
+
+
+def embedded(images: ImageSet) -> EmbeddedImages:
+    return EmbeddedImages(torch.ones(len(images), 2), np.arange(len(images)), [])
+
+
+def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT", 3)
+    config, images = read_config(trained), read_images(image_folder)
+    sets = [images.subset(np.arange(5 + n)) for n in range(5)]
+    made: list[int] = []
+
+    def find(number: int) -> None:
+        def embed() -> EmbeddedImages:
+            made.append(number)
+            return embedded(sets[number])
+
+        assert len(find_index(tmp_path, config, sets[number], embed).items) == 5 + number
+        for path in tmp_path.iterdir():  # the clock of a file system may be coarse
+            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**10))
+
+    for number in (0, 1, 2, 0, 3, 0, 2, 3, 1):
+        find(number)
+    assert made == [0, 1, 2, 3, 1]  # 1 had to go for 3: all others had been asked for since
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_index_that_cannot_be_kept_answers_with_a_warning(
+    trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Path, *_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(module, "write_weights", read_only)
+    images = read_images(image_folder)
+    with pytest.warns(UserWarning, match=r"^the index is not kept: cannot write to .*: Read-only file system$"):
+        index = find_index(tmp_path, read_config(trained), images, lambda: embedded(images))
+    assert len(index.items) == len(images)
+
+
+def test_training_leaves_an_index_of_all_images(
+    trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embed() -> EmbeddedImages:
+        raise AssertionError("the index of the training should do")
+
+    config, images = read_config(trained), read_images(image_folder)
+    index = find_index(trained, config, images, embed)
+    made = embed_images(load_members(trained, config, "cpu"), images, config.recipe.decoded_side, progress=False)
+    torch.testing.assert_close(index.embeddings, made.embeddings)
+    assert index.items == [images.items[place] for place in made.kept]
+    np.testing.assert_allclose(index.embeddings.norm(dim=1), 1, rtol=1e-5)

@@ -1,0 +1,57 @@
+"""Ensembles: members differ by their seed alone, and their embeddings stand side by side."""
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from entourage.data.pixels import decode_pixels
+from entourage.embed.data import read_images
+from entourage.embed.models import embed_rows, join_embeddings
+from entourage.embed.training import fit as ensemble
+from entourage.embed.training.fit import embed_ensemble, embed_images, train_embedding, train_ensemble
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.run_folder import load_members, read_config
+from entourage.embed.training.task import EmbeddingData
+from entourage.training.images import PixelBank
+
+RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage(1, 1e-2),), seed=5)
+
+
+def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_path: Path) -> None:
+    pixels, labels = toys.images()
+    data = EmbeddingData(PixelBank(pixels), labels, np.arange(96))
+    members = train_ensemble(toys.backbone, data, RECIPE, 2, run=tmp_path, device="cpu", progress=False)
+    assert {path.name for path in tmp_path.iterdir()} == {"member-1", "member-2"}
+    alone = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
+    rows = np.arange(0, 96, 5)
+    embeddings = [embed_rows(one.network, data.bank, rows, one.preprocessing) for one in (alone, *members)]
+    assert torch.equal(embeddings[0], embeddings[1])
+    assert not torch.allclose(embeddings[1], embeddings[2], atol=1e-3)
+    together = embed_ensemble(members, data.bank, rows)
+    torch.testing.assert_close(together, join_embeddings(embeddings[1:]))
+
+
+def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
+    pixels, labels = toys.images()
+    with pytest.raises(ValueError, match="members is 0; expected 1 or more"):
+        train_ensemble(toys.backbone, EmbeddingData(PixelBank(pixels), labels, np.arange(96)), RECIPE, 0)
+
+
+def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
+    trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ensemble, "CHUNK", 7)
+    members = load_members(trained, read_config(trained), "cpu")
+    images = read_images(image_folder)
+    found = embed_images(members, images, 20, progress=False)
+    pixels = decode_pixels(images, (20, 20), progress=False)
+    assert found.kept.tolist() == pixels.kept.tolist()
+    assert found.skipped == pixels.failures
+    torch.testing.assert_close(found.embeddings, embed_ensemble(members, PixelBank(pixels.values), np.arange(64)))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match="none of its 1 images can be read: not an image"):
+        embed_images(members, read_images(tmp_path), 20, progress=False)

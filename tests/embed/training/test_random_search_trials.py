@@ -1,0 +1,121 @@
+"""Random search carried out: what is trained, what it is judged by, and what is remembered."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entourage.backbones.backbone import Backbone
+from entourage.embed import retrieval_metrics
+from entourage.embed.losses.batch_graph import NonFiniteInputError
+from entourage.embed.models import Rows, embed_rows
+from entourage.embed.training import random_search as trials
+from entourage.embed.training.fit import TrainedEmbedding, train_embedding
+from entourage.embed.training.random_search import RECORD, Trial, draw_recipes, search_recipes, told
+from entourage.embed.training.recipes import Recipe, Stage
+from entourage.embed.training.task import EmbeddingData
+from entourage.training.images import PLAIN, PixelBank
+from entourage.training.meters import NonFiniteLossError
+
+RECIPE = Recipe(size=20, view=PLAIN, stages=(Stage(1, 1e-3, "classification"), Stage(1, 1e-2)), seed=5)
+
+
+def parts_of(toys: ModuleType) -> tuple[EmbeddingData, Rows]:
+    pixels, labels = toys.images(each=6)
+    return EmbeddingData(PixelBank(pixels), labels, np.flatnonzero(labels > 2)), np.flatnonzero(labels <= 2)
+
+
+def search(toys: ModuleType, run: Path, count: int = 3, **change: Any) -> list[Trial]:
+    data, held_out = parts_of(toys)
+    values = {"load": toys.backbone, "data": data, "held_out": held_out, "recipe": RECIPE, **change}
+    return search_recipes(**values, trials=count, run=run, device="cpu", progress=False)
+
+
+class StoppedError(Exception):
+    """Somebody pulled the plug."""
+
+
+def after(monkeypatch: pytest.MonkeyPatch, count: int, error: Exception) -> None:
+    """The first trainings go well, the next one ends with an error."""
+    left = iter([True] * count)
+
+    def train(*arguments: Any, **options: Any) -> TrainedEmbedding:
+        if next(left, False):
+            return train_embedding(*arguments, **options)
+        raise error
+
+    monkeypatch.setattr(trials, "train_embedding", train)
+
+
+def test_each_trial_is_a_drawn_recipe_judged_by_the_classes_held_out(toys: ModuleType, tmp_path: Path) -> None:
+    found = search(toys, tmp_path)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    data, held_out = parts_of(toys)
+    for _, drawn in zip(range(3), draw_recipes(RECIPE, seed=5), strict=False):
+        alone = train_embedding(toys.backbone(), data, drawn, device="cpu", progress=False)
+        embeddings = embed_rows(alone.network, data.bank, held_out, alone.preprocessing)
+        recall = retrieval_metrics(embeddings, data.labels[held_out], (1,), nmi=False)["recall@1"]
+        assert Trial(drawn, recall) in found
+    assert [path.name for path in tmp_path.iterdir()] == [RECORD]  # what trainings needed to continue is gone
+
+
+def test_a_search_that_was_stopped_continues(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = search(toys, tmp_path / "whole")
+    after(monkeypatch, 2, StoppedError())
+    with pytest.raises(StoppedError):
+        search(toys, tmp_path / "run")
+    after(monkeypatch, 1, StoppedError())
+    assert search(toys, tmp_path / "run") == whole
+    assert search(toys, tmp_path / "run") == whole  # and a finished one answers at once
+
+
+@pytest.mark.parametrize("error", [NonFiniteLossError("the loss is nan"), NonFiniteInputError("embeddings are nan")])
+def test_what_diverged_comes_last(
+    toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    after(monkeypatch, 2, error)
+    found = search(toys, tmp_path)
+    assert [math.isnan(one.score) for one in found] == [False, False, True]
+    assert json.loads((tmp_path / RECORD).read_text())["trials"][2]["recall@1"] is None
+    again = search(toys, tmp_path)
+    assert [one.recipe for one in again] == [one.recipe for one in found]
+    with pytest.raises(ValueError, match="all 2 trials diverged"):
+        search(toys, tmp_path / "other", 2)
+
+
+def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> None:
+    search(toys, tmp_path, 1)
+    data, held_out = parts_of(toys)
+    pixels = data.bank.values.copy()
+    pixels[0] ^= 1
+
+    def other() -> Backbone:
+        return replace(toys.backbone(), name="other")
+
+    for change, name in (
+        ({"count": 2}, "trials 1, now 2"),
+        ({"load": other}, "backbone 'toy .*', now 'other .*'"),
+        ({"data": replace(data, bank=PixelBank(pixels))}, "other images"),
+        ({"held_out": held_out[1:]}, "other training images or classes"),
+        ({"recipe": replace(RECIPE, head="cosine")}, "recipe"),
+    ):
+        with pytest.raises(ValueError, match=f"holds a run with {name}"):
+            search(toys, tmp_path, **{"count": 1, **change})  # type: ignore[arg-type]
+    (tmp_path / RECORD).write_text("{}")
+    with pytest.raises(ValueError, match=r"trials.json is no record of this version: .*; choose another folder"):
+        search(toys, tmp_path, 1)
+
+
+def test_nobody_is_judged_by_what_he_was_trained_on(toys: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="1 classes are both trained on and held out"):
+        search(toys, tmp_path, held_out=np.arange(24))
+
+
+def test_a_trial_is_told_in_json() -> None:
+    assert told(Trial(RECIPE, 0.5))["recall@1"] == 0.5
+    assert told(Trial(RECIPE, math.nan))["recall@1"] is None

@@ -1,0 +1,63 @@
+from fractions import Fraction
+
+from entourage.engrave.annotate.assign_classes import describe
+from entourage.engrave.annotate.mei import Event
+from entourage.engrave.render.marks import Group, Symbol
+
+MEASURE = Group(("measure",), "m")
+STAFF = Group(("staff",), "s", MEASURE)
+EVENTS = {
+    "m": Event("measure", onset=Fraction(0)),
+    "s": Event("staff", staff=2),
+    "c": Event("chord", onset=Fraction(3, 2), notes=("n1", "n2")),
+    "slur": Event("slur", onset=Fraction(1), notes=("c", "n3")),
+    "r": Event("rest", onset=Fraction(5), duration=Fraction(1, 2)),
+}
+IDS = {"m", "slur", "n1"}
+
+
+def described(label: str, group: Group) -> Symbol:
+    symbol = Symbol(label, "", [0], group)
+    describe(symbol, EVENTS, IDS)
+    return symbol
+
+
+def test_the_nearest_group_that_knows_decides() -> None:
+    stem = described("stem", Group(("stem",), "", Group(("chord",), "c", STAFF)))
+    assert (stem.onset, stem.staff, stem.notes) == (1.5, 2, ("n1", "n2"))
+    assert stem.element == "n1"  # the chord itself is not in the score, its first note is
+
+
+def test_chords_are_their_notes() -> None:
+    slur = described("slur", Group(("slur",), "slur", MEASURE))
+    assert (slur.notes, slur.element, slur.onset) == (("n1", "n2", "n3"), "slur", 1)
+
+
+def test_rests_last_and_noteheads_are_of_one_note() -> None:
+    rest = described("rest8th", Group(("rest",), "r", STAFF))
+    assert (rest.onset, rest.duration) == (5, 0.5)
+    head = described("noteheadBlackOnLine", Group(("notehead",), "", Group(("note",), "n2", Group(("chord",), "c"))))
+    assert head.notes == ("n2",)
+
+
+def test_a_staff_has_a_number_and_no_onset() -> None:
+    staff = described("staff", STAFF)
+    assert (staff.staff, staff.onset, staff.element) == (2, None, "m")
+
+
+def test_a_ledger_line_of_no_note_has_no_onset() -> None:
+    staff = Group(("staff",), "t", MEASURE)
+    events = EVENTS | {"t": Event("staff", onset=Fraction(4), staff=1)}
+    line, clef = (
+        Symbol(label, "", [0], Group((kind,), "", staff)) for label, kind in (("legerLine", "x"), ("clefG", "clef"))
+    )
+    for symbol in (line, clef):
+        describe(symbol, events, IDS)
+    assert (line.onset, line.staff) == (None, 1)
+    assert (clef.onset, clef.staff) == (4, 1)
+
+
+def test_what_is_known_stays() -> None:
+    symbol = Symbol("rest8th", "", [0], Group(("rest",), "r", STAFF), element="mine", onset=7.0, staff=1)
+    describe(symbol, EVENTS, IDS)
+    assert (symbol.element, symbol.onset, symbol.staff) == ("mine", 7.0, 1)

@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from entourage.engrave.dataset.formats import page_table
+from entourage.engrave.dataset.inspection import LAYERS, colour_of, draw_truth, read_page
+from entourage.engrave.render.page import Page
+from entourage.symbols import EXTENDED_IDS
+
+
+@pytest.fixture
+def page_path(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> Path:
+    page = engrave(musicxml)
+    (tmp_path / "images").mkdir()
+    cv2.imwrite(str(tmp_path / "images" / "p.png"), page.image)
+    pq.write_table(
+        page_table(page, score="s", source="s.mxl", work="w", name="p", font="f"), tmp_path / "symbols.parquet"
+    )
+    return tmp_path / "images" / "p.png"
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_layer_leaves_its_mark(page_path: Path, layer: str) -> None:
+    image, rows = read_page(page_path)
+    drawn = draw_truth(image, rows, [layer])  # type: ignore[list-item]
+    assert (drawn != image).any()
+    assert (draw_truth(image, rows, []) == image).all()
+
+
+def test_masks_colour_the_ink_and_nothing_else(page_path: Path) -> None:
+    image, rows = read_page(page_path)
+    changed = (draw_truth(image, rows, ["masks"]) != image).any(axis=2)
+    assert (image[changed] < 200).all()
+    clef = next(row for row in rows if row["label"] == "clefG")
+    inside = changed[clef["y0"] : clef["y1"], clef["x0"] : clef["x1"]]
+    assert inside.sum() >= clef["area"]
+
+
+def test_boxes_are_drawn_where_they_are(page_path: Path) -> None:
+    image, rows = read_page(page_path)
+    clef = [row for row in rows if row["label"] == "clefG"]
+    y, x = np.nonzero((draw_truth(image, clef, ["boxes"]) != image).any(axis=2))
+    assert abs(x.min() - clef[0]["x0"]) <= 1
+    assert abs(y.max() - clef[0]["y1"]) <= 1
+
+
+def test_times_of_notes_are_told_apart(page_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(cv2, "putText", lambda image, text, *_: written.append(text))
+    image, rows = read_page(page_path)
+    head = next(row for row in rows if row["label"].startswith("notehead"))
+    head |= {"onset": 3.5, "position": -1, "duration": 1.5}
+    stem = next(row for row in rows if row["label"] == "stem")
+    for layers in (["labels", "onsets"], ["onsets"], ["labels"]):
+        draw_truth(image, [head, stem], layers)  # type: ignore[arg-type]
+    assert written == [f"{head['label']} 3.5/-1/1.5", "3.5/-1/1.5", head["label"]]
+
+
+def test_neighbouring_classes_differ_in_colour() -> None:
+    names = list(EXTENDED_IDS)
+    colours = np.array([colour_of(name) for name in names])
+    assert np.abs(np.diff(colours, axis=0)).sum(axis=1).min() > 60
+
+
+def test_what_is_no_page_is_refused(page_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read as an image"):
+        read_page(tmp_path / "none.png")
+    other = page_path.with_name("q.png")
+    other.write_bytes(page_path.read_bytes())
+    with pytest.raises(ValueError, match="knows no page 'q'"):
+        read_page(other)
+    (tmp_path / "symbols.parquet").unlink()
+    with pytest.raises(ValueError, match="does not exist"):
+        read_page(page_path)

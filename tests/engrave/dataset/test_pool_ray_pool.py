@@ -1,0 +1,251 @@
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.engrave.conftest import run_here
+
+from entourage.engrave.dataset import pipeline, pool
+from entourage.engrave.dataset import pool as ray_pool
+from entourage.engrave.dataset.pool import run_tasks
+from entourage.engrave.dataset.state import UnwritableError
+from entourage.engrave.dataset.worker import Outcome, Worker
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
+
+JOB = EngraveJob(Path("out"), (Path("songs"),), ray="local")
+TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
+
+
+class ActorDiedError(Exception):
+    """What Ray raises when the process of an actor has ended."""
+
+
+@dataclass(eq=False)
+class Pending:
+    """What will be an outcome or, without a task, word that a worker is ready."""
+
+    server: Any
+    number: int
+    task: Task | None = None
+
+
+class Cluster:
+    """As much of the `ray` module as is used, in this process: two cores, in a folder of their own."""
+
+    exceptions = SimpleNamespace(RayError=ActorDiedError)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: list[Any] = []
+        self.killed: list[Any] = []
+        self.address: str | None = "not connected"
+        self.attempts: str | None = None
+        self.down = False
+        self.waiting: set[int] = set()  # numbers of workers that get a core only once nothing else happens
+        self.broken: set[int] = set()  # and of those that cannot be started
+        self.idle = 0  # how often nothing else happened
+
+    def init(self, address: str | None, **options: object) -> None:
+        self.address = address
+        self.attempts = os.environ.get("RAY_NUM_REDIS_GET_RETRIES")
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0, "memory": 1e9}
+
+    def remote(self, **options: object) -> Callable[[Any], Any]:
+        assert options == {"num_cpus": 1, "max_restarts": 0}
+
+        def wrap(kind: Any) -> Any:
+            def make(*arguments: object) -> Any:
+                os.chdir(self.folder)  # where Ray starts its workers
+                inside = kind(*arguments)
+                remote = SimpleNamespace(remote=partial(Pending, inside, len(self.made)))
+                actor = SimpleNamespace(do=remote, ready=remote)
+                self.made.append(actor)
+                return actor
+
+            return SimpleNamespace(remote=make)
+
+        return wrap
+
+    def wait(self, pending: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
+        ready = [one for one in pending if self._comes(one)][:num_returns]
+        if not ready and timeout is None:
+            self.idle += 1
+            ready = pending[:num_returns]
+        elif not ready:
+            time.sleep(timeout or 0.0)
+        return ready, [one for one in pending if one not in ready]
+
+    def _comes(self, one: Pending) -> bool:
+        return one.number not in self.waiting if one.task is None else one.task.name != "task4"  # which never ends
+
+    def get(self, one: Any) -> object:
+        if one.task is None:
+            if one.number in self.broken:
+                raise ActorDiedError("The actor died in its constructor")
+            return one.server.ready()
+        if one.task.name == "task2":
+            raise ActorDiedError("The actor died unexpectedly")
+        return one.server.do(one.task)
+
+    def kill(self, actor: Any) -> None:
+        self.killed.append(actor)
+
+    def shutdown(self) -> None:
+        self.down = True
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes when the memory of a worker is bounded, rather than to bound that of the tests."""
+    calls: list[str] = []
+    monkeypatch.setattr(pool, "_bound_memory", lambda: calls.append("bound"))
+    return calls
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    made = Cluster(elsewhere)
+    monkeypatch.setitem(sys.modules, "ray", made)  # type: ignore[arg-type]
+    return made
+
+
+def test_crashes_and_endless_tasks_cost_one_score_each(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
+    assert set(outcomes) == {task.name for task in TASKS}
+    assert outcomes["task2"].failure == "task2: the engraver crashed (ActorDiedError)"
+    assert outcomes["task4"].failure == "task4: the engraver took longer than 0.05 s"
+    assert sum(outcome.pages for outcome in outcomes.values()) == 4
+    assert len(cluster.killed) == 2
+    assert len(cluster.made) == len(bounds) == 3  # one a core, kept from task to task, and one for that which crashed
+    assert cluster.address == "local"  # None would mean whatever $RAY_ADDRESS says
+    assert cluster.down
+
+
+def test_a_task_waits_for_a_core_as_long_as_it_takes(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
+    cluster.waiting = {0, 1}
+    assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
+    assert cluster.idle > 0
+
+
+def test_a_worker_that_gets_no_core_holds_up_nothing(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    cluster.waiting = {1}
+    tasks = [TASKS[0], TASKS[1], TASKS[3]]
+    assert [outcome.name for outcome in run_tasks(JOB, tasks)] == [task.name for task in tasks]
+    assert cluster.killed == []
+    assert cluster.idle == 0
+
+
+def test_a_worker_that_cannot_be_started_costs_a_score(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    cluster.broken = {0}
+    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, [TASKS[0], TASKS[1], TASKS[3]])}
+    assert outcomes.pop("task0") == Outcome("task0", 0, "task0: the engraver crashed (ActorDiedError)", lost=True)
+    assert [outcome.pages for outcome in outcomes.values()] == [1, 1]
+    cluster.broken = set(range(9))
+    assert sum(outcome.lost for outcome in run_tasks(JOB, TASKS)) == len(TASKS)
+
+
+def test_a_cluster_with_other_versions_is_refused(
+    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_pool, "makers", lambda engine: {"entourage": "another"})
+    with pytest.raises(ValueError, match=r"the cluster engraves with .*; expected the versions of this machine, .*ano"):
+        list(run_tasks(JOB, TASKS))
+    assert cluster.down
+
+
+def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_NUM_REDIS_GET_RETRIES", raising=False)
+    monkeypatch.setattr(ray_pool, "check_address", lambda address: None)
+    there = EngraveJob(Path("out"), compose=1, ray="head:6379")
+    ray_pool.RayPool(there, TASKS, 1.0, int)
+    assert (cluster.address, cluster.attempts) == ("head:6379", "5")
+    assert "RAY_NUM_REDIS_GET_RETRIES" not in os.environ
+    monkeypatch.setenv("RAY_NUM_REDIS_GET_RETRIES", "9")
+    ray_pool.RayPool(there, TASKS, 1.0, int)
+    assert (cluster.attempts, os.environ["RAY_NUM_REDIS_GET_RETRIES"]) == ("9", "9")
+
+
+def test_a_full_disk_stops_the_run(cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(self: Worker, task: Task) -> Outcome:
+        raise UnwritableError("images/a.png cannot be written: No space left on device")
+
+    monkeypatch.setattr(Worker, "do", no_room)
+    with pytest.raises(UnwritableError, match="No space left on device"):
+        list(run_tasks(JOB, TASKS))
+    assert cluster.down
+
+
+def test_the_data_set_is_that_of_a_local_run(
+    cluster: Cluster, bounds: list[str], tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    songs = Path("songs")
+    songs.mkdir()
+    (songs / "good.xml").write_text(musicxml)
+    (songs / "bad.xml").write_text("<score-partwise>")
+    found = {}
+    for name, run in (("here", run_here), ("there", run_tasks)):
+        monkeypatch.setattr(pipeline, "run_tasks", run)
+        size, fonts = PageOptions(700, 500, 10), (MusicFont("Leipzig"),)
+        pipeline.engrave(EngraveJob(Path(name), (songs,), page=size, fonts=fonts, formats=("coco",), ray="local"))
+        out = tmp_path / name
+        found[name] = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    assert found["here"] == found["there"]
+    assert b'bad-leipzig,songs/bad.xml,"songs/bad.xml is not well-formed' in found["there"][Path("failures.csv")]
+
+
+def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ray_pool.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
+    with pytest.raises(ValueError, match=f"no Ray cluster answers at '127.0.0.1:{port}'"):
+        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
+    with pytest.raises(ValueError, match=r"Ray's address is 'cluster'; expected local, auto, HOST:PORT"):
+        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
+    with pytest.raises(ValueError, match="no Ray cluster answers"):
+        pipeline.engrave(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
+    assert not Path("out").exists()
+    assert cluster.address == "not connected"
+
+
+def test_a_cluster_that_cannot_be_joined_and_a_missing_package_are_one_line(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(address: str | None, **options: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nPlease start one.")
+
+    monkeypatch.setattr(cluster, "init", fail)
+    with pytest.raises(ValueError, match=r"reached at 'auto': Could not find any running Ray instance\. Please"):
+        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match="Ray is not installed"):
+        list(run_tasks(JOB, TASKS))
+    assert list(run_tasks(JOB, [])) == []

@@ -1,0 +1,96 @@
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.engrave.conftest import build_score, direction, notations, note
+
+from entourage.engrave.dataset import pool
+from entourage.engrave.engines import lilypond as lilypond_engine
+from entourage.engrave.engines.lilypond import LilypondEngraver, disarm
+from entourage.engrave.options import PageOptions
+from entourage.engrave.scores.archives import ScoreFile
+from entourage.engrave.scores.parsing import Score, parse_score, read_score
+
+
+def test_without_lilypond_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lilypond", None)
+    with pytest.raises(ValueError, match="LilyPond is not installed"):
+        LilypondEngraver(PageOptions())
+
+
+def test_a_score_is_engraved_with_the_same_truth(score_path: Path) -> None:
+    pytest.importorskip("lilypond")
+    page = next(LilypondEngraver(PageOptions()).engrave(read_score(ScoreFile("s", score_path))))
+    assert page.image.shape == (2668, 1894)
+    assert page.complete
+    heads = sorted((s for s in page.symbols if s.label.startswith("notehead")), key=lambda s: s.onset or 0)
+    assert [(s.onset, s.duration, s.pitch, s.element) for s in heads] == [
+        (0, 1, "G4", "p1m1n1"),
+        (1, 0.5, "Bb4", "p1m1n2"),
+        (1.5, 1.5, "F#5", "p1m1n3"),
+        (4, 4, "C4", "p1m2n1"),
+    ]
+    labels = {s.label for s in page.symbols}
+    assert {"clefG", "keySharp", "accidentalFlat", "flag8thDown", "augmentationDot", "restQuarter", "staff"} <= labels
+    staff = next(box for s, box in zip(page.symbols, page.boxes, strict=True) if s.label == "staff")
+    assert abs(staff[3] - staff[1] - 80) <= 3
+
+
+def test_only_musicxml_is_taken() -> None:
+    pytest.importorskip("lilypond")
+    with pytest.raises(ValueError, match="LilyPond takes MusicXML only"):
+        next(LilypondEngraver(PageOptions()).engrave(Score("a", "X:1", "abc")))
+
+
+def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    command = f'}}#(system "touch {mark}"){{'
+    escaped = command.replace('"', "&quot;")
+    words = f"<words font-family='{escaped}'>{escaped}</words>"
+    words += f"<dynamics><other-dynamics>{escaped}</other-dynamics></dynamics>"
+    key = f"<attributes><key><fifths>0</fifths><mode>{escaped}</mode></key></attributes>"
+    finger = notations(f"<technical><fingering>{escaped}</fingering></technical>")
+    score = parse_score(build_score(key + direction(words) + note("A4", 32, "whole", finger)), "evil")
+    safe = disarm(score.text)
+    assert not set("#$\\{}%") & set(safe)
+    assert "font-family" not in safe
+    pytest.importorskip("lilypond")
+    with suppress(ValueError):  # LilyPond may well refuse it
+        list(LilypondEngraver(PageOptions()).engrave(score))
+    assert not mark.exists()
+
+
+def test_lilypond_is_given_up_well_before_its_worker() -> None:
+    assert sum(lilypond_engine._PATIENCE.values()) <= 0.8 * pool._PATIENCE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "lilypond"
+    program.write_text("#!/bin/sh\nsleep 60 &\necho $! > child\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
+    monkeypatch.setitem(lilypond_engine._PATIENCE, "lilypond", 1.0)
+    engraver = LilypondEngraver(PageOptions())
+    with pytest.raises(ValueError, match="s: lilypond took longer than 1 s"):
+        engraver._run("lilypond", [], tmp_path, Score("s", "", "musicxml"))
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    for _ in range(100):  # the kernel takes a moment
+        if not child.exists() or child.read_text().split()[2] == "Z":
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the child lives on")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no /bin/sh")
+def test_a_program_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "musicxml2ly"
+    program.write_text("#!/bin/sh\necho first >&2\necho no such part >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
+    with pytest.raises(ValueError, match="s: musicxml2ly failed: no such part"):
+        LilypondEngraver(PageOptions())._run("musicxml2ly", [], tmp_path, Score("s", "", "musicxml"))

@@ -1,0 +1,97 @@
+"""Archives that stay open while scores are read one after another."""
+
+import gc
+import gzip
+import warnings
+from pathlib import Path
+from typing import IO
+
+import pytest
+from tests.engrave.test_archives import NAMES, TUNES, tarred, zipped
+
+from entourage.engrave.scores import archives
+from entourage.engrave.scores.archives import OpenArchive, ScoreFile, ScoreReader, find_scores
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The archives that are opened from now on, and the members that are read of them."""
+    seen: list[str] = []
+
+    class Seen(OpenArchive):
+        def __init__(self, path: Path, *, is_zip: bool) -> None:
+            seen.append(path.name)
+            super().__init__(path, is_zip=is_zip)
+
+        def open(self, member: str) -> IO[bytes] | None:
+            seen.append(member)
+            return super().open(member)
+
+    monkeypatch.setattr(archives, "OpenArchive", Seen)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
+def test_an_archive_is_opened_once_and_read_in_the_order_of_places(
+    tmp_path: Path, opened: list[str], kind: str
+) -> None:
+    members = {"b.xml": b"<b/>", "read me": b"...", "c/all.abc": TUNES.encode(), "a.xml": b"<a/>"}
+    path = tmp_path / kind
+    archive = zipped(path, members) if kind == "x.zip" else tarred(path, members, "w:gz")
+    found = find_scores([archive])
+    assert [(file.name, file.place) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
+    with ScoreReader() as reader:
+        read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.place)}
+    assert opened == [kind, "b.xml", "c/all.abc", "a.xml"]  # the tunes of a member at once
+    assert read == {"a": b"<a/>", "b": b"<b/>", **dict.fromkeys(NAMES, TUNES.encode())}
+
+
+def test_a_compressed_tar_is_unpacked_no_more_often_for_more_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = {f"{(7 * i) % 20}.xml": bytes(1000) + b"<a/>" for i in range(20)}  # in no order of names
+    found = sorted(find_scores([tarred(tmp_path / "x.tar.gz", members, "w:gz")]), key=lambda file: file.place)
+    rewound: list[int] = []
+    rewind = gzip.GzipFile.seek
+
+    def seek(self: gzip.GzipFile, offset: int, whence: int = 0) -> int:
+        if whence == 0 and offset < self.tell():
+            rewound.append(offset)
+        return rewind(self, offset, whence)
+
+    monkeypatch.setattr(gzip.GzipFile, "seek", seek)
+    with ScoreReader() as reader:
+        assert [reader.read(file) for file in found] == [bytes(1000) + b"<a/>"] * 20
+    assert len(rewound) < 5  # those with which opening it tries what it is, and one from its list to the first score
+
+
+def test_an_archive_that_was_replaced_is_opened_again(tmp_path: Path, opened: list[str]) -> None:
+    file = ScoreFile("one", tmp_path / "x.zip", "one.xml")
+    with ScoreReader() as reader:
+        for data in (b"<one/>", b"<another/>"):
+            zipped(tmp_path / "x.zip", {"one.xml": data})
+            assert reader.read(file) == data
+    assert opened == ["x.zip", "one.xml"] * 2
+
+
+def test_what_cannot_be_read_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
+    good = tarred(tmp_path / "good.tar", {"one.xml": b"<one/>", "none.xml": b" "})
+    (tmp_path / "bad.tar").write_bytes(b"once upon a time" * 64)
+    with ScoreReader() as reader:
+        for _ in range(2):
+            assert reader.read(ScoreFile("one", good, "one.xml")) == b"<one/>"
+            with pytest.raises(ValueError, match=r"good\.tar:none\.xml is empty"):
+                reader.read(ScoreFile("none", good, "none.xml"))
+            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml cannot be read: no such file in the archive"):
+                reader.read(ScoreFile("gone", good, "gone.xml"))
+            with pytest.raises(ValueError, match=r"bad\.tar:one\.xml cannot be read"):
+                reader.read(ScoreFile("one", tmp_path / "bad.tar", "one.xml"))
+
+
+def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
+    archive = tarred(tmp_path / "x.tar", {"one.xml": b"<one/>"})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert ScoreReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
+        gc.collect()
+    assert not [one for one in told if str(archive) in str(one.message)]  # other tests may have left something

@@ -1,0 +1,63 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from lxml import etree
+
+from entourage.engrave.scores.composer import Bar, Figures
+from entourage.engrave.scores.musicxml_writer import DIVISIONS
+
+
+def figures(home: str = "G2", seed: int = 0) -> Figures:
+    return Figures(np.random.default_rng(seed), home)
+
+
+def elements(bar: Bar | str) -> etree._Element:
+    return etree.fromstring(f"<m>{bar if isinstance(bar, str) else bar.left + bar.content + bar.right}</m>")
+
+
+def lasting(root: etree._Element) -> Fraction:
+    notes = [n for n in root.iter("note") if n.find("chord") is None]
+    return Fraction(sum(int(n.findtext("duration") or 0) for n in notes), DIVISIONS)
+
+
+@pytest.mark.parametrize("home", ["G2", "F4", "C3", "C4", "P"])
+def test_a_round_brings_every_figure_in_full_measures(home: str) -> None:
+    bars = [bar for figure in figures(home).round() for bar in figure]
+    roots = [elements(bar) for bar in bars]
+    assert [lasting(root) for root in roots] == [bar.length for bar in bars]
+    tags = {element.tag for root in roots for element in root.iter()}
+    assert {"tremolo", "arpeggiate", "grace", "segno", "coda", "pedal", "octave-shift", "wedge", "repeat"} <= tags
+    assert {"multiple-rest", "fingering", "fermata", "caesura", "tied", "slur", "tuplet"} <= tags
+    assert {n.text for root in roots for n in root.iter("actual-notes")} == {
+        str(n) for n in (2, 3, 4, 5, 6, 7, 8, 9, 12)
+    }
+
+
+def test_carriers_fill_a_measure_about_any_middle_line() -> None:
+    writer = figures()
+    for carrier in [*writer.flags(), *writer.tuplets(), writer.seconds, writer.beamed]:
+        root = elements(carrier(22))  # that of the bass clef, D3
+        assert lasting(root) == 4
+        steps = [7 * int(p.findtext("octave")) + "CDEFGAB".index(p.findtext("step")) for p in root.iter("pitch")]
+        assert all(abs(step - 22) <= 5 for step in steps)
+
+
+def test_clefs_return_home() -> None:
+    writer = figures("C4")
+    bars = writer.clefs(lambda before="", middle=0: Bar(before))
+    signs = [(c.findtext("sign"), c.findtext("line")) for bar in bars for c in elements(bar).iter("clef")]
+    assert len(signs) == 8
+    assert signs[-1] == ("C", "4")
+
+
+def test_near_is_on_a_line_or_in_a_space_as_asked() -> None:
+    writer = figures()
+    assert {(writer.near(line=True) - writer.middle) % 2 for _ in range(30)} == {0}
+    assert {(writer.near(line=False) - writer.middle) % 2 for _ in range(30)} == {1}
+    assert {abs(writer.near(middle=10) - 10) <= 4 for _ in range(30)} == {True}
+
+
+def test_the_same_chance_gives_the_same_figures() -> None:
+    assert list(figures().round()) == list(figures().round())
+    assert list(figures().round()) != list(figures(seed=1).round())

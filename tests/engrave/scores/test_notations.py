@@ -1,0 +1,71 @@
+import io
+import zipfile
+
+import pytest
+
+from entourage.engrave.scores.notations import read_limited, unpack_mxl
+
+CONTAINER = '<container><rootfiles><rootfile full-path="music.xml"/></rootfiles></container>'
+
+
+def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("aaa.xml", b"<other/>")
+        if container:
+            archive.writestr("META-INF/container.xml", container)
+        archive.writestr("music.xml", score)
+    return stream.getvalue()
+
+
+def unpacked(container: str = CONTAINER) -> bytes:
+    return unpack_mxl(mxl(b"<the-score/>", container=container), 1000, "song.mxl")
+
+
+def test_the_container_says_which_file_is_the_score() -> None:
+    assert unpacked() == b"<the-score/>"
+    assert unpacked("") == unpacked(" ") == unpacked("<container/>") == b"<other/>"
+    assert unpacked(CONTAINER.replace("music.xml", "lost.xml")) == b"<other/>"
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "<?xml version='1.0'?><container><rootfiles><rootfile full-path='music.xml'/></rootfiles></container>",
+        "<c:container xmlns:c='urn:c'><c:rootfile\n media-type='x' full-path = 'music.xml'/></c:container>",
+        '<!-- full-path="aaa.xml" --><container><rootfile full-path="music.xml"/></container>',
+        '<container><rootfile full-path="cover.png"/><rootfile full-path="music.xml"/></container>',
+    ],
+)
+def test_the_container_is_read_as_xml_however_it_is_written(container: str) -> None:
+    assert unpacked(container) == b"<the-score/>"
+
+
+def test_a_container_that_is_no_xml_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
+        unpacked("<container>")
+
+
+def test_no_more_comes_out_than_is_allowed() -> None:
+    assert unpack_mxl(mxl(b"x" * 1000), 1000, "song.mxl") == b"x" * 1000
+    with pytest.raises(ValueError, match=r"song\.mxl is larger than 0 MB; expected one score"):
+        unpack_mxl(mxl(b"x" * 1001), 1000, "song.mxl")
+    with pytest.raises(ValueError, match=r"song\.mxl is larger"):
+        unpack_mxl(mxl(b"<the-score/>", container=CONTAINER + " " * 1000), 1000, "song.mxl")
+
+
+def test_a_stream_is_closed_whether_it_is_too_long_or_not() -> None:
+    short, long = io.BytesIO(b"abc"), io.BytesIO(b"abcd")
+    assert read_limited(short, 3, "it") == b"abc"
+    with pytest.raises(ValueError, match="it is larger"):
+        read_limited(long, 3, "it")
+    assert short.closed
+    assert long.closed
+
+
+def test_an_mxl_without_a_score_is_refused() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("META-INF/other.xml", b"<a/>")
+    with pytest.raises(ValueError, match=r"song\.mxl holds no score; expected a MusicXML file inside"):
+        unpack_mxl(stream.getvalue(), 1000, "song.mxl")

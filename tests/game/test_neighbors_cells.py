@@ -1,0 +1,151 @@
+"""Cells: what they are made of, and the selection that searching them rests on."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from entourage.game import neighbors as cells
+from entourage.game.neighbors import Cells, k_means, nearest, nearest_centre, partition, smallest, squared_to
+
+
+def normal(n: int, d: int = 4, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, d))).float()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 400),
+    share=st.floats(0, 1),
+    levels=st.sampled_from([1, 3, 1000]),
+)
+def test_smallest_is_a_sort(seed: int, rows: int, columns: int, share: float, levels: int) -> None:
+    # Few levels mean many ties, and which of equal entries is taken is free: values are compared, places must differ.
+    values = torch.from_numpy(np.random.default_rng(seed).integers(levels, size=(rows, columns))).float()
+    k = round(share**3 * columns)  # mostly few, as in use, where the two-stage selection is at work
+    found = smallest(values, k)
+    assert found.shape == (rows, k)
+    assert torch.equal(values.gather(1, found).sort(dim=1).values, values.sort(dim=1).values[:, :k])
+    assert all(len(set(row)) == k for row in found.tolist())
+
+
+def test_smallest_looks_into_the_columns_that_fill_no_group() -> None:
+    values = torch.ones(1, 16 * 40 + 5)
+    values[0, -5:] = 0
+    assert set(smallest(values, 5)[0].tolist()) == set(range(640, 645))
+
+
+def test_smallest_can_refuse_excluded_entries() -> None:
+    values = torch.full((1, 1000), torch.inf)
+    values[0, [3, 500, 999]] = torch.tensor([1.0, -1.0, 0.0])
+    assert set(smallest(values, 3)[0].tolist()) == {3, 500, 999}
+
+
+def test_squared_to_is_the_squared_distance_less_the_query() -> None:
+    queries, points = normal(5), normal(9, seed=1)
+    expected = torch.cdist(queries, points).square() - queries.square().sum(dim=1, keepdim=True)
+    torch.testing.assert_close(squared_to(queries, points, points.square().sum(dim=1)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 70, 2**23])
+def test_the_size_of_a_block_changes_no_answer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    points = normal(300)
+    expected = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
+    monkeypatch.setattr(cells, "BLOCK", block)
+    found, home = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
+    assert torch.equal(found[0], expected[0][0])
+    torch.testing.assert_close(found[1], expected[0][1])
+    assert torch.equal(home, expected[1])
+
+
+def test_k_means_finds_clusters_that_are_there() -> None:
+    points = torch.tensor([[0.0, 0.0], [50.0, 0.0]]).repeat(60, 1) + normal(120, 2)  # few enough to be looked at whole
+    found = k_means(points, 2)
+    expected = torch.stack([points[0::2].mean(dim=0), points[1::2].mean(dim=0)])
+    torch.testing.assert_close(found[found[:, 0].argsort()], expected)
+    assert torch.equal(found, k_means(points, 2))
+
+
+def test_k_means_keeps_a_centre_that_lost_its_points() -> None:
+    assert torch.equal(k_means(torch.full((10, 2), 3.0), 4), torch.full((4, 2), 3.0))
+
+
+@pytest.mark.parametrize("n", [1, 2, 100, 5000])
+def test_a_partition_numbers_small_cells_without_gaps(n: int) -> None:
+    cell = partition(normal(n))
+    sizes = torch.bincount(cell)
+    assert len(cell) == n
+    assert (sizes > 0).all()
+    assert sizes.max() <= 2 * math.isqrt(n)
+
+
+def test_equal_points_share_a_cell() -> None:
+    points = normal(40).repeat(30, 1)
+    cell = partition(points).reshape(30, 40)
+    assert (cell == cell[0]).all()
+
+
+def test_one_point_repeated_is_one_cell() -> None:
+    assert (partition(torch.ones(500, 3)) == 0).all()
+
+
+def test_cells_hold_every_point_once_and_know_their_centres() -> None:
+    points = normal(3000)
+    made = Cells(points, 5)
+    assert torch.equal(made.order.sort().values, torch.arange(3000))
+    assert torch.equal(made.sorted, points[made.order])
+    assert made.starts == [0, *made.ends[:-1]]
+    assert made.ends[-1] == 3000
+    for start, end, centre in list(zip(made.starts, made.ends, made.centres, strict=True))[:10]:
+        torch.testing.assert_close(made.sorted[start:end].mean(dim=0), centre, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
+    made = Cells(normal(3000), 5)
+    distance = torch.cdist(made.centres, made.centres)
+    assert torch.equal(made.around[:, 0], torch.arange(len(made.centres)))
+    ordered = distance.gather(1, made.around)
+    assert (ordered.diff(dim=1) >= -1e-3).all()
+
+
+def test_all_visits_find_everything() -> None:
+    points = normal(1200)
+    made = Cells(points, 5, visits=1200)
+    index, distance = made.among_themselves()
+    expected = nearest(points, points, 5, exclude_self=True)
+    torch.testing.assert_close(distance, expected[1])
+    assert torch.equal(index, expected[0])
+
+
+def test_cells_too_small_for_k_call_on_more_than_their_visits() -> None:
+    made = Cells(normal(400), 100, visits=1)
+    index, distance = made.among_themselves()
+    assert distance.isfinite().all()
+    assert all(len(set(row)) == 100 for row in index.tolist())
+
+
+def test_places_tell_at_which_visit_a_point_is_met() -> None:
+    points = normal(1500)
+    made = Cells(points, 4)
+    queries = torch.arange(0, 1500, 7)
+    found, _ = nearest(points[queries], points, 6)
+    expected = [
+        [made.around[made.cell[q]].tolist().index(int(made.cell[f])) for f in row]
+        for q, row in zip(queries.tolist(), found, strict=True)
+    ]
+    assert made.places(queries, found).tolist() == expected
+    made.around = made.around[:, :2]
+    assert made.places(queries, found).tolist() == [[min(place, 2) for place in row] for row in expected]
+
+
+def test_another_seed_makes_other_cells() -> None:
+    points = normal(2000)
+    one, same, other = (partition(points, seed) for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one[:200, None] == one[None, :200], other[:200, None] == other[None, :200])

@@ -1,0 +1,162 @@
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from entourage.io.files import atomic_path, check_output_file, check_outputs, is_unfinished, write_json, write_text
+
+
+def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "out.csv"
+    with atomic_path(target) as temporary:
+        temporary.write_text("all")
+        assert temporary.suffix == ".csv"
+        assert not target.exists()
+    assert target.read_text() == "all"
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("interruption", [OSError, KeyboardInterrupt, SystemExit])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, interruption: type[BaseException]) -> None:
+    target = tmp_path / "out.csv"
+    target.write_text("old")
+
+    def write_half() -> None:
+        with atomic_path(target) as temporary:
+            temporary.write_text("half")
+            raise interruption
+
+    with pytest.raises(interruption):
+        write_half()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_success_replaces_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    target.write_text("old")
+    with atomic_path(target) as temporary:
+        temporary.write_text("new")
+    assert target.read_text() == "new"
+
+
+def test_very_long_names_fit(tmp_path: Path) -> None:
+    target = tmp_path / ("x" * 250 + ".txt")
+    with atomic_path(target) as temporary:
+        temporary.write_text("fits")
+    assert target.read_text() == "fits"
+
+
+@pytest.mark.parametrize(
+    "name", ["out.csv", "a.b.tar.gz", "no ending", ".hidden", "odd.x-y", "x" * 90 + ".png", "a\nb.c"]
+)
+def test_what_is_unfinished_is_known_by_its_name(tmp_path: Path, name: str) -> None:
+    with atomic_path(tmp_path / name) as temporary:
+        assert is_unfinished(temporary)
+        assert is_unfinished(temporary, of=name)
+        assert not is_unfinished(temporary, of="other.txt")
+        temporary.touch()
+    assert not is_unfinished(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", [".out.csv", "out.0123456789abcdef.csv", ".out.0123.csv", ".0123456789abcdef"])
+def test_other_names_are_not_of_unfinished_files(name: str) -> None:
+    assert not is_unfinished(name)
+
+
+def test_a_folder_is_no_target(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="it is a folder"), atomic_path(tmp_path):
+        pass
+
+
+def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is not a folder"), atomic_path(tmp_path / "file" / "out.csv"):
+        pass
+
+
+def test_a_text_is_written_whole_and_in_utf_8(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "a.txt", "größer\n")
+    assert (tmp_path / "new" / "a.txt").read_bytes() == "größer\n".encode()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+def test_a_name_that_is_not_utf_8_is_written_as_its_numbers(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", os.fsdecode(b"caf\xe9"))
+    assert (tmp_path / "a.txt").read_text("utf-8") == r"caf\udce9"
+
+
+@pytest.mark.parametrize(("indent", "text"), [(2, '{\n  "a": [\n    1\n  ]\n}\n'), (None, '{"a": [1]}\n')])
+def test_json_is_written_with_a_last_line(tmp_path: Path, indent: int | None, text: str) -> None:
+    write_json(tmp_path / "a.json", {"a": [1]}, indent=indent)
+    assert (tmp_path / "a.json").read_text() == text
+
+
+def test_whole_numbers_of_numpy_are_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"epochs": np.int64(3)}, indent=None)
+    assert (tmp_path / "a.json").read_text() == '{"epochs": 3}\n'
+
+
+def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [1])
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {1, 2})
+    assert json.loads((tmp_path / "a.json").read_text()) == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("")
+    check_outputs(tmp_path / "new", ["labels.csv"], [tmp_path / "labels.csv", None])
+    check_outputs(tmp_path, ["report.html"], [tmp_path / "labels.csv", tmp_path])
+    with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
+        check_outputs(tmp_path / "labels.csv")
+    with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
+        check_outputs(tmp_path / "labels.csv" / "new" / "deep")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
+        check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])
+
+
+def test_a_file_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
+    page = tmp_path / "found.html"
+    check_output_file(page, ".html")
+    check_output_file(tmp_path / "FOUND.HTML", ".html", [tmp_path / "photo.png", None])
+    with pytest.raises(ValueError, match=r"found\.html: is read and would be overwritten; expected another place"):
+        check_output_file(page, ".html", [page])
+    (tmp_path / "folder.html").mkdir()
+    for other in ("photo.png", "config.json", "folder.html", "found"):
+        with pytest.raises(ValueError, match=f"{other}: is no place for the result; expected a file .* ends in .html"):
+            check_output_file(tmp_path / other, ".html")
+
+
+def test_the_results_of_another_command_are_not_replaced(tmp_path: Path) -> None:
+    check_outputs(tmp_path, maker="label")
+    write_json(tmp_path / "summary.json", {"made_by": "cluster run"})
+    check_outputs(tmp_path)
+    check_outputs(tmp_path, maker="cluster run")
+    message = f"{tmp_path}: holds what `entourage cluster run` made; expected another folder to write to"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_outputs(tmp_path, maker="label")
+    write_json(tmp_path / "summary.json", {"items": 3})  # nobody knows whose it is
+    check_outputs(tmp_path, maker="label")
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_outputs(tmp_path / "new" / "deep")
+    assert list(tmp_path.iterdir()) == []  # neither the folder nor the probe stays
+    probed: list[Path] = []
+
+    def refuse(path: Path, **_: object) -> None:
+        probed.append(path.parent)
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    for folder in (tmp_path, tmp_path / "new" / "deep"):
+        with pytest.raises(ValueError, match=rf"^{folder}: cannot be written to \(Permission denied\); expected a"):
+            check_outputs(folder)
+    assert probed == [tmp_path, tmp_path]

@@ -1,0 +1,131 @@
+import io
+import os
+import pickle
+import pickletools
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entourage.io import safe_formats as safe_pickle
+from entourage.io.safe_formats import read_plain_pickle
+
+# {'data': numpy.array([[1, 2, 3], [4, 5, 6]], uint8), 'labels': [6, 9]} as Python 2.7 writes it with protocol 2.
+PYTHON_2 = (
+    b"\x80\x02}q\x01(U\x04dataq\x02cnumpy.core.multiarray\n_reconstruct\nq\x03cnumpy\nndarray\nq\x04K\x00\x85U\x01b\x87"
+    b"Rq\x05(K\x01K\x02K\x03\x86cnumpy\ndtype\nq\x06U\x02u1K\x00K\x01\x87Rq\x07(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff"
+    b"\xff\xffK\x00tb\x89U\x06\x01\x02\x03\x04\x05\x06tbU\x06labelsq\x08]q\t(K\x06K\teu."
+)
+VALUES = np.arange(1, 7, dtype=np.uint8).reshape(2, 3)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_what_python_2_wrote_is_read(tmp_path: Path) -> None:
+    entries = read_plain_pickle(write(tmp_path / "batch", PYTHON_2))
+    assert entries.keys() == {"data", "labels"}
+    assert entries["labels"] == [6, 9]
+    np.testing.assert_array_equal(entries["data"], VALUES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_python_3_wrote_is_read(tmp_path: Path, protocol: int, order: Any) -> None:
+    content = {b"data": np.array(VALUES, order=order), "n": 3, "names": ["é"], 7: None}
+    entries = read_plain_pickle(write(tmp_path / "batch", pickle.dumps(content, protocol)))
+    np.testing.assert_array_equal(entries["data"], VALUES)  # type: ignore[arg-type]
+    assert (entries["n"], entries["names"], entries["7"]) == (3, ["é"], None)
+
+
+class Call:
+    def __init__(self, function: Any, *args: Any) -> None:
+        self.reduction = (function, args)
+
+    def __reduce__(self) -> Any:
+        return self.reduction
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize(
+    "function", [os.system, os.mkdir, eval, exec, getattr, __import__, OrderedDict, np.load, np.zeros, io.open]
+)
+def test_hostile_pickles_are_refused_and_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Any, protocol: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "batch", pickle.dumps({"data": Call(function, "made")}, protocol))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=r"not a pickle that can be read safely: it asks for .* not allowed") as caught:
+        read_plain_pickle(path)
+    assert str(caught.value).startswith(str(path))
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "programme",
+    [
+        b"cnumpy\nndarray\n}U\x05statecnumpy\ndtype\nsb.",  # sets attributes on a class that is allowed
+        b"cnumpy\nndarray\n(N}U\x05stateK\x01stb.",  # the same by way of slots
+        b"c_codecs\nencode\n(X\x01\x00\x00\x00aX\x05\x00\x00\x00rot13tR.",
+        b"c_codecs\nencode\n(K\x01tR.",
+        b"cnumpy\nndarray.__subclasses__\n.",
+        b"cnumpy\ndtype\n(K\x01tR(tR.",  # calls what is no function
+        b"\x82\x01.",  # a registered extension
+        b"Pwho\n.",  # an object kept elsewhere
+        b"K\x01",  # no end
+        b"",
+        b"no pickle",
+    ],
+)
+def test_programmes_for_the_pickle_machine_are_refused(tmp_path: Path, programme: bytes) -> None:
+    path = write(tmp_path / "batch", b"\x80\x02" + programme if programme[:1] in b"c\x82K" and programme else programme)
+    with pytest.raises(ValueError, match="not a pickle that can be read safely") as caught:
+        read_plain_pickle(path)
+    assert "\n" not in str(caught.value)
+    assert safe_pickle._Array.state is None
+    np.testing.assert_array_equal(  # the next file is read as ever
+        read_plain_pickle(write(tmp_path / "good", PYTHON_2))["data"],  # type: ignore[arg-type]
+        VALUES,
+    )
+
+
+@pytest.mark.parametrize(
+    "array",
+    [VALUES.astype(np.int64), VALUES.astype(np.float32), np.array([{}, []], dtype=object), np.array([b"a"])],
+    ids=["int64", "float32", "object", "bytes"],
+)
+def test_other_arrays_are_refused(tmp_path: Path, array: Any) -> None:
+    path = write(tmp_path / "batch", pickle.dumps({"data": array}, 2))
+    with pytest.raises(ValueError, match="damaged or not of type uint8"):
+        read_plain_pickle(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"K\x02K\x03\x86", b"K\x02K\x04\x86"),  # more pixels than there are bytes
+        (b"K\x02K\x03\x86", b"K\x01K\x03\x86"),
+        (b"K\x02K\x03\x86", b"J\xfe\xff\xff\xffJ\xfd\xff\xff\xff\x86"),  # -2 times -3
+        (b"K\x02K\x03\x86", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86"),
+        (b"K\x02K\x03\x86", b"NK\x06\x86"),
+        (b"U\x06\x01\x02\x03\x04\x05\x06", b"]"),
+    ],
+)
+def test_damaged_arrays_are_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    assert PYTHON_2.count(old) == 1
+    content = PYTHON_2.replace(old, new)
+    pickletools.dis(content, out=io.StringIO())  # still a pickle
+    with pytest.raises(ValueError, match="an array in it is damaged"):
+        read_plain_pickle(write(tmp_path / "batch", content))
+
+
+def test_other_things_than_dictionaries_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds a list; expected a dictionary"):
+        read_plain_pickle(write(tmp_path / "batch", pickle.dumps([1])))
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        read_plain_pickle(tmp_path / "gone")

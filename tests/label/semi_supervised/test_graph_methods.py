@@ -1,0 +1,83 @@
+from types import ModuleType
+
+import pytest
+import torch
+
+from entourage.label.semi_supervised.graph_methods import Augmented, weighted_cross_entropy
+
+
+def test_cross_entropy_is_a_weighted_mean() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = torch.rand(4, 3, generator=generator, dtype=torch.float64)
+    weights = torch.tensor([1.0, 0.5, 0.0, 0.25], dtype=torch.float64)
+    loss = weighted_cross_entropy(logits, targets, weights)
+    expected = torch.zeros((), dtype=torch.float64)
+    for i in range(4):
+        for c in range(3):
+            expected = expected - weights[i] * targets[i, c] * (logits[i, c] - logits[i].logsumexp(dim=0)) / 1.75
+    torch.testing.assert_close(loss, expected)
+    mine, theirs = (torch.autograd.grad(value, logits, retain_graph=True)[0] for value in (loss, expected))
+    torch.testing.assert_close(mine, theirs)
+    assert (mine[2] == 0).all()
+
+
+def test_without_weight_there_is_nothing_to_learn() -> None:
+    logits = torch.randn(2, 3, requires_grad=True)
+    loss = weighted_cross_entropy(logits, torch.ones(2, 3), torch.zeros(2))
+    assert loss == 0
+    assert (torch.autograd.grad(loss, logits)[0] == 0).all()
+
+
+@pytest.mark.parametrize("trust", ["hard", "soft", "weighted"])
+def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, trust: str) -> None:
+    examples, network = toys.numbers(), toys.linear()
+    found = toys.found([0, 1, 2, 2, 1, 0, -1, 1], [1, 1, 1, 0.5, 0.75, 0.9, 0, 0.25])
+    method = Augmented(network, examples, found=found, trust=trust)
+    batch = toys.batch(examples, [0], [7, 6, 3])
+    (view,) = method.views(batch)
+    assert torch.equal(view, examples.looks.weak(batch.unlabelled))
+    logits = network(view)
+    told = logits.log_softmax(dim=1)
+    expected = {
+        "hard": -(told[0, 1] + told[2, 2]) / 2,
+        "soft": -(told[0] @ told.new_tensor([0.1, 0.8, 0.1]) + told[2] @ told.new_tensor([0.1, 0.1, 0.8])) / 2,
+        "weighted": -(0.0625 * told[0, 1] + 0.25 * told[2, 2]) / 0.3125,
+    }[trust]
+    loss = method.disagreement([logits], batch, step=0)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
+    found = toys.found([0, 1, 2, 2, 1, 0, -1, 1], [1.0] * 6 + [0.0, 1.0])
+    for alike in (True, False):
+        method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=alike)
+        plan = method.plan(0)
+        assert {len(labelled) > 0 for labelled, _ in plan} == {not alike}
+        assert all(sorted(rows.tolist()) == list(range(8)) for _, rows in plan)  # given ones among them
+    method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=True)
+    batch = toys.batch(method.examples, [], [0, 3, 7])
+    losses = method.loss(method.model, batch, step=0)
+    assert list(losses) == ["loss"]
+    told = method.model(method.examples.looks.weak(batch.unlabelled)).log_softmax(dim=1)
+    assert losses["loss"].item() == pytest.approx(-(told[0, 0] + told[1, 2] + told[2, 1]).item() / 3, rel=1e-6)
+    losses["loss"].backward()
+    assert method.model.head.weight.grad.abs().max() > 0
+
+
+def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None:
+    examples = toys.numbers()
+    labels, others = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
+    sure = [0.5] * 8
+    described = [
+        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust, alike=alike).describe())
+        for codes, trust, alike in ((labels, "hard", 0), (others, "hard", 0), (labels, "soft", 0), (labels, "hard", 1))
+    ]
+    assert len(set(described)) == 4
+
+
+def test_labels_of_other_images_are_refused(toys: ModuleType) -> None:
+    with pytest.raises(ValueError, match="for 8 images and 3 classes"):
+        Augmented(toys.linear(), toys.numbers(), found=toys.found([0, 1], [1, 1]))
+    with pytest.raises(ValueError, match="trust is 'blind'"):
+        Augmented(toys.linear(), toys.numbers(), found=toys.found([0] * 8, [1.0] * 8), trust="blind")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+
+from entourage.label.semi_supervised.baselines import FixMatch, MeanTeacher, PiModel, PseudoLabel
+from entourage.label.semi_supervised.method import THRESHOLD, MethodOptions, SureMethod, WeightedMethod
+
+
+@pytest.mark.parametrize(("method", "weight"), [(PiModel, 0.1), (MeanTeacher, 10.0)])
+def test_methods_that_compare_answers_have_a_usual_weight(
+    toys: ModuleType, method: type[WeightedMethod], weight: float
+) -> None:
+    assert method(toys.linear(), toys.numbers()).weight == weight
+
+
+@pytest.mark.parametrize("method", [FixMatch, PseudoLabel])
+def test_a_threshold_is_for_methods_that_believe_answers(method: type) -> None:
+    assert issubclass(method, SureMethod)
+    assert method.__init__.__kwdefaults__ == {"threshold": THRESHOLD}
+
+
+@pytest.mark.parametrize(("method", "answers"), [(MeanTeacher, 1), (PiModel, 2)])
+def test_the_weight_can_be_chosen(toys: ModuleType, method: type[WeightedMethod], answers: int) -> None:
+    options, examples = MethodOptions(least_steps=1, ramp_steps=0), toys.numbers()
+    usual, heavy = (method(toys.linear(), examples, options, weight=weight) for weight in (10.0, 25.0))
+    logits = list(torch.randn(answers, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    batch = toys.batch(examples, [0], [3, 4, 5])
+    expected = 2.5 * usual.disagreement(logits, batch, step=0)
+    torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
+    assert heavy.describe()["weight"] == 25
+    with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
+        method(toys.linear(), examples, weight=-1)
+
+
+def test_what_is_no_number_is_refused(toys: ModuleType) -> None:
+    with pytest.raises(ValueError, match="weight is 'much'; expected 0 or more"):
+        MeanTeacher(toys.linear(), toys.numbers(), weight="much")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threshold is 'sure'; expected a share of 0 to 1"):
+        FixMatch(toys.linear(), toys.numbers(), threshold="sure")  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from entourage.game import NeighbourGraph, directions
+from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base, excluding_prior
+from entourage.label.semi_supervised import AugmentOptions, preset
+from entourage.label.semi_supervised import pseudo_labels as find
+from entourage.label.semi_supervised.pseudo_labels import find_labels, graph_of
+
+OPTIONS = AugmentOptions(neighbours=5)
+
+
+def blobs(truth: np.ndarray, noise: float = 0.1) -> Tensor:
+    """Features of three classes; noise is a tenth of what lies between them."""
+    drawn = torch.randn(len(truth), 3, generator=torch.Generator().manual_seed(0))
+    return torch.eye(3)[torch.from_numpy(truth)] + noise * drawn
+
+
+def same(one: sparse.csr_matrix, other: sparse.csr_matrix) -> bool:
+    return bool(one.shape == other.shape and abs(one - other).max() <= 1e-6)
+
+
+def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    features, labeller = blobs(truth), GraphTransduction()
+    found, score, fitted = find_labels(features, examples, labeller, OPTIONS)
+    assert np.array_equal(found.codes, truth)
+    assert np.array_equal(fitted.transduction_, truth)
+    assert found.distributions.shape == (30, 3)
+    assert score == 1.0
+    assert labeller.classes is None  # left as it was
+    assert not hasattr(labeller, "transduction_")
+    lengths = torch.linspace(0.01, 100, 30)[:, None]  # only the direction of features counts
+    assert np.array_equal(find_labels(lengths * features, examples, labeller, OPTIONS).found.codes, truth)
+    assert np.array_equal(find_labels(features, examples, LabelSpreading(), OPTIONS).found.codes, truth)
+    find_labels(features, examples, labeller, replace(OPTIONS, neighbours=1000))  # more than there are images
+
+
+def test_the_graph_is_as_the_labeller_says(toys: ModuleType) -> None:
+    features = blobs(toys.images()[1])
+    points = directions(features)
+    told: dict[str, Any] = {"affinity": "gaussian", "symmetrize": "max", "normalize": False}
+    assert same(graph_of(features, GraphTransduction(3, **told), OPTIONS), NeighbourGraph(points, 3, **told).w)
+    unsquared = graph_of(features, GraphTransduction(squared=False), OPTIONS)
+    assert same(unsquared, NeighbourGraph(points, 5, squared=False).w)
+    assert not same(unsquared, NeighbourGraph(points, 5).w)
+    shifted = graph_of(features, LabelSpreading(affinity="cosine", negatives="shift", n_neighbors=None), OPTIONS)
+    assert same(shifted, NeighbourGraph(points, None, affinity="cosine", negatives="shift").w)
+
+
+def test_a_labeller_that_leaves_the_neighbours_open_gets_those_of_the_options(toys: ModuleType) -> None:
+    features = blobs(toys.images()[1])
+    for wanted in (2, "auto"):
+        graph = graph_of(features, GraphTransduction(), AugmentOptions(neighbours=wanted))
+        assert same(graph, NeighbourGraph(directions(features), wanted).w)
+    assert graph_of(features, GraphTransduction(n_neighbors=None), OPTIONS).nnz == 30 * 29
+
+
+def test_lengths_of_features_count_where_that_is_asked_for(toys: ModuleType) -> None:
+    features = torch.linspace(0.1, 10, 30)[:, None] * blobs(toys.images()[1])
+    graph = graph_of(features, GraphTransduction(), replace(OPTIONS, metric="euclidean"))
+    assert same(graph, NeighbourGraph(features, 5).w)
+    assert not same(graph, graph_of(features, GraphTransduction(), OPTIONS))
+
+
+@pytest.mark.parametrize("name", ["thesis", "original"])
+def test_the_game_of_a_preset_has_its_own_graph(toys: ModuleType, name: str) -> None:
+    features = blobs(toys.images()[1])
+    game = GraphTransduction.preset(name)
+    expected = GraphTransduction.preset(name).fit(directions(features).numpy(), toys.examples()[0].codes).graph_
+    assert same(graph_of(features, game, preset(name)), expected)
+
+
+@pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # the two classes left to it are equally far
+def test_a_prior_is_heard_by_the_game(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    prior = excluding_prior(30, [0, 1, 2], {20: [int(truth[20])]})
+    for labeller in (GraphTransduction(), LabelSpreading(), LinearSVMLabeller()):
+        found = find_labels(blobs(truth), examples, labeller, OPTIONS, prior).found
+        assert found.codes[20] != truth[20]
+        assert np.array_equal(np.delete(found.codes, 20), np.delete(truth, 20))
+
+
+@pytest.mark.parametrize("balance", [False, True])
+def test_hidden_labels_are_looked_for_in_the_same_game(
+    toys: ModuleType, balance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, bool]] = []
+
+    def noted(labeller: object, graph: object, codes: object, prior: object = None, *, balance: bool = False) -> float:
+        asked.append((prior, balance))
+        return 0.25
+
+    monkeypatch.setattr(find, "held_out_accuracy", noted)
+    examples, truth = toys.examples()
+    prior = np.full((30, 3), 1 / 3)
+    options = replace(OPTIONS, balance=balance)
+    assert find_labels(blobs(truth), examples, GraphTransduction(), options, prior).score == 0.25
+    assert len(asked) == 1
+    assert asked[0][0] is prior
+    assert asked[0][1] is balance
+
+
+def test_a_linear_svm_sees_the_features(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    features = blobs(truth)
+    np.testing.assert_array_equal(graph_of(features, LinearSVMLabeller(), OPTIONS).toarray(), directions(features))
+    found = find_labels(features, examples, LinearSVMLabeller(), OPTIONS).found
+    alone = LinearSVMLabeller().fit(directions(features).numpy(), examples.codes)
+    np.testing.assert_allclose(found.distributions, alone.label_distributions_, atol=1e-3)  # of sparse and dense rows
+
+
+def test_a_graph_is_checked_once_for_all_folds(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples, truth = toys.examples()
+    checked: list[object] = []
+    real = find.checked_graph
+    for module in (find, base):
+        monkeypatch.setattr(module, "checked_graph", lambda w, kind: (checked.append(w), real(w, kind))[1])
+    find_labels(blobs(truth), examples, GraphTransduction(), OPTIONS)
+    assert len(checked) == 1
+
+
+def test_a_class_without_a_label_is_no_reason_to_stop(toys: ModuleType) -> None:
+    examples, truth = toys.examples()
+    codes = np.where(examples.codes == 2, -1, examples.codes)
+    options = replace(OPTIONS, neighbours=29)
+    with pytest.warns(UserWarning, match="no point is labelled 2: this is never predicted"):
+        found = find_labels(blobs(truth, 0.0), replace(examples, codes=codes), GraphTransduction(), options).found
+    assert set(found.codes) <= {-1, 0, 1}
+    assert found.distributions.shape == (30, 3)
+
+
+def test_a_graph_from_outside_is_refused(toys: ModuleType) -> None:
+    with pytest.raises(ValueError, match="affinity of LabelSpreading is 'precomputed'; expected one that makes"):
+        graph_of(blobs(toys.images()[1]), LabelSpreading(affinity="precomputed"), OPTIONS)

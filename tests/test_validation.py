@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from entourage.validation import check_count, is_number, is_whole, keep_counts
+
+
+def test_numbers_are_told_from_texts_and_truth() -> None:
+    assert all(is_number(value) for value in (1, 0.5, np.float32(2), float("nan")))
+    assert not any(is_number(value) for value in ("1", True, None, 1j))
+
+
+def test_whole_numbers_are_pythons_or_numpys() -> None:
+    assert all(is_whole(value) for value in (-1, 0, np.int64(3), np.uint8(3)))
+    assert not any(is_whole(value) for value in (1.0, np.float64(1), True, np.True_, "1", None))
+
+
+def test_counts_are_given_back_as_pythons() -> None:
+    for value in (3, np.int64(3), np.uint8(3)):
+        assert type(check_count("rounds", value, 1)) is int
+        assert check_count("rounds", value, 1) == 3
+    with pytest.raises(ValueError, match=r"^rounds is np.int64\(0\); expected a whole number of 1 or more$"):
+        check_count("rounds", np.int64(0), 1)
+
+
+def test_frozen_options_hold_pythons_counts() -> None:
+    @dataclass(frozen=True)
+    class Options:
+        rounds: int
+        seed: int = 0
+
+    options = Options(np.int16(2))  # type: ignore[arg-type]
+    keep_counts(options, 0, "rounds", "seed")
+    assert (type(options.rounds), options) == (int, Options(2))
+    with pytest.raises(ValueError, match=r"^seed is 0; expected a whole number of 1 or more$"):
+        keep_counts(options, 1, "rounds", "seed")
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
+def test_counts_that_are_none_are_refused_by_name(value: object) -> None:
+    check_count("rounds", 1, 1)
+    with pytest.raises(ValueError, match=r"^rounds is .*; expected a whole number of 1 or more, or 'auto'$"):
+        check_count("rounds", value, 1, ", or 'auto'")
+
+
+@pytest.mark.parametrize("room", ["detect", "embed", "label"])
+def test_options_of_a_room_do_not_load_the_training_loop(room: str) -> None:
+    code = f"import sys, entourage.{room}; sys.exit('accelerate' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
