@@ -7,21 +7,7 @@ from typer.testing import CliRunner
 
 from entourage.cli.main import app
 from entourage.cluster.models import network as shipped
-from entourage.demo import (
-    learning as cluster_demo,
-)
-from entourage.demo import (
-    learning as embed_demo,
-)
-from entourage.demo import (
-    learning as label_demo,
-)
-from entourage.demo import (
-    music as detect_demo,
-)
-from entourage.demo import (
-    music as engrave_demo,
-)
+from entourage.demo import learning, music
 from entourage.detect import detector
 from entourage.report.page import Section
 
@@ -31,16 +17,16 @@ def test_the_demo_writes_a_report_and_says_where(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(detector, "shipped_detectors", lambda: {"default": tmp_path})
     monkeypatch.setattr("entourage.demo.composed_pages", list)
     seen = Section("detect: a section", "its lead")
-    monkeypatch.setattr(detect_demo, "demo_section", lambda pages: seen)
-    verbs = {"label": label_demo, "embed": embed_demo, "cluster": cluster_demo, "engrave": engrave_demo}
-    for verb, module in verbs.items():
-        section = Section(f"{verb}: a section", "its lead")
-        monkeypatch.setattr(module, "demo_section", lambda section=section: section)
+    monkeypatch.setattr(music, "detect_section", lambda pages: seen)
+    modules = {"label": learning, "embed": learning, "cluster": learning, "engrave": music}
+    for command, module in modules.items():
+        section = Section(f"{command}: a section", "its lead")
+        monkeypatch.setattr(module, f"{command}_section", lambda section=section: section)
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert result.exit_code == 0
     assert result.output.strip() == f"The demo is in {tmp_path / 'demo' / 'report.html'}"
     html = (tmp_path / "demo" / "report.html").read_text()
-    places = [html.index(f"{verb}: a section") for verb in (*verbs, "detect")]
+    places = [html.index(f"{command}: a section") for command in (*modules, "detect")]
     assert places == sorted(places)
     (tmp_path / "run").mkdir()
     for name in ("config.json", "report.html"):

@@ -19,7 +19,7 @@ def test_one_label_a_class_is_what_it_says() -> None:
 def test_the_section_shows_a_picture_and_the_game_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "DRAWS", 3)
     monkeypatch.setattr(TSNE, "fit_transform", lambda self, X: np.asarray(X[:, [10, 20]], dtype=np.float32))
-    section = demo.demo_section()
+    section = demo.label_section()
     picture, table = section.wide
     assert picture.figure.count("% right") == 2
     peer, game = (float(row[1].rstrip("%")) for row in table.table[1:])

@@ -17,8 +17,8 @@ def test_the_section_compares_three_methods_on_the_same_sets(tmp_path: Path, mon
     save_network(ClusterNetwork((2,), tiny), tmp_path / "cluster-points.safetensors")
     monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
     monkeypatch.setattr(demo, "SETS", 4)
-    monkeypatch.setattr(demo, "SHOWN", 2)
-    section = demo.demo_section()
+    monkeypatch.setattr(demo, "SHOWN_SETS", 2)
+    section = demo.cluster_section()
     figure, table = section.wide
     assert figure.figure.startswith("<svg")
     assert [row[0] for row in table.table] == ["method", "k-means, k by silhouette", "DBSCAN", "the network"]
@@ -28,6 +28,6 @@ def test_the_section_compares_three_methods_on_the_same_sets(tmp_path: Path, mon
 def test_the_picture_says_how_much_is_wrong() -> None:
     points = np.random.default_rng(0).normal(size=(2, 10, 2))
     truth = np.repeat([[0, 1]], 5, axis=1).repeat(2, axis=0).reshape(2, 10)
-    svg = demo.picture(points, truth, {"good": [truth[0], truth[1]], "bad": [truth[0] * 0, truth[1] * 0 - 1]})
+    svg = demo.cluster_picture(points, truth, {"good": [truth[0], truth[1]], "bad": [truth[0] * 0, truth[1] * 0 - 1]})
     assert svg.count("all right") == 2
     assert svg.count("50.0% wrong") == 2

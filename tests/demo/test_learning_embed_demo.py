@@ -37,9 +37,9 @@ def test_the_section_shows_both_ways_a_table_and_a_map(monkeypatch: pytest.Monke
     monkeypatch.setattr(demo, "train_digits", lambda digits, recipe: None)
     monkeypatch.setattr(demo, "_embedded", lambda digits, trained: demo.pixel_vectors(digits))
     monkeypatch.setattr(demo, "tsne_positions", lambda vectors: vectors[:, [100, 140]])
-    pixels, ours, table, map_ = demo.demo_section().wide
+    pixels, ours, table, map_ = demo.embed_section().wide
     for block in (pixels, ours):
-        assert block.figure.count(RIGHT) + block.figure.count(WRONG) == 5 * demo.SHOWN
+        assert block.figure.count(RIGHT) + block.figure.count(WRONG) == 5 * demo.SHOWN_NEIGHBORS
     assert [row[0] for row in table.table] == ["compared by", "the pixels as they are", "the Group Loss"]
     assert table.table[1][1:] == table.table[2][1:]
     assert float(table.table[1][1].rstrip("%")) > 95

@@ -4,13 +4,11 @@ import re
 import cv2
 import numpy as np
 
-from entourage.demo.music import demo_page
-from entourage.demo.music import engrave_picture as picture
-from entourage.demo.music import engrave_section as demo_section
+from entourage.demo.music import demo_page, engrave_picture, engrave_section
 
 
 def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
-    section = demo_section()
+    section = engrave_section()
     first, second, table = section.wide
     assert "Leipzig" in first.title
     assert "Petaluma" in second.title
@@ -21,7 +19,7 @@ def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
 
 def test_the_picture_holds_the_page_with_colours() -> None:
     page = demo_page(1, "Leipzig")
-    data = re.search(r"base64,([^\"]+)", picture(page))
+    data = re.search(r"base64,([^\"]+)", engrave_picture(page))
     assert data is not None
     image = cv2.imdecode(np.frombuffer(base64.b64decode(data[1]), dtype=np.uint8), cv2.IMREAD_COLOR)
     assert image.shape[:2] == page.image.shape

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from entourage.demo import composed_pages
-from entourage.demo.music import detect_section as demo_section
+from entourage.demo.music import detect_section
 from entourage.detect.detections import DETECTOR_CLASSES, Detections
 from entourage.detect.detector import Detector, Sight
 from entourage.detect.evaluation.evaluate import known_objects
@@ -30,7 +30,7 @@ def test_composed_pages_carry_their_truth_and_the_section_scores_against_it() ->
     assert len(pages) == 3
     assert pages[0].labels == pages[2].labels
     assert abs((estimate_interline(pages[0].image()) or 0) - 20) < 0.2
-    section = demo_section(pages, Oracle(pages))
+    section = detect_section(pages, Oracle(pages))
     *pictures, table = section.wide
     assert [block.title for block in pictures] == [page.name for page in pages]
     assert all(block.figure.startswith("<svg") for block in pictures)
@@ -51,5 +51,5 @@ def test_without_weights_the_shipped_detector_is_asked_for(monkeypatch: pytest.M
 
     monkeypatch.setattr(Detector, "load", load)
     with pytest.raises(ValueError, match="none here"):
-        demo_section([])
+        detect_section([])
     assert asked == [True]

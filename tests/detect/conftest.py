@@ -1,11 +1,8 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from entourage.detect.options import DetectorOptions, NetworkOptions
-
-torch.set_num_threads(1)  # tests run in parallel; their maps are small
 
 
 @pytest.fixture

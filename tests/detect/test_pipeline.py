@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from tests.detect.drawn import SquareFinder, staff_page, with_squares
 from tests.detect.engraved import some_pages
-from tests.detect.test_read import huge_png
+from tests.detect.preprocessing.test_reading import huge_png
 
 from entourage.detect import pipeline
 from entourage.detect.detections import Detections

@@ -4,7 +4,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 from PIL import Image
 from tests.embed import toys as toys_module
 
@@ -15,8 +14,6 @@ from entourage.embed.pipeline import TrainJob, train_run
 from entourage.embed.training import run_folder
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.training.images import PLAIN
-
-torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
 
 @pytest.fixture(scope="session")

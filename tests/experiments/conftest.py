@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from experiments.embed_trials import Bench, Setting
 from tests.embed import toys
 
@@ -11,8 +10,6 @@ from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.training.images import PLAIN
 from experiments import embed_trials
-
-torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
 
 @pytest.fixture

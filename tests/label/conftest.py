@@ -2,7 +2,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -15,8 +14,6 @@ from entourage.label import (
     PoissonLearning,
 )
 from entourage.label.base import GraphLabeller
-
-torch.set_num_threads(1)  # tests run in parallel; their arrays are small
 
 Method = type[GraphLabeller]
 GRAPH_METHODS = [GraphTransduction, LabelHarmonic, LabelPropagation, LabelSpreading, PoissonLearning]

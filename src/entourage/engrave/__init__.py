@@ -5,8 +5,9 @@ Names are imported when they are first used: `entourage.symbols`, the table of c
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
     from entourage.engrave.align import Alignment, write_alignment
@@ -50,35 +51,21 @@ __all__ = [
     "write_statistics",
 ]
 
-_HOMES = {
-    "align": ("Alignment", "write_alignment"),
-    "scores.archives": ("ScoreFile", "ScoreReader", "find_scores"),
-    "dataset.crops": ("write_crops",),
-    "render.degrade": ("Degrader",),
-    "engines.fonts": ("convert_font", "find_fonts"),
-    "render.instances": ("Symbol",),
-    "job": ("EngraveJob",),
-    "engines.lilypond_engine": ("LilypondEngraver",),
-    "options": ("MusicFont", "PageOptions"),
-    "render.page": ("Page",),
-    "dataset.pipeline": ("engrave",),
-    "scores.parsing": ("Score", "parse_score", "read_score"),
-    "dataset.show": ("draw_truth", "read_page"),
-    "dataset.stats": ("count_symbols", "write_statistics"),
-    "engines.verovio_engine": ("VerovioEngraver",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    """Imports a public name when it is first used."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    """The public names, used or not."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "align": ("Alignment", "write_alignment"),
+        "dataset.inspection": ("count_symbols", "draw_truth", "read_page", "write_statistics"),
+        "dataset.patches": ("write_crops",),
+        "dataset.pipeline": ("engrave",),
+        "engines.fonts": ("convert_font", "find_fonts"),
+        "engines.lilypond": ("LilypondEngraver",),
+        "engines.verovio": ("VerovioEngraver",),
+        "options": ("EngraveJob", "MusicFont", "PageOptions"),
+        "render.degrade": ("Degrader",),
+        "render.marks": ("Symbol",),
+        "render.page": ("Page",),
+        "scores.archives": ("ScoreFile", "ScoreReader", "find_scores"),
+        "scores.parsing": ("Score", "parse_score", "read_score"),
+    },
+)

@@ -1,10 +1,17 @@
-"""The one training loop: checkpoints, exact resume, several processes, seeds, early stopping, a record of the run."""
+"""One training loop: checkpoints, exact resume, several processes, seeds, early stopping and a log of metrics."""
 
-from entourage.training.checkpoint import TrainingResult
-from entourage.training.loop import train
-from entourage.training.meters import NonFiniteLossError
-from entourage.training.options import StepRecipe, TrainingOptions
-from entourage.training.task import AveragedTask, Losses, Task, WeightAverage
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from entourage.lazy_imports import lazy_exports
+
+if TYPE_CHECKING:
+    from entourage.training.checkpoint import TrainingResult
+    from entourage.training.loop import train
+    from entourage.training.meters import NonFiniteLossError
+    from entourage.training.options import StepRecipe, TrainingOptions
+    from entourage.training.task import AveragedTask, Losses, Task, WeightAverage
 
 __all__ = [
     "AveragedTask",
@@ -17,3 +24,14 @@ __all__ = [
     "WeightAverage",
     "train",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "checkpoint": ("TrainingResult",),
+        "loop": ("train",),
+        "meters": ("NonFiniteLossError",),
+        "options": ("StepRecipe", "TrainingOptions"),
+        "task": ("AveragedTask", "Losses", "Task", "WeightAverage"),
+    },
+)

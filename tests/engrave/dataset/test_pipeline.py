@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 from tests.engrave.conftest import run_here
+from tests.engrave.engines.test_fonts import square_font
 from tests.engrave.small_jobs import contents, job
-from tests.engrave.test_fonts import square_font
 
 from entourage.engrave.dataset import pipeline
 from entourage.engrave.dataset.pipeline import engrave

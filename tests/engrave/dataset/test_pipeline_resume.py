@@ -142,13 +142,12 @@ def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from entourage.engrave import pipeline, work
-from entourage.engrave.options import EngraveJob
-from entourage.engrave.options import MusicFont, PageOptions
+from entourage.engrave.dataset import pipeline, worker
+from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
 from tests.engrave.conftest import run_here
 
 pipeline.run_tasks = run_here
-write, written = work.write_whole, []
+write, written = worker.write_whole, []
 
 def fatal(path, data):
     if len(written) == int(sys.argv[3]):
@@ -157,7 +156,7 @@ def fatal(path, data):
     written.append(path)
     write(path, data)
 
-work.write_whole = fatal
+worker.write_whole = fatal
 size = PageOptions(width=700, height=500, interline=10, margin=20)
 pipeline.engrave(EngraveJob(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
 """
@@ -168,7 +167,7 @@ def test_killed_without_warning_and_continued_ends_with_the_same_bytes(tmp_path:
     engrave(job(tmp_path / "whole", songs))
     out = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(out), str(songs), "9"]  # in the middle of the second score
-    done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[3])
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert list(out.rglob(".*.0123456789abcdef.png"))
     assert not (out / "manifest.json").exists()

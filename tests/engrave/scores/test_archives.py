@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from tests.engrave.test_mxl import mxl
+from tests.engrave.scores.test_notations import mxl
 
 from entourage.engrave.scores import archives
 from entourage.engrave.scores.archives import ScoreFile, find_scores, read_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.engrave.test_archives import NAMES, TUNES, tarred, zipped
+from tests.engrave.scores.test_archives import NAMES, TUNES, tarred, zipped
 
 from entourage.engrave.scores import archives
 from entourage.engrave.scores.archives import OpenArchive, ScoreFile, ScoreReader, find_scores

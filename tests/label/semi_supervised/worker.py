@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tests.label.classify import toys
+from tests.label.semi_supervised import toys
 
 from entourage.label.semi_supervised.graph_methods import Consistency
 from entourage.label.semi_supervised.method import MethodOptions

@@ -1,7 +1,7 @@
 from types import ModuleType
 
 import pytest
-from tests.label.classify import toys as toys_module
+from tests.label.semi_supervised import toys as toys_module
 
 
 @pytest.fixture(scope="session")
