@@ -20,7 +20,7 @@ from sklearn.datasets import make_blobs
 
 from benchmarks.machine import machine
 from entourage.cluster import LearnedClustering
-from entourage.report.page import counted
+from entourage.report.page import pluralize
 
 TOGETHER = (250, 500, 1000, 2000)
 IN_PARTS = (2000, 4000, 8000)
@@ -49,7 +49,7 @@ def points(n: int, set_size: int | None, device: str) -> str:
         torch.cuda.reset_peak_memory_stats()
     seconds = min(_seconds(clusterer, X) for _ in range(REPEATS))
     memory = f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB" if device == "cuda" else ""
-    found = f"{counted(clusterer.n_clusters_, 'clusters')} in {counted(clusterer.parts_, 'looks')}"
+    found = f"{pluralize(clusterer.n_clusters_, 'clusters')} in {pluralize(clusterer.parts_, 'looks')}"
     return f"{seconds:.2f} s{memory}, {found}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from entourage.label.semi_supervised.baselines import FROZEN, METHODS, USUAL
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.report.page import counted
+from entourage.report.page import pluralize
 from experiments.ledger import FAILED, RESULTS, Ledger
 from experiments.tables import mean_and_spread, table
 
@@ -129,7 +129,7 @@ def choose(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Choice]:
         if found[0]:
             best = max(range(len(candidates)), key=lambda place: statistics.fmean(found[place]))
             chosen[method] = Choice(
-                candidates[best], f"chosen of {len(candidates)} by {counted(len(found[0]), 'seeds')}"
+                candidates[best], f"chosen of {len(candidates)} by {pluralize(len(found[0]), 'seeds')}"
             )
         elif method in LABELLED and method != GAME:  # the game comes first
             chosen[method] = Choice(chosen[GAME].settings, "as the game")

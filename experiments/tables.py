@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from entourage.report.page import counted
+from entourage.report.page import pluralize
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -33,7 +33,7 @@ def seeds_told(seeds: Mapping[str, int]) -> str:
     named = ((number, [name for name, own in seeds.items() if own == number]) for number in numbers)
     most = max(numbers, default=0)
     return " ".join(
-        f"{counted(number, 'seeds')} a cell{'' if number == most else ', or more'}: {', '.join(names)}."
+        f"{pluralize(number, 'seeds')} a cell{'' if number == most else ', or more'}: {', '.join(names)}."
         for number, names in named
     )
 

@@ -30,14 +30,14 @@ def run(
 ) -> None:
     """Cluster points, images or sounds, and find how many clusters there are."""
     from entourage.cluster.pipeline import RunJob, run_source
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     job = RunJob(source, out, model, n_clusters=clusters, k_max=most, set_size=set_size, device=device, seed=seed)
     summary = run_source(job)
     sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
     parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
     known = "" if sure is None else f" (P(k) {sure:.0%}{parts})"
-    typer.echo(f"{summary['items']} items, {counted(summary['clusters'], 'clusters')}{known}: {out / 'report.html'}")
+    typer.echo(f"{summary['items']} items, {pluralize(summary['clusters'], 'clusters')}{known}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 
 
@@ -70,7 +70,7 @@ def train(
 ) -> None:
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
     from entourage.cluster.train import TrainJob, train_source
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")
@@ -91,5 +91,5 @@ def train(
     )
     result = train_source(job)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
-    typer.echo(f"{counted(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
+    typer.echo(f"{pluralize(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
     tell_skipped(skipped_in(result))

@@ -36,16 +36,18 @@ def run(
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
     from entourage.detect.pipeline import RunJob, run_pages
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
     summary = run_pages(job)
-    typer.echo(f"{counted(summary['pages'], 'pages')}, {counted(summary['symbols'], 'symbols')}: {out / 'report.html'}")
+    typer.echo(
+        f"{pluralize(summary['pages'], 'pages')}, {pluralize(summary['symbols'], 'symbols')}: {out / 'report.html'}"
+    )
     if summary["empty"]:
-        what = f"nothing was found on {counted(summary['empty'], 'pages')}"
+        what = f"nothing was found on {pluralize(summary['empty'], 'pages')}"
         typer.echo(f"entourage: note: {what}; {out / 'pages.csv'} tells what is known of them", err=True)
     if summary["unnamed"]:
-        what = f"{counted(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
+        what = f"{pluralize(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
         typer.echo(f"entourage: note: {what} that the list {classes} has no name for; --list own has all", err=True)
     tell_skipped(skipped_in(summary))
 
@@ -71,7 +73,7 @@ def evaluate(
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
     from entourage.detect.pipeline import EvalJob, evaluate_data
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
     found = evaluate_data(job)
@@ -83,7 +85,7 @@ def evaluate(
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
         typer.echo(f"mean over {kind}: {three}")
-    seen = f"{counted(found.pages, 'pages')}, {counted(found.objects, 'objects')}"
+    seen = f"{pluralize(found.pages, 'pages')}, {pluralize(found.objects, 'objects')}"
     typer.echo(f"{seen}, list {found.judged}, {found.seconds:.2f} s a page")
 
 
@@ -121,7 +123,7 @@ def train(
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
     from entourage.detect.training.task import Recipe
     from entourage.detect.training.train import TrainJob, train_detector
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")
@@ -152,4 +154,6 @@ def train(
     )
     result = train_detector(job)
     scores = f", mAP {result['map']:.1%}, AP50 {result['ap50']:.1%}" if "map" in result else ""
-    typer.echo(f"{counted(result['pages'], 'pages')}, {counted(result['steps'], 'steps')}{scores}: {result['model']}")
+    typer.echo(
+        f"{pluralize(result['pages'], 'pages')}, {pluralize(result['steps'], 'steps')}{scores}: {result['model']}"
+    )

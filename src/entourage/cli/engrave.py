@@ -63,7 +63,7 @@ def run(
     from entourage.engrave.dataset.pipeline import engrave
     from entourage.engrave.engines.fonts import find_fonts
     from entourage.engrave.options import FORMATS, EngraveJob, PageOptions
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     with TemporaryDirectory() as folder:
         job = EngraveJob(
@@ -83,7 +83,7 @@ def run(
             ray=ray,
         )
         manifest = engrave(job)
-    pages, works, symbols = (counted(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
+    pages, works, symbols = (pluralize(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
     typer.echo(f"{pages} of {works}, {symbols}: {out}")
     tell_skipped(manifest["failed"].items())
 
@@ -143,14 +143,16 @@ def align(
 ) -> None:
     """Straighten a real scan or photo onto the page it shows, so that the page's annotations hold for it."""
     from entourage.engrave.align import write_alignment
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     target = out or Path("aligned") / scan.stem
     found = write_alignment(scan, page, target)
     off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
     typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")
     if found.missing:
-        what = f"{counted(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
+        what = (
+            f"{pluralize(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
+        )
         typer.echo(f"entourage: note: {what} seen as drawn; alignment.json has the numbers", err=True)
 
 

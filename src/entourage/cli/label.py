@@ -109,7 +109,7 @@ def label(
         raise ValueError(f"--backbone {backbone}: only for images, and {source} holds features; expected none")
     from entourage.label.pipeline import LabelJob, label_source
     from entourage.label.transduction import preset as named
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     options = named(preset)
     with resumable(train):  # labels alone are found anew each time
@@ -130,7 +130,7 @@ def label(
             )
         )
     sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    typer.echo(f"{counted(summary['given'], 'labels')} given, {summary['found']} found{sure}: {out / 'report.html'}")
+    typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{sure}: {out / 'report.html'}")
     if train:
         typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
     tell_skipped(skipped_in(summary))
@@ -152,7 +152,7 @@ def predict(
     from entourage.io.progress import is_main_process
     from entourage.label.pipeline import check_no_labels
     from entourage.label.semi_supervised.classifier import predict_images, write_predictions
-    from entourage.report.page import counted
+    from entourage.report.page import pluralize
 
     if out is not None:
         check_no_labels(out)
@@ -161,7 +161,7 @@ def predict(
     paths, predictions = predict_images(classifier, images, out=out, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
     if out is not None:
-        typer.echo(f"{counted(len(predictions.kept), 'images')} classified: {out}")
+        typer.echo(f"{pluralize(len(predictions.kept), 'images')} classified: {out}")
     tell_skipped(predictions.failures)
 
 

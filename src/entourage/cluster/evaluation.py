@@ -26,7 +26,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, s
 from torch import Tensor, nn
 
 from entourage.cluster.sampling.episodes import Episode, EpisodeSampler
-from entourage.report.page import counted
+from entourage.report.page import pluralize
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def hdbscan(X: Floats, size: int, single: bool, crowd: int | None = None) -> Lab
 def best_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
     """DBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
     settings = (
-        (partial(dbscan, radius=r, crowd=c), f"radius {r}, {counted(c, 'neighbours')}")
+        (partial(dbscan, radius=r, crowd=c), f"radius {r}, {pluralize(c, 'neighbours')}")
         for r, c in product(RADII, CROWDS)
     )
     return _best(settings, sets)
@@ -238,7 +238,7 @@ def best_hdbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
     settings = (
         (
             partial(hdbscan, size=s, single=one, crowd=c),
-            f"size {s}, {counted(c or s, 'neighbours')}{', one allowed' * one}",
+            f"size {s}, {pluralize(c or s, 'neighbours')}{', one allowed' * one}",
         )
         for s, one, c in product(SIZES, (False, True), (None, 1, 3))
     )

@@ -25,7 +25,7 @@ from entourage.cluster.sampling.augmentation import scaled
 from entourage.data.media import read_audio, read_image
 from entourage.io.files import atomic_path, check_outputs, write_json
 from entourage.report.figures import ACCENT, SOFT, house_style, to_svg
-from entourage.report.page import Block, Section, Thumbnail, counted, sound_address, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, pluralize, sound_address, thumbnail_address, write_page
 
 MOST_THUMBNAILS = 600  # some 2 MB of report
 MOST_PLAYERS = 150
@@ -73,7 +73,7 @@ def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> st
 def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
     chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
-    lead = f"{len(items.names)} items in {counted(model.n_clusters_, 'clusters')}"
+    lead = f"{len(items.names)} items in {pluralize(model.n_clusters_, 'clusters')}"
     text = "What the network thinks of every number."
     if model.parts_ == 1:
         lead += f", which is how many there are with probability {chance:.0%}."
@@ -110,7 +110,7 @@ def _clusters(items: Items, model: LearnedClustering) -> Section:
         shown = members if len(members) <= strip else np.concatenate([members[:half], members[-(strip - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
         more = "" if len(shown) == len(members) else f", of which the surest {half} and the least sure are shown"
-        blocks.append(Block(f"Cluster {cluster}: {counted(len(members), 'items')}{more}", thumbnails=thumbnails))
+        blocks.append(Block(f"Cluster {cluster}: {pluralize(len(members), 'items')}{more}", thumbnails=thumbnails))
     return Section("Cluster by cluster", "Items with the probability that they belong to their cluster.", wide=blocks)
 
 

@@ -37,7 +37,7 @@ from entourage.detect.preprocessing.reading import Sheet, list_pages, page_sourc
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, reason_of, write_json
 from entourage.io.progress import progress_bar
-from entourage.report.page import counted, write_page
+from entourage.report.page import pluralize, write_page
 from entourage.symbols import class_ids
 
 _PAGE_ERRORS = (ValueError, MemoryError, torch.OutOfMemoryError, cv2.error)
@@ -178,7 +178,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     except KeyboardInterrupt:
         if len(journal):
             _finish(job, journal, classes, skipped, complete=False)
-            done = counted(len(journal), "pages")
+            done = pluralize(len(journal), "pages")
             told = f"{job.out} holds what was found on {done} so far; the same command goes on with the others"
             warnings.warn(told, stacklevel=2)
         raise

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from entourage.detect.detections import Detections
 from entourage.detect.preprocessing.reading import scaled_size
 from entourage.report.figures import raster_figure
-from entourage.report.page import Block, Section, counted
+from entourage.report.page import Block, Section, pluralize
 
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]
@@ -104,7 +104,7 @@ def run_sections(
     """
     total = sum(counts.values())
     more = f" The first {MOST_ROWS} are listed; pages.csv has all." if len(rows) > MOST_ROWS + 1 else ""
-    lead = f"{counted(len(rows) - 1, 'pages')}, {counted(total, 'symbols')} of {len(counts)} classes.{more}"
+    lead = f"{pluralize(len(rows) - 1, 'pages')}, {pluralize(total, 'symbols')} of {len(counts)} classes.{more}"
     found = [("class", "symbols"), *((name, str(n)) for name, n in counts.most_common())]
     sections = [Section("Pages", lead, wide=[Block(table=rows[: MOST_ROWS + 1])])]
     if skipped:

@@ -38,7 +38,7 @@ from entourage.embed.training.run_folder import CONFIG, load_members, read_confi
 from entourage.embed.training.task import EmbeddingData
 from entourage.io.files import check_outputs, write_json
 from entourage.io.progress import status
-from entourage.report.page import counted, write_page
+from entourage.report.page import pluralize, write_page
 from entourage.training.images import PixelBank
 
 COMMAND = "embed train"
@@ -155,12 +155,12 @@ def _doubts(job: TrainJob, images: ImageSet, parts: Parts) -> Iterator[str]:
         )
     tested = np.unique(images.labels[parts.test])
     if len(tested) and not measurable(images.labels[parts.test]):
-        what = f"{counted(len(parts.test), 'images')} of {counted(len(tested), 'classes')}"
+        what = f"{pluralize(len(parts.test), 'images')} of {pluralize(len(tested), 'classes')}"
         expected = "expected two classes or more, and two images of one of them"
         yield f"{images.name}: the test part, {what}, cannot be measured; {expected}"
     elif known := len(np.intersect1d(trained, tested)):
         yield (
-            f"{images.name}: the test part shares {known} of its {counted(len(tested), 'classes')} with the training"
+            f"{images.name}: the test part shares {known} of its {pluralize(len(tested), 'classes')} with the training"
             " part: its figures are not those of classes never seen"
         )
 

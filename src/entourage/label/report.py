@@ -15,7 +15,7 @@ from entourage.label.data import Items
 from entourage.label.semi_supervised.self_training import Round
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import bars, curve, histogram
-from entourage.report.page import Block, Section, Thumbnail, counted, thumbnail_address
+from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_address
 
 MOST_BARS = 60
 MOST_THUMBNAILS = 1000  # some 3 MB of report
@@ -44,7 +44,7 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
         classifier: its file.
     """
     kept = sum(one.kept for one in rounds)
-    lead = f"The classifier is {classifier.name}, beside this page: a network trained in {counted(kept, 'rounds')}."
+    lead = f"The classifier is {classifier.name}, beside this page: a network trained in {pluralize(kept, 'rounds')}."
     if kept < len(rounds):
         lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
     rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]

@@ -96,7 +96,7 @@ def thumbnail_address(image: Image.Image, side: int = 96) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def counted(number: int, name: str) -> str:
-    """The number with what it counts: counted(1, "clusters") is "1 cluster", counted(1, "classes") is "1 class"."""
+def pluralize(number: int, name: str) -> str:
+    """The number with what it counts: pluralize(1, "clusters") is "1 cluster", pluralize(1, "classes") is "1 class"."""
     one = name.removesuffix("es" if name.endswith("sses") else "s")
     return f"{number} {one if number == 1 else name}"

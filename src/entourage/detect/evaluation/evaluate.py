@@ -26,7 +26,7 @@ from entourage.detect.evaluation.metrics import (
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, draw_missed, found_section, picture
 from entourage.io.files import write_json
 from entourage.io.progress import progress_bar
-from entourage.report.page import Block, Section, counted, write_page
+from entourage.report.page import Block, Section, pluralize, write_page
 from entourage.symbols import CLASSES, class_ids
 
 Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
@@ -204,7 +204,7 @@ def write_evaluation(
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
-    seen = f"{counted(evaluation.pages, 'pages')}, {counted(evaluation.objects, 'objects')}"
+    seen = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
     lead = f"{seen}, {evaluation.seconds:.2f} s a page."
     sections = [
         Section("Average precision", lead, blocks=[Block(table=rows)]),
@@ -227,7 +227,9 @@ def _nothing_of(judged: Judged, pages: Sequence[TruthPage], own: tuple[str, ...]
     hints = [f"--list {one}" for one in others]
     if "muscima" in others and not any(map(_in_extended, pages)):
         hints.append("--model muscima")
-    what = f"the {counted(len(pages), 'pages')} {'holds' if len(pages) == 1 else 'hold'} nothing of the list {judged!r}"
+    what = (
+        f"the {pluralize(len(pages), 'pages')} {'holds' if len(pages) == 1 else 'hold'} nothing of the list {judged!r}"
+    )
     return f"{what}; expected {'annotated pages' if not hints else ' or '.join(hints)}"
 
 

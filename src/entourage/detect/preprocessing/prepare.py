@@ -14,7 +14,7 @@ from PIL import Image
 from entourage.detect.options import INTERLINE
 from entourage.detect.preprocessing.page_geometry import Turn, estimate_interline, estimate_skew, staff_ink
 from entourage.detect.preprocessing.reading import Grey, as_grey, read_page, scaled_size
-from entourage.report.page import counted
+from entourage.report.page import pluralize
 
 MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
@@ -62,7 +62,7 @@ class DetectOptions:
             raise ValueError(f"straighten is {self.straighten}; expected 0 degrees or more, or None")
         for name, least in (("whole", 0), ("core", 1), ("halo", 0)):
             if not getattr(self, name) >= least:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected {counted(least, 'pixels')} or more")
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {pluralize(least, 'pixels')} or more")
 
 
 @dataclass(frozen=True)
