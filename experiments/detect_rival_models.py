@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 RIVALS = ("faster-rcnn", "retinanet", "fcos")
 MOST = 3000  # detections on a page; the fullest has 1,200 symbols
@@ -88,7 +88,7 @@ def need_torchvision() -> None:
         importlib.import_module("torchvision.models.detection")
     except (ImportError, RuntimeError, OSError) as error:  # one that was built for another torch fails in its own ways
         told = f"the rivals are torchvision's; expected it to be installed, and to fit torch {torch.__version__}"
-        raise ValueError(f"{told}: {reason_of(error)}") from error
+        raise ValueError(f"{told}: {error_reason(error)}") from error
 
 
 def _faster_rcnn(common: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from entourage.io.files import UnreadableFileError, is_named_like, list_files, read_object, reason_of
+from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files, read_object
 
 SUFFIXES = {".egg", ".nest"}
 
@@ -36,7 +36,7 @@ def test_an_error_says_what_cannot_be_read_and_why(error: type[UnreadableFileErr
     ],
 )
 def test_a_reason_is_one_line_and_never_empty(error: Exception, reason: str) -> None:
-    assert reason_of(error) == reason
+    assert error_reason(error) == reason
 
 
 def test_files_are_listed_recursively_sorted_and_without_hidden_ones(tmp_path: Path) -> None:

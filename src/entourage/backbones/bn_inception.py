@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 BN_INCEPTION = "bn-inception"
 DIM = 1024
@@ -168,7 +168,7 @@ def _read(name: str, file: Path) -> dict[str, Tensor]:
         raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict") from error
     # A file may be missing, cut short, or anything: each reader has exceptions of its own.
     except Exception as error:
-        raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {reason_of(error)[:200]}") from error
+        raise ValueError(f"backbone {name!r}: {file} cannot be read as weights: {error_reason(error)[:200]}") from error
     within = state.get("state_dict", state) if isinstance(state, dict) else None
     if not isinstance(within, dict):
         raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict")

@@ -15,7 +15,7 @@ from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
 from entourage.backbones.finetuning import with_steady_norms
 from entourage.compute import resolve_device
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 TIMM_PREFIX = "timm:"
 
@@ -43,7 +43,7 @@ def load_timm(name: str, *, pretrained: bool = True) -> Backbone:
         config: Mapping[str, Any] = timm.data.resolve_model_data_config(module)
     # Unknown names, models without weights and failed downloads raise what timm, its hub or the network choose to.
     except Exception as error:
-        raise ValueError(f"backbone {name!r}: timm cannot load the model: {reason_of(error)[:200]}") from error
+        raise ValueError(f"backbone {name!r}: timm cannot load the model: {error_reason(error)[:200]}") from error
     channels, height, width = config["input_size"]
     if channels != 3:
         raise ValueError(f"backbone {name!r}: the model takes {channels} channels; expected 3")
@@ -67,7 +67,7 @@ def _import_timm(name: str) -> ModuleType:
     # timm imports torchvision, and one that does not fit torch fails with OSError or RuntimeError, not ImportError.
     except Exception as error:
         advice = "pip install timm, with a torchvision that fits torch"
-        raise ValueError(f"backbone {name!r} needs timm: {advice} ({reason_of(error)[:200]})") from error
+        raise ValueError(f"backbone {name!r} needs timm: {advice} ({error_reason(error)[:200]})") from error
     module: ModuleType = timm
     return module
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 from entourage.io.safe_formats import UNREADABLE, read_npz
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _finite(path: Path, raw: _Raw, items: list[str]) -> NDArray[Any]:
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:
-    return ValueError(f"{path}: cannot be read: {reason_of(error)}")
+    return ValueError(f"{path}: cannot be read: {error_reason(error)}")
 
 
 _READERS: dict[str, Callable[[Path], _Raw]] = {

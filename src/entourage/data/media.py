@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from entourage.io.files import UnreadableFileError, is_named_like, list_files, reason_of
+from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 
@@ -65,7 +65,7 @@ def decode_image(file: Path | BinaryIO, name: str | Path, shorter_side: int | No
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
-        raise UnreadableImageError(name, reason_of(error)) from error
+        raise UnreadableImageError(name, error_reason(error)) from error
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
@@ -143,7 +143,7 @@ def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.fl
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
             original = int(file.samplerate)
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
-        reason = reason_of(error).rpartition(">: ")[2]  # the stream's own description helps nobody
+        reason = error_reason(error).rpartition(">: ")[2]  # the stream's own description helps nobody
         raise UnreadableAudioError(name, reason or type(error).__name__) from error
     if not len(samples):
         raise UnreadableAudioError(name, "empty")

@@ -21,7 +21,7 @@ from PIL import Image
 from entourage.compute import count_threads, map_ahead
 from entourage.data.image_set import ImageFiles, ImageSet, ImageSource
 from entourage.data.media import UnreadableImageError
-from entourage.io.files import atomic_path, reason_of
+from entourage.io.files import atomic_path, error_reason
 from entourage.io.progress import progress_bar
 
 _MAGIC = b"entourage pixels"
@@ -94,7 +94,7 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
         values = np.load(path, mmap_mode="r", allow_pickle=False)
         return values, [(int(place), str(reason)) for place, reason in note["failures"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged: {reason_of(error)}; remove it to have it made anew") from error
+        raise ValueError(f"{path}: damaged: {error_reason(error)}; remove it to have it made anew") from error
 
 
 def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:

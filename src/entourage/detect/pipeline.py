@@ -35,7 +35,7 @@ from entourage.detect.inference.results import Journal, PageResult, fingerprint,
 from entourage.detect.preprocessing.prepare import DetectOptions, Ready
 from entourage.detect.preprocessing.reading import Sheet, list_pages, page_source, read_sheets
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
-from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, reason_of, write_json
+from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, error_reason, write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import pluralize, write_page
 from entourage.symbols import class_ids
@@ -167,7 +167,7 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
 
     def skip(name: str, error: Exception) -> None:
-        reason = error.reason if isinstance(error, UnreadableFileError) else reason_of(error)
+        reason = error.reason if isinstance(error, UnreadableFileError) else error_reason(error)
         skipped.append((name, reason))
 
     try:

@@ -33,7 +33,7 @@ class UnreadableFileError(ValueError):
         self.path, self.reason = str(path), reason
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """What an error says, on one line; its kind where it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__
 

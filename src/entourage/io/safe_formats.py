@@ -26,7 +26,7 @@ import pyarrow as pa
 from lxml import etree
 from numpy.typing import NDArray
 
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 # What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
@@ -49,7 +49,7 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
         with archive:
             return {name: archive[name] for name in archive.files if names is None or name in names}
     except UNREADABLE as error:
-        raise ValueError(f"{path}: cannot be read: {reason_of(error)}") from error
+        raise ValueError(f"{path}: cannot be read: {error_reason(error)}") from error
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     # A hostile or damaged pickle makes the machine that runs it raise almost anything.
     except Exception as error:
-        raise ValueError(f"{path}: not a pickle that can be read safely: {reason_of(error)}") from error
+        raise ValueError(f"{path}: not a pickle that can be read safely: {error_reason(error)}") from error
     if not isinstance(loaded, dict):
         raise ValueError(f"{path}: holds a {type(loaded).__name__}; expected a dictionary")
     entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 START = 0.1  # of the learned part of lengths, so that steps begin as long as they are
 
@@ -105,6 +105,6 @@ def _kernel() -> Callable[[Tensor], Tensor] | None:
         nearest_next: Callable[[Tensor], Tensor] = module.nearest_next
         nearest_next(torch.zeros(1, 2, 2, device="cuda"))  # it is compiled now, for which a C compiler has to be there
     except Exception as error:  # whatever Triton lacks on this machine, the plain way is there
-        warnings.warn(f"Triton cannot be used, clustering on this GPU is slower: {reason_of(error)}", stacklevel=2)
+        warnings.warn(f"Triton cannot be used, clustering on this GPU is slower: {error_reason(error)}", stacklevel=2)
         return None
     return nearest_next

@@ -20,7 +20,7 @@ from entourage.cluster.models.embedding import FEW, make_embedding
 from entourage.cluster.models.lstm import LSTMNetwork
 from entourage.cluster.models.options import ModelOptions
 from entourage.compute import seeded
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 from entourage.io.weights import write_weights
 
 _EXPECTED = "expected one that `entourage cluster train` wrote"
@@ -113,7 +113,7 @@ def load_network(path: str | Path) -> ClusterNetwork:
             head = json.loads((file.metadata() or {}).get(_KEY, "null"))
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path}: cannot be read: {reason_of(error)}; {_EXPECTED}") from error
+        raise ValueError(f"{path}: cannot be read: {error_reason(error)}; {_EXPECTED}") from error
     if head is None:
         raise ValueError(f"{path}: holds no network that clusters; {_EXPECTED}")
     try:
@@ -121,7 +121,7 @@ def load_network(path: str | Path) -> ClusterNetwork:
         network.load_state_dict(state)
         network.notes = dict(head.get("notes", {}))
     except (KeyError, TypeError, RuntimeError) as error:
-        reason = reason_of(error)[:200]
+        reason = error_reason(error)[:200]
         raise ValueError(f"{path}: was written by another version of entourage: {reason}") from error
     return network.eval()
 

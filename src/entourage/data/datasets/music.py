@@ -22,7 +22,7 @@ import numpy as np
 from lxml import etree
 from numpy.typing import NDArray
 
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 SPLITS = ("train", "val", "test")
 HELD_OUT = 15  # pages of validation and as many of test; 110 of 140 are left for training
@@ -239,7 +239,7 @@ def unpack(path: Path, member: str, most: int = MOST_IMAGE) -> bytes:
                 raise ValueError(f"{path}: {member} has {size} bytes, unpacked; expected at most {most}")
             return archive.read(member)
     except (OSError, KeyError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: {member} cannot be unpacked ({reason_of(error)})") from error
+        raise ValueError(f"{path}: {member} cannot be unpacked ({error_reason(error)})") from error
 
 
 def _tables(names: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from entourage.data.datasets.folders import files_below
 from entourage.data.image_set import TEST, TRAIN, ImageFiles, ImageSet, RawImages
 from entourage.data.media import list_images
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 from entourage.io.safe_formats import read_plain_pickle
 
 _COIL_NAME = re.compile(r"obj(\d+)__(\d+)")
@@ -225,7 +225,7 @@ def _read_mat(path: Path) -> dict[str, Any]:
         return dict(loadmat(path, squeeze_me=True))
     # SciPy's reader raises almost anything on a damaged file, and NotImplementedError on one that is really HDF5.
     except Exception as error:
-        raise ValueError(f"{path}: cannot be read as a MATLAB file: {reason_of(error)}") from error
+        raise ValueError(f"{path}: cannot be read as a MATLAB file: {error_reason(error)}") from error
 
 
 def _column(path: Path, table: dict[str, Any], name: str) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from entourage.detect.models.losses import DetectionLoss, class_weights
 from entourage.detect.models.maps import join_targets, paint
 from entourage.detect.models.network import Predictions, WatershedNetwork
 from entourage.detect.options import DecodeOptions, DetectorOptions
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 
 class WatershedDetector(nn.Module):
@@ -248,7 +248,7 @@ def load_detector(path: str | Path) -> WatershedDetector:
         if head.get("sides") is not None:
             model.remember(torch.tensor(head["sides"]))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{path}: was written by another version of entourage: {reason_of(error)[:200]}") from error
+        raise ValueError(f"{path}: was written by another version of entourage: {error_reason(error)[:200]}") from error
     return model.eval()
 
 
@@ -266,7 +266,7 @@ def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 head = json.loads((file.metadata() or {}).get(_KEY, "null"))
                 state |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
         except (SafetensorError, OSError, ValueError) as error:
-            raise ValueError(f"{file_path}: cannot be read: {reason_of(error)}") from error
+            raise ValueError(f"{file_path}: cannot be read: {error_reason(error)}") from error
         if not isinstance(head, dict):
             raise ValueError(f"{file_path}: holds no detector; expected one that `entourage detect train` wrote")
     assert head is not None

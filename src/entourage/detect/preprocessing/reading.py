@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 MOST_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
 _SMALL = 1_000  # pixels of the longer side at which it is looked whether ink is light
@@ -304,7 +304,7 @@ def _one_kind_of_error(name: str | Path) -> Iterator[None]:
         raise UnreadableImageError(name, f"too large; expected at most {millions(MOST_PIXELS)} megapixels") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
-        raise UnreadableImageError(name, reason_of(error)) from error
+        raise UnreadableImageError(name, error_reason(error)) from error
 
 
 def _read_pdf(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:

@@ -25,7 +25,7 @@ from typing import Any
 from entourage.engrave.dataset.state import UnwritableError, makers
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveJob, Task
-from entourage.io.files import reason_of
+from entourage.io.files import error_reason
 
 _ANSWER = 5.0  # seconds within which a cluster must answer
 _ATTEMPTS = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # to join it, a second each
@@ -163,7 +163,7 @@ def _connected(address: str) -> Any:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:
-            raise ValueError(f"Ray cannot be reached at {address!r}: {reason_of(error)}") from error
+            raise ValueError(f"Ray cannot be reached at {address!r}: {error_reason(error)}") from error
     return ray
 
 
