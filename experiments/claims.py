@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from entourage.runs.directory import claim_of, claimed
+from entourage.runs.directory import claim_of, try_lock
 
 
 class BusyError(Exception):
@@ -31,7 +31,7 @@ def alone(target: Path) -> Iterator[None]:
     Raises:
         BusyError: another process has it.
     """
-    with claimed(target) as mine:
+    with try_lock(target) as mine:
         if not mine:
             raise BusyError(f"{target} is claimed by another process")
         yield
@@ -41,7 +41,7 @@ def is_claimed(target: Path) -> bool:
     """Whether a process has claimed it just now."""
     if not claim_of(target).exists():
         return False
-    with claimed(target) as mine:  # a process that was killed leaves the file, but not its lock
+    with try_lock(target) as mine:  # a process that was killed leaves the file, but not its lock
         return not mine
 
 

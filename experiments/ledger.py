@@ -23,7 +23,7 @@ import torch
 from benchmarks.machine import machine
 
 from entourage.io.files import write_json, write_text
-from entourage.runs.directory import claimed, difference
+from entourage.runs.directory import difference, try_lock
 from experiments.claims import in_turn, is_claimed, locked
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -99,8 +99,8 @@ class Ledger:
         return self.rows.get(key)
 
     def claim(self, key: str) -> AbstractContextManager[bool]:
-        """Claims a row, or anything else of the experiment, for a block; see `claimed`."""
-        return claimed(self._place(key))
+        """Claims a row, or anything else of the experiment, for a block; see `try_lock`."""
+        return try_lock(self._place(key))
 
     def work_through(self, jobs: Mapping[str, Callable[[], object]]) -> None:
         """Does all jobs, each with all of its rows, but for those that another process is at; see also `in_turn`."""

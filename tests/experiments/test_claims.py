@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
 
-from entourage.runs.directory import claim_of, claimed
+from entourage.runs.directory import claim_of, try_lock
 
 # Children only touch files, so that a fork, which needs no imports, is as good as a fresh start.
 FORK = get_context("fork")
@@ -17,15 +17,15 @@ FORK = get_context("fork")
 
 def test_what_is_claimed_is_nobody_elses_until_the_block_ends(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run"
-    with claimed(target) as mine:
+    with try_lock(target) as mine:
         assert mine
         assert is_claimed(target)
-        with claimed(target) as again:
+        with try_lock(target) as again:
             assert not again
         assert is_claimed(target)  # a claim that was refused takes nothing away
         with pytest.raises(BusyError, match="run is claimed by another process"), alone(target):
             pytest.fail("it was not alone")
-        with claimed(target.with_name("other")) as other:
+        with try_lock(target.with_name("other")) as other:
             assert other
     assert not is_claimed(target)
     with alone(target):
@@ -55,7 +55,7 @@ def test_only_one_at_a_time_has_a_claim_or_a_lock(tmp_path: Path) -> None:
             entered += guard()
 
     def by_claim() -> bool:
-        with claimed(tmp_path / "run") as mine:
+        with try_lock(tmp_path / "run") as mine:
             if mine:
                 (tmp_path / "inside").mkdir()  # fails if somebody else is
                 (tmp_path / "inside").rmdir()

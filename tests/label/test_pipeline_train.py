@@ -18,7 +18,7 @@ from entourage.label.semi_supervised import AugmentOptions, LabelAugmenter
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import LookOptions
 from entourage.label.transduction import TransductionOptions
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
 
 TRAIN = AugmentOptions(
@@ -128,7 +128,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(job: LabelJob) -
     label_source(job)
     before = contents(job.out)
     with (
-        claimed(job.out / "training" / "run"),
+        try_lock(job.out / "training" / "run"),
         pytest.raises(ValueError, match=r"training: another process is training there; wait for it"),
     ):
         label_source(replace(job, train=replace(TRAIN, size=64)))

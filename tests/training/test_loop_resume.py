@@ -12,7 +12,7 @@ import torch
 from tests.training.runs import SGD, assert_same_run, run_worker, stop_at, weights_of
 from torch import Tensor, nn
 
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.training import train
 
 
@@ -50,7 +50,7 @@ def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
 
 def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with claimed(run / "run"), pytest.raises(ValueError, match=r"run: another process is training there; wait for it"):
+    with try_lock(run / "run"), pytest.raises(ValueError, match=r"run: another process is training there; wait for it"):
         train(worker.Rows(), SGD, run, device="cpu")
     assert list(run.iterdir()) == []
     train(worker.Rows(), SGD, run, device="cpu")
@@ -67,12 +67,12 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
 
     @contextmanager
     def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
-        monkeypatch.setattr("entourage.training.loop.claimed", claimed)
+        monkeypatch.setattr("entourage.training.loop.try_lock", claimed)
         train(other, worker.NOISY, tmp_path, device="cpu")
-        with claimed(target) as mine:
+        with try_lock(target) as mine:
             yield mine
 
-    monkeypatch.setattr("entourage.training.loop.claimed", claimed_just_after_the_other)
+    monkeypatch.setattr("entourage.training.loop.try_lock", claimed_just_after_the_other)
     late.loss = lambda *_: pytest.fail("a step was made again")
     train(late, worker.NOISY, tmp_path, device="cpu")
     assert torch.equal(weights_of(late.outcome()), weights_of(other.outcome()))
@@ -80,7 +80,7 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
 
 def test_a_run_that_is_over_may_be_looked_at_by_many(worker: ModuleType, tmp_path: Path) -> None:
     result = train(worker.Rows(), SGD, tmp_path, device="cpu")
-    with claimed(tmp_path / "run"):
+    with try_lock(tmp_path / "run"):
         assert train(worker.Rows(), SGD, tmp_path, device="cpu") == result
 
 

@@ -16,7 +16,7 @@ import torch
 from tests.training.runs import weights_of
 from torch import Tensor, nn
 
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.training import Losses, StepRecipe, Task, TrainingOptions, train
 from entourage.training.time_budget import seconds_a_step, steps_within
 
@@ -172,10 +172,10 @@ def test_two_processes_never_write_a_plan_at_once(tmp_path: Path, monkeypatch: p
     def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
         assert target == tmp_path / "steps.json"
         target.write_text(plan)
-        with claimed(target) as mine:
+        with try_lock(target) as mine:
             yield mine and ours
 
-    monkeypatch.setattr("entourage.training.time_budget.claimed", claimed_just_after_the_other)
+    monkeypatch.setattr("entourage.training.time_budget.try_lock", claimed_just_after_the_other)
     assert steps_within(_Line(), range(3), tmp_path, 1.0, "cpu", epoch=1) == 7
     assert (tmp_path / "steps.json").read_text() == plan
 

@@ -21,7 +21,7 @@ except ImportError:  # Windows has other locks: there all is as if nobody else w
 
 
 @contextmanager
-def claimed(target: Path) -> Iterator[bool]:
+def try_lock(target: Path) -> Iterator[bool]:
     """Claims a file or a folder until the block ends, by a hidden file beside it.
 
     Args:

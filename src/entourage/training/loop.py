@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.runs.metrics_log import Journal
 from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
 from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, identity, own_state
@@ -73,7 +73,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: another process has claimed it.
     """
-    with claimed(folder / "run") as mine:
+    with try_lock(folder / "run") as mine:
         if not mine:
             raise ValueError(f"{folder}: another process is training there; wait for it, or choose another folder")
         yield

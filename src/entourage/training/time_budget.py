@@ -16,7 +16,7 @@ from torch import nn
 from entourage.compute import resolve_device
 from entourage.io.files import write_json
 from entourage.io.progress import process_count, progress_bar
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.training.loop import train
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, Item, Losses, Task
@@ -231,7 +231,7 @@ def _check_one_process() -> None:
 def _remember(plan: Path, values: dict[str, Any]) -> None:
     """Writes a plan unless there is one by now: who wrote that may be training by it."""
     while not plan.is_file():
-        with claimed(plan) as mine:  # others wait for as long as it takes to write a line
+        with try_lock(plan) as mine:  # others wait for as long as it takes to write a line
             if mine and not plan.is_file():
                 write_json(plan, values, indent=None)
 

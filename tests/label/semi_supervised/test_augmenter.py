@@ -21,7 +21,7 @@ from entourage.label.semi_supervised.augmenter import VIEWS
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.network import outputs
 from entourage.label.semi_supervised.views import LiveLooks, LookOptions
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
 
 NAMES = np.array(["red", "green", "blue"])
@@ -164,12 +164,12 @@ def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType
     model = LabelAugmenter(None, toy, short, device="cpu", run=tmp_path, progress=False)
 
     def decode() -> np.ndarray:
-        with claimed(tmp_path / "run") as free:
+        with try_lock(tmp_path / "run") as free:
             assert not free
         return pixels
 
     model.fit(decode, few(truth))
-    with claimed(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
+    with try_lock(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
         model.fit(lambda: pytest.fail("decoded"), few(truth))
     assert not list(tmp_path.rglob("*.claim"))
 

@@ -20,7 +20,7 @@ from entourage.engrave.options import EngraveJob, MusicFont, tasks_of
 from entourage.engrave.scores.archives import find_scores
 from entourage.io.files import atomic_path, is_unfinished, write_json
 from entourage.io.progress import progress_bar, status
-from entourage.runs.directory import claimed
+from entourage.runs.directory import try_lock
 
 
 def engrave(job: EngraveJob) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _alone(out: Path) -> Iterator[None]:
     if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; expected a new one, or one that this command has begun")
     state.mkdir(parents=True, exist_ok=True)
-    with claimed(state / "run") as mine:
+    with try_lock(state / "run") as mine:
         if not mine:
             raise ValueError(f"another run is at work on {out}; expected to be alone")
         yield
