@@ -60,7 +60,7 @@ def _available() -> list[str]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def fork_rng(seed: int) -> Iterator[None]:
     """Lets first weights that are drawn within the block follow from a seed; torch's own generator stays as it is.
 
     Only the CPU's, where networks are made: `torch.manual_seed` would seed all devices, and nobody would put them back.

@@ -30,7 +30,7 @@ from entourage.backbones.backbone import Backbone, Preprocessing
 from entourage.cluster.estimator import LearnedClustering
 from entourage.cluster.evaluation import dbscan, k_means_silhouette, mean_scores, score
 from entourage.cluster.sampling.points import PointSampler
-from entourage.compute import seeded
+from entourage.compute import fork_rng
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows, embed_rows
 from entourage.embed.report import map_picture, retrieval_picture, tsne_positions
@@ -191,7 +191,7 @@ def read_digits() -> Digits:
 
 def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
     """A network that has learnt the training digits."""
-    with seeded(recipe.seed):
+    with fork_rng(recipe.seed):
         body = DigitBody().eval()
     preprocessing = Preprocessing((SIDE, SIDE), (127.0,) * 3, (128.0,) * 3, crop=1.0)
     backbone = Backbone("digits", DigitBody.dim, body, preprocessing, weights="random")

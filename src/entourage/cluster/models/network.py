@@ -19,7 +19,7 @@ from entourage.cluster.models.attention import AttentionNetwork
 from entourage.cluster.models.embedding import FEW, make_embedding
 from entourage.cluster.models.lstm import LSTMNetwork
 from entourage.cluster.models.options import ModelOptions
-from entourage.compute import seeded
+from entourage.compute import fork_rng
 from entourage.io.files import error_reason
 from entourage.io.weights import write_weights
 
@@ -75,7 +75,7 @@ class ClusterNetwork(nn.Module):
 
 def first_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
     """A network that has not learned yet, its weights drawn from a seed; torch's own generator stays as it is."""
-    with seeded(seed):
+    with fork_rng(seed):
         return ClusterNetwork(shape, options)
 
 

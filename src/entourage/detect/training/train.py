@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from entourage.compute import seeded
+from entourage.compute import fork_rng
 from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.detector import detector_name, find_detector
 from entourage.detect.evaluation.ground_truth import NoPagesError, TruthPage, class_names, read_truth
@@ -84,7 +84,7 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     check_outputs(job.out, maker=COMMAND)
     sheets = training_sheets(job) if sheets is None else sheets
     start = None if job.start is None else find_detector(job.start)
-    with seeded(job.recipe.seed), _fastest():
+    with fork_rng(job.recipe.seed), _fastest():
         detector = (
             WatershedDetector(sheets.classes, job.options or preset(job.preset))
             if start is None

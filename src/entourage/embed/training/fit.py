@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from entourage.backbones.backbone import Backbone, Preprocessing
-from entourage.compute import seeded
+from entourage.compute import fork_rng
 from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
 from entourage.embed.losses.group_loss import GroupLoss
@@ -156,7 +156,7 @@ def _best_epoch(result: TrainingResult) -> int:
 
 def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
     """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
-    with seeded(recipe.seed):  # the classifier's and the proxies' first weights
+    with fork_rng(recipe.seed):  # the classifier's and the proxies' first weights
         network = build_network(
             backbone,
             classes,
