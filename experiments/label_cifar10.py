@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.splits import draw_labels
 from entourage.label.semi_supervised.baselines import METHODS
-from entourage.report.figures import house_style, to_svg
+from entourage.report.figures import figure_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
@@ -159,7 +159,7 @@ def figure(ledger: Ledger) -> str:
 
     The SVMs, which lie on the linear classifier, are left out.
     """
-    with house_style():
+    with figure_style():
         drawing = Figure(figsize=(6.4, 4.2))
         axes = drawing.subplots()
         for name in DRAWN:

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.splits import draw_labels, seeded_split
-from entourage.report.figures import house_style, to_svg
+from entourage.report.figures import figure_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
     Clock,
@@ -97,7 +97,7 @@ def text(ledger: Ledger) -> str:
 
 def figure(ledger: Ledger) -> str:
     """Relative improvement over the plain network, of each graph's labels and of a linear SVM's, as in the thesis."""
-    with house_style():
+    with figure_style():
         drawing = Figure(figsize=(9, 3.4))
         for axes, backbone in zip(drawing.subplots(1, len(BACKBONES), sharey=True), BACKBONES, strict=True):
             for name in LABELLED:

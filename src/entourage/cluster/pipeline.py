@@ -24,7 +24,7 @@ from entourage.cluster.estimator import LearnedClustering
 from entourage.cluster.sampling.augmentation import scaled
 from entourage.data.media import read_audio, read_image
 from entourage.io.files import atomic_path, check_outputs, write_json
-from entourage.report.figures import ACCENT, SOFT, house_style, to_svg
+from entourage.report.figures import ACCENT, SOFT, figure_style, to_svg
 from entourage.report.page import Block, Section, Thumbnail, pluralize, sound_address, thumbnail_address, write_page
 
 MOST_THUMBNAILS = 600  # some 2 MB of report
@@ -43,7 +43,7 @@ def clustering_sections(items: Items, model: LearnedClustering) -> list[Section]
 
 def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
     """P(k) as bars, the chosen k in a stronger colour."""
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(4.6, 2.4))
         axes = figure.subplots()
         k = np.arange(1, len(probabilities) + 1)
@@ -58,7 +58,7 @@ def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
 def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> str:
     """Points in the colours of their clusters; more than two columns are shown along their two main directions."""
     flat = points if points.shape[1] == 2 else _flattened(points)
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(6, 5))
         axes = figure.subplots()
         marks = axes.scatter(flat[:, 0], flat[:, 1], c=labels % 20, cmap="tab20", s=10, linewidths=0, rasterized=True)

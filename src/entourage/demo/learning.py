@@ -41,7 +41,7 @@ from entourage.game.similarity import directions
 from entourage.io.files import write_text
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
-from entourage.report.figures import INK, house_style, to_svg
+from entourage.report.figures import INK, figure_style, to_svg
 from entourage.report.page import Block, Section
 from entourage.training.images import PixelBank, ViewOptions
 
@@ -87,7 +87,7 @@ def one_label_a_class(truth: Labels, seed: int) -> Labels:
 
 
 def _label_picture(map_: Floats, truth: Labels, given: NDArray[np.bool_], peer: Labels, game: Labels) -> str:
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(11, 4))
         left, middle, right = figure.subplots(1, 3)
         left.scatter(map_[~given, 0], map_[~given, 1], s=3, color="#d5dce1", linewidths=0, rasterized=True)
@@ -296,7 +296,7 @@ def cluster_section() -> Section:
 
 def cluster_picture(points: Points, truth: Labels, found: dict[str, list[Labels]]) -> str:
     """A grid: a column a set, a row a method, each with the share of misclassified points."""
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(11, 2 * len(found)))
         grid = figure.subplots(len(found), len(points), squeeze=False)
         for row, (name, answers) in zip(grid, found.items(), strict=True):

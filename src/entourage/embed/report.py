@@ -22,7 +22,7 @@ from torch import Tensor
 from entourage.data.image_set import ImageSet
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows
-from entourage.report.figures import house_style, to_svg
+from entourage.report.figures import figure_style, to_svg
 from entourage.report.page import Block, Section, thumbnail_address
 
 Picture = Callable[[int], Image.Image]
@@ -112,7 +112,7 @@ def training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Reca
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(4.6, 2.8))
         axes = figure.subplots()
         for (name, values), colour in zip(curves.items(), COLOURS, strict=False):

@@ -34,7 +34,7 @@ _STYLE = {
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Draw in the look of the house."""
     import matplotlib as mpl
 
@@ -45,7 +45,7 @@ def house_style() -> Iterator[None]:
 def to_svg(figure: Figure) -> str:
     """The figure as an `<svg>` element. Many marks are better drawn with `rasterized=True`."""
     stream = io.StringIO()
-    with house_style():
+    with figure_style():
         figure.savefig(stream, format="svg", bbox_inches="tight", dpi=160, metadata={"Date": None})
     text = stream.getvalue()
     return text[text.index("<svg") :]
@@ -53,7 +53,7 @@ def to_svg(figure: Figure) -> str:
 
 def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)) -> str:
     """How often values fall into each of equal bins of `span`."""
-    with house_style():
+    with figure_style():
         figure = _figure(4.6, 2.4)
         axes = figure.subplots()
         axes.hist(np.clip(values, *span), bins=bins, range=span, color=ACCENT, rwidth=0.9)
@@ -64,7 +64,7 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
 
 def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *, label: str) -> str:
     """Horizontal bars, one a name, each a stack of parts with a legend."""
-    with house_style():
+    with figure_style():
         figure = _figure(4.6, 0.6 + 0.24 * max(len(names), 4))
         axes = figure.subplots()
         left = np.zeros(len(names))
@@ -80,7 +80,7 @@ def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *,
 
 def curve(values: ArrayLike, *, x_label: str, y_label: str) -> str:
     """One line over 0, 1, 2, ..."""
-    with house_style():
+    with figure_style():
         figure = _figure(4.6, 2.4)
         axes = figure.subplots()
         axes.plot(np.asarray(values), color=ACCENT, linewidth=1.8)

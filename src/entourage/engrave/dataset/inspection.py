@@ -23,7 +23,7 @@ from entourage.engrave.dataset.patches import cut_patch
 from entourage.engrave.render.encoding import encode_png, mask_pixels, read_grey
 from entourage.io.files import atomic_path
 from entourage.io.safe_formats import undamaged
-from entourage.report.figures import house_style, raster_figure, to_svg
+from entourage.report.figures import figure_style, raster_figure, to_svg
 from entourage.report.page import Block, Section, write_page
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
@@ -166,7 +166,7 @@ def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
 
 def _histogram(counts: NDArray[np.integer]) -> str:
     """How often pages have so many symbols, on a logarithmic scale."""
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(4.6, 2.6))
         axes = figure.subplots()
         top = max(int(counts.max()), 10)
@@ -178,7 +178,7 @@ def _histogram(counts: NDArray[np.integer]) -> str:
 
 
 def _frequencies(classes: pd.Series[int]) -> str:
-    with house_style():
+    with figure_style():
         figure = Figure(figsize=(11, 3.4))
         axes = figure.subplots()
         axes.bar(np.arange(len(classes)), np.maximum(classes.to_numpy(), 0.5), color="#2a6f97", width=0.8)
