@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files, read_object
+from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files, read_json_object
 
 SUFFIXES = {".egg", ".nest"}
 
@@ -91,4 +91,4 @@ def test_a_name_is_judged_by_its_suffix(name: str, like: bool) -> None:
 def test_an_object_is_read_or_nothing(content: str | None, found: dict[str, int], tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "note.json").write_text(content)
-    assert read_object(tmp_path / "note.json") == found
+    assert read_json_object(tmp_path / "note.json") == found

@@ -38,7 +38,7 @@ def error_reason(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """What an object in a file of JSON holds; nothing, if the file is missing, damaged, or holds something else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -175,7 +175,7 @@ def check_outputs(
             of a result, or the results of another command.
     """
     _check_writable(folder)
-    earlier = read_object(folder / "summary.json").get("made_by", maker)
+    earlier = read_json_object(folder / "summary.json").get("made_by", maker)
     if maker is not None and earlier != maker:
         raise ValueError(f"{folder}: holds what `entourage {earlier}` made; expected another folder to write to")
     read = {path.resolve() for path in inputs if path is not None}

@@ -20,7 +20,7 @@ from entourage import __version__
 from entourage.data.labels import read_labels, read_prior
 from entourage.data.media import list_images
 from entourage.data.pixels import decode_pixels
-from entourage.io.files import atomic_path, check_outputs, read_object, write_json
+from entourage.io.files import atomic_path, check_outputs, read_json_object, write_json
 from entourage.io.progress import is_main_process, status
 from entourage.label.active_learning import Suggestion, disputed, suggest
 from entourage.label.data import Items, Metric, represent
@@ -132,7 +132,11 @@ def check_no_labels(path: Path) -> None:
     Raises:
         ValueError: there it would be.
     """
-    if path.name in OUTPUTS and path.exists() and read_object(path.parent / "summary.json").get("made_by") == COMMAND:
+    if (
+        path.name in OUTPUTS
+        and path.exists()
+        and read_json_object(path.parent / "summary.json").get("made_by") == COMMAND
+    ):
         raise ValueError(f"{path}: is what `entourage {COMMAND}` made; expected another file to write")
 
 

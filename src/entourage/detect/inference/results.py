@@ -22,7 +22,7 @@ from torch import nn
 from entourage.backbones.backbone import digest_weights
 from entourage.detect.detections import Detections
 from entourage.detect.preprocessing.reading import page_source
-from entourage.io.files import UnreadableFileError, atomic_path, is_unfinished, read_object, write_json, write_text
+from entourage.io.files import UnreadableFileError, atomic_path, is_unfinished, read_json_object, write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Journal:
         self._folders = tuple(name for name in _OWN if name != "drawn" or settings.get("draw"))
         self._records: dict[str, dict[int | None, Path]] = {str(file): {} for file in files}
         begun = out / STATE / "settings.json"
-        known = read_object(begun)
+        known = read_json_object(begun)
         if known == settings:
             self._go_on()
             return
@@ -205,7 +205,7 @@ class Journal:
         for file in self.files:
             records = self._records[str(file)]
             for number in sorted(records, key=lambda n: n or 0):
-                page = self._page(read_object(records[number]))
+                page = self._page(read_json_object(records[number]))
                 if page is None:
                     told = "it is damaged; the same command looks at the page again"
                     raise UnreadableFileError(records[number], told)
@@ -221,7 +221,7 @@ class Journal:
     def _go_on(self) -> None:
         _clear_unfinished(self.out)
         for path in _records_in(self.out):
-            record = read_object(path)
+            record = read_json_object(path)
             page = self._page(record)
             own = [self.out / folder / f"{_name(path)}{_OWN[folder]}" for folder in self._folders]
             if page is not None and self._is_as_it_was(page, record.get("stamp"), own):
@@ -253,7 +253,7 @@ def fingerprint(model: nn.Module) -> str:
 
 def _clear(out: Path) -> None:
     """Takes away what an earlier run left in the folder, lest pages of both lie side by side, and nothing else."""
-    begun, summary = read_object(out / STATE / "settings.json"), _summary(out)
+    begun, summary = read_json_object(out / STATE / "settings.json"), _summary(out)
     if not (out / STATE).is_dir() and not summary:
         return
     pages = {_name(path) for path in _records_in(out)}
@@ -300,7 +300,7 @@ def _names_in_table(out: Path) -> set[str]:
 
 def _summary(out: Path) -> dict[str, Any]:
     """The summary that a run has written there; nothing, if another command wrote it, or none."""
-    found = read_object(out / "summary.json")
+    found = read_json_object(out / "summary.json")
     return found if {"list", "symbols", "skipped"} <= set(found) else {}
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.backbones.backbone import digest_weights
-from entourage.io.files import atomic_path, read_object, write_json
+from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import is_main_process, process_count
 from entourage.io.safe_formats import read_npz
 from entourage.label.base import GraphLabeller
@@ -352,7 +352,7 @@ def _check(run: Path, now: Mapping[str, Any]) -> None:
 
     Nothing is begun before there is a checkpoint. Of one by an earlier version nothing is known: its rounds compare.
     """
-    then = read_object(run / BEGUN)
+    then = read_json_object(run / BEGUN)
     if then and _is_begun(run):
         check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
 

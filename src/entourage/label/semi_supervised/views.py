@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Preprocessing, digest_weights
-from entourage.io.files import atomic_path, read_object, write_json
+from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
 from entourage.training.images import DIGESTED, STRONG, WEAK, PixelBank, ViewOptions, has_room, random_view
@@ -176,7 +176,7 @@ class ViewFile:
         self._note = path.with_suffix(".json")
         self._told = {"origin": origin, "shape": list(shape)}
         size = torch.bfloat16.itemsize * math.prod(shape)
-        known = read_object(self._note)
+        known = read_json_object(self._note)
         self.done = int(known.pop("done", 0))
         if known != self._told or not path.is_file() or path.stat().st_size != size:
             self.done = 0
