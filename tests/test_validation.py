@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from entourage.validation import check_count, is_number, is_whole, keep_counts
+from entourage.validation import check_count, is_number, is_whole, validate_counts
 
 
 def test_numbers_are_told_from_texts_and_truth() -> None:
@@ -35,10 +35,10 @@ def test_frozen_options_hold_pythons_counts() -> None:
         seed: int = 0
 
     options = Options(np.int16(2))  # type: ignore[arg-type]
-    keep_counts(options, 0, "rounds", "seed")
+    validate_counts(options, 0, "rounds", "seed")
     assert (type(options.rounds), options) == (int, Options(2))
     with pytest.raises(ValueError, match=r"^seed is 0; expected a whole number of 1 or more$"):
-        keep_counts(options, 1, "rounds", "seed")
+        validate_counts(options, 1, "rounds", "seed")
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])

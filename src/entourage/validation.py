@@ -43,7 +43,7 @@ def check_count(name: str, value: object, least: int, more: str = "") -> int:
     return int(value)
 
 
-def keep_counts(options: object, least: int, *names: str, more: str = "") -> None:
+def validate_counts(options: object, least: int, *names: str, more: str = "") -> None:
     """Check counts that frozen options hold, as `check_count` does, and let them hold Python's numbers.
 
     Args:

@@ -20,7 +20,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from entourage.validation import check_choice, keep_counts
+from entourage.validation import check_choice, validate_counts
 
 Method = Literal["peaks", "components"]
 Centre = Literal["offset", "mean", "energy", "truncated"]
@@ -59,9 +59,9 @@ class DecodeOptions:
             raise ValueError(f"cuts are {self.cuts}; expected one or more, highest first")
         if not all(0 <= cut < 1 for cut in self.cuts):
             raise ValueError(f"cuts are {self.cuts}; expected energies in [0, 1)")
-        keep_counts(self, 1, "least")
+        validate_counts(self, 1, "least")
         if self.most is not None:
-            keep_counts(self, 1, "most", more=", or None for no bound")
+            validate_counts(self, 1, "most", more=", or None for no bound")
         if self.snap is not None and not 0 < self.snap < math.inf:
             raise ValueError(f"snap is {self.snap}; expected pixels above 0, or None")
         if self.overlap is not None and not 0 < self.overlap <= 1:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.validation import is_number, is_whole, keep_counts
+from entourage.validation import is_number, is_whole, validate_counts
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -78,10 +78,10 @@ class TrainingOptions:
             raise ValueError(f"milestones is {self.milestones}; expected rising epochs from 1")
 
     def _check_counts(self) -> None:
-        keep_counts(self, 1, "epochs", "accumulate", "validate_every", "log_every")
-        keep_counts(self, 0, "workers", "warmup_steps", "seed")
+        validate_counts(self, 1, "epochs", "accumulate", "validate_every", "log_every")
+        validate_counts(self, 0, "workers", "warmup_steps", "seed")
         given = [name for name in ("max_steps", "patience", "checkpoint_every") if getattr(self, name) is not None]
-        keep_counts(self, 1, *given)
+        validate_counts(self, 1, *given)
 
     def _check_numbers(self) -> None:
         for name in ("learning_rate", "gamma", "clip_norm"):
@@ -128,8 +128,8 @@ class StepRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        keep_counts(self, 1, "steps", "epoch")
-        keep_counts(self, 0, "warmup", "validation", "seed")
+        validate_counts(self, 1, "steps", "epoch")
+        validate_counts(self, 0, "warmup", "validation", "seed")
 
     def training_options(self) -> TrainingOptions:
         """The same for the training loop."""

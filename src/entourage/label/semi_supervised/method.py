@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from entourage.label.semi_supervised.data import Examples
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.training.task import AveragedTask, Losses, WeightAverage
-from entourage.validation import is_number, keep_counts
+from entourage.validation import is_number, validate_counts
 
 Rows = NDArray[np.int64]
 
@@ -50,8 +50,8 @@ class MethodOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        keep_counts(self, 1, "labelled_batch", "unlabelled_batch", "least_steps")
-        keep_counts(self, 0, "ramp_steps", "seed")
+        validate_counts(self, 1, "labelled_batch", "unlabelled_batch", "least_steps")
+        validate_counts(self, 0, "ramp_steps", "seed")
         if not is_number(self.decay) or not 0 <= self.decay < 1:
             raise ValueError(f"decay is {self.decay!r}; expected a number in [0, 1)")
         if not is_number(self.head_rate) or not 0 < self.head_rate < math.inf:

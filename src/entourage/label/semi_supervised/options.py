@@ -9,7 +9,7 @@ from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import LookOptions
 from entourage.training.images import PLAIN
 from entourage.training.options import TrainingOptions
-from entourage.validation import keep_counts
+from entourage.validation import validate_counts
 
 Trust = Literal["hard", "soft", "weighted"]
 
@@ -42,10 +42,10 @@ class AugmentOptions:
     )  # of each round
 
     def __post_init__(self) -> None:
-        keep_counts(self, 32, "size", more=": networks halve their input five times")
-        keep_counts(self, 1, "rounds")
+        validate_counts(self, 32, "size", more=": networks halve their input five times")
+        validate_counts(self, 1, "rounds")
         if self.neighbours != "auto":
-            keep_counts(self, 1, "neighbours", more=", or 'auto'")
+            validate_counts(self, 1, "neighbours", more=", or 'auto'")
         choices: dict[str, tuple[object, ...]] = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),

@@ -26,7 +26,7 @@ from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
 from entourage.training.images import DIGESTED, STRONG, WEAK, PixelBank, ViewOptions, has_room, random_view
-from entourage.validation import keep_counts
+from entourage.validation import validate_counts
 
 BATCH = {"cpu": 64, "cuda": 2048}
 
@@ -42,8 +42,8 @@ class LookOptions:
     mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
 
     def __post_init__(self) -> None:
-        keep_counts(self, 2, "weak_kept")
-        keep_counts(self, 0, "strong_kept")
+        validate_counts(self, 2, "weak_kept")
+        validate_counts(self, 0, "strong_kept")
 
     def view(self, kind: ViewOptions) -> ViewOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""
