@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from entourage.validation import check_count, is_number, is_whole, validate_counts
+from entourage.validation import check_count, is_integer, is_number, validate_counts
 
 
 def test_numbers_are_told_from_texts_and_truth() -> None:
@@ -16,8 +16,8 @@ def test_numbers_are_told_from_texts_and_truth() -> None:
 
 
 def test_whole_numbers_are_pythons_or_numpys() -> None:
-    assert all(is_whole(value) for value in (-1, 0, np.int64(3), np.uint8(3)))
-    assert not any(is_whole(value) for value in (1.0, np.float64(1), True, np.True_, "1", None))
+    assert all(is_integer(value) for value in (-1, 0, np.int64(3), np.uint8(3)))
+    assert not any(is_integer(value) for value in (1.0, np.float64(1), True, np.True_, "1", None))
 
 
 def test_counts_are_given_back_as_pythons() -> None:

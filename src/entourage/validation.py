@@ -21,7 +21,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_whole(value: object) -> TypeGuard[int]:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether a value is a whole number, Python's or NumPy's; a truth value is a slip."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -38,7 +38,7 @@ def check_count(name: str, value: object, least: int, more: str = "") -> int:
     Returns:
         The value as a number of Python's: NumPy's are no JSON.
     """
-    if not is_whole(value) or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more{more}")
     return int(value)
 
@@ -69,7 +69,7 @@ def check_whole(**numbers: object) -> None:
         ValueError: names the first.
     """
     for name, value in numbers.items():
-        if not is_whole(value):
+        if not is_integer(value):
             raise ValueError(f"{name} is {value!r}; expected a whole number")
 
 

@@ -25,7 +25,7 @@ from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.episodes import EpisodeSampler
 from entourage.cluster.task import ClusterTask, Recipe, fitting_options, learn, usual_recipe
 from entourage.compute import resolve_device
-from entourage.validation import is_whole
+from entourage.validation import is_integer
 
 LARGEST = 1e300  # of points in double precision: their sum is to be finite too
 
@@ -284,7 +284,7 @@ def _check_counts(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
     for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
-        if value is not None and not (is_whole(value) and value >= least):
+        if value is not None and not (is_integer(value) and value >= least):
             raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
     asked, most = clusterer.n_clusters, clusterer.k_max
     if asked is not None and most is not None and asked > most:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from entourage.data.image_set import TEST, TRAIN
-from entourage.validation import is_whole
+from entourage.validation import is_integer
 
 
 def seeded_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np.uint8]:
@@ -59,7 +59,7 @@ def draw_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np
     random = np.random.default_rng(seed)
     members = _shuffled_classes(classes, random)
     available = np.array([len(places) for places in members])
-    if is_whole(amount):
+    if is_integer(amount):
         quota = _spread(int(amount), available, random)
     elif isinstance(amount, float) and 0.0 < amount <= 1.0:
         quota = np.array([max(1, _round(amount * size)) for size in available.tolist()])

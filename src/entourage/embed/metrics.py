@@ -19,7 +19,7 @@ from torch import Tensor
 from entourage.compute import resolve_device
 from entourage.game.neighbors import nearest_centre, smallest, squared_to
 from entourage.game.similarity import directions
-from entourage.validation import check_whole, class_codes, is_whole
+from entourage.validation import check_whole, class_codes, is_integer
 
 DRAWS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
 STARTS = 10  # as scikit-learn had it; a single one may end far from the best clusters
@@ -309,7 +309,7 @@ def _places(k: int | Sequence[int], n: int) -> list[int]:
         raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
     found = set()
     for at in wanted:
-        if not is_whole(at) or not 1 <= at <= n - 1:
+        if not is_integer(at) or not 1 <= at <= n - 1:
             expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
             raise ValueError(f"k holds {at}; {expected}")
         found.add(int(at))

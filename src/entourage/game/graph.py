@@ -18,7 +18,7 @@ from torch import Tensor
 
 from entourage.game.neighbors import Neighbours, NeighbourSearch
 from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
-from entourage.validation import is_whole
+from entourage.validation import is_integer
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
 Symmetry = Literal["max", "mean", "mutual"]
@@ -234,7 +234,7 @@ def _count(k: int | Literal["auto"] | None, n: int) -> int:
         return auto_neighbours(n)
     if k is None:
         return n - 1
-    if not (is_whole(k) and k >= 1):
+    if not (is_integer(k) and k >= 1):
         raise ValueError(f"n_neighbors is {k!r}; expected a whole number from 1, 'auto' or None")
     return min(int(k), n - 1)
 

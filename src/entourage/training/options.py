@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.validation import is_number, is_whole, validate_counts
+from entourage.validation import is_integer, is_number, validate_counts
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -69,7 +69,7 @@ class TrainingOptions:
 
     def _check_milestones(self) -> None:
         given: object = self.milestones
-        if not isinstance(given, tuple | list) or not all(map(is_whole, given)):
+        if not isinstance(given, tuple | list) or not all(map(is_integer, given)):
             raise ValueError(f"milestones is {given!r}; expected rising epochs from 1")
         object.__setattr__(self, "milestones", tuple(map(int, given)))
         if self.milestones and self.schedule != "step":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from entourage.validation import is_number, is_whole
+from entourage.validation import is_integer, is_number
 
 Similarity = Literal["pearson", "cosine", "gaussian"]
 Negatives = Literal["clamp", "shift"]
@@ -65,7 +65,7 @@ class GroupLossOptions:
                 raise ValueError(f"{name} is {value!r}; expected True or False")
         for name in ("iterations", "anchors_per_class", "memory"):
             value = getattr(self, name)
-            if not is_whole(value) or not 0 <= value <= _MOST:
+            if not is_integer(value) or not 0 <= value <= _MOST:
                 raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MOST:,}")
             object.__setattr__(self, name, int(value))  # NumPy's numbers are no JSON
         for name, (least, most) in _RANGES.items():
