@@ -1,5 +1,47 @@
 """Neural networks that use context: the other samples of a data set, of a mini-batch, the other objects on a page."""
 
-from importlib.metadata import version
+from __future__ import annotations
 
-__version__ = version("entourage")
+from typing import TYPE_CHECKING
+
+from entourage.lazy_imports import lazy_exports
+
+if TYPE_CHECKING:
+    from entourage.cluster.estimator import LearnedClustering
+    from entourage.detect.detections import Detections
+    from entourage.detect.detector import Detector
+    from entourage.embed.losses.group_loss import GroupLoss
+    from entourage.embed.metrics import retrieval_metrics
+    from entourage.embed.training.sampler import BalancedBatchSampler
+    from entourage.label.semi_supervised.augmenter import LabelAugmenter
+    from entourage.label.semi_supervised.classifier import ImageClassifier
+    from entourage.label.transduction import GraphTransduction
+
+__all__ = [
+    "BalancedBatchSampler",
+    "Detections",
+    "Detector",
+    "GraphTransduction",
+    "GroupLoss",
+    "ImageClassifier",
+    "LabelAugmenter",
+    "LearnedClustering",
+    "retrieval_metrics",
+]
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "cluster.estimator": ("LearnedClustering",),
+        "detect.detections": ("Detections",),
+        "detect.detector": ("Detector",),
+        "embed.losses.group_loss": ("GroupLoss",),
+        "embed.metrics": ("retrieval_metrics",),
+        "embed.training.sampler": ("BalancedBatchSampler",),
+        "label.semi_supervised.augmenter": ("LabelAugmenter",),
+        "label.semi_supervised.classifier": ("ImageClassifier",),
+        "label.transduction": ("GraphTransduction",),
+    },
+)
