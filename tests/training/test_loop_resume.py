@@ -67,7 +67,7 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
 
     @contextmanager
     def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
-        monkeypatch.setattr("entourage.training.loop.try_lock", claimed)
+        monkeypatch.setattr("entourage.training.loop.try_lock", try_lock)
         train(other, worker.NOISY, tmp_path, device="cpu")
         with try_lock(target) as mine:
             yield mine
