@@ -31,7 +31,7 @@ from entourage.detect.preprocessing.page_geometry import estimate_interline
 from entourage.detect.preprocessing.prepare import DetectOptions, to_working
 from entourage.detect.preprocessing.reading import read_page
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.options import EngraveJob
+from entourage.engrave.options import EngraveOptions
 
 Page = NDArray[np.uint8]
 FORMATS = {False: "float32", True: "bfloat16"}
@@ -80,7 +80,7 @@ def measure(arguments: argparse.Namespace) -> None:
 def composed_page() -> Page:
     """A full page of the composer's."""
     with tempfile.TemporaryDirectory() as folder:
-        engrave(EngraveJob(Path(folder), compose=1, formats=("coco",), workers=1))
+        engrave(EngraveOptions(Path(folder), compose=1, formats=("coco",), workers=1))
         pages = sorted((Path(folder) / "images").glob("*.png"))
         return np.asarray(cv2.imread(str(pages[0]), cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.engrave_scores import default_source
 from benchmarks.machine import machine
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.options import EngraveJob
+from entourage.engrave.options import EngraveOptions
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "pages"
         start = time.perf_counter()
-        counts = engrave(EngraveJob(out, (arguments.scores,), formats=("parquet",), workers=arguments.workers))[
+        counts = engrave(EngraveOptions(out, (arguments.scores,), formats=("parquet",), workers=arguments.workers))[
             "counts"
         ]
         seconds = time.perf_counter() - start

@@ -28,7 +28,7 @@ from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.engines.lilypond import LilypondEngraver
 from entourage.engrave.engines.verovio import SvgReader, VerovioEngraver
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import draw_page
 from entourage.engrave.scores.archives import ScoreFile
@@ -121,7 +121,7 @@ def _pipeline(files: list[ScoreFile], workers: int, out: Path) -> float:
             (folder / f"{file.name}.musicxml").write_text(read_score(file).text, encoding="utf-8")
         sources = (folder,)
     start = time.perf_counter()
-    manifest = engrave(EngraveJob(out, sources, fonts=(LEIPZIG,), formats=formats, workers=workers))
+    manifest = engrave(EngraveOptions(out, sources, fonts=(LEIPZIG,), formats=formats, workers=workers))
     return float(manifest["counts"]["pages"] / (time.perf_counter() - start))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from entourage.compute import derive_seed
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.options import FONTS, EngraveJob, MusicFont, PageOptions
+from entourage.engrave.options import FONTS, EngraveOptions, MusicFont, PageOptions
 from entourage.engrave.scores.archives import find_scores
 from entourage.engrave.scores.parsing import read_score
 from entourage.io.files import atomic_path
@@ -57,10 +57,10 @@ def main() -> None:
             )
 
 
-def jobs(out: Path, compose: int) -> dict[str, EngraveJob]:
+def jobs(out: Path, compose: int) -> dict[str, EngraveOptions]:
     """The sets by name: what is learned from, and what is measured on."""
     scores = {part: (out / "scores" / f"{part}.zip",) for part in TENTHS}
-    learn = EngraveJob(out, scores["clean"], fonts=SEEN, page=SMALL, formats=("parquet",), seed=SEED)
+    learn = EngraveOptions(out, scores["clean"], fonts=SEEN, page=SMALL, formats=("parquet",), seed=SEED)
     composed = replace(learn, sources=(), compose=compose, balanced=True)
     test = replace(learn, sources=scores["test"], page=PageOptions())
     sets = {

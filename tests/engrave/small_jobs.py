@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 
 SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
 
 
-def job(out: Path, songs: Path, **options: object) -> EngraveJob:
+def job(out: Path, songs: Path, **options: object) -> EngraveOptions:
     known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),)}
-    return EngraveJob(out, (songs,), **(known | options))  # type: ignore[arg-type]
+    return EngraveOptions(out, (songs,), **(known | options))  # type: ignore[arg-type]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

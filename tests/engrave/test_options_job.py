@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from entourage.compute import derive_seed
-from entourage.engrave.options import FONTS, FORMATS, EngraveJob, Format, MusicFont, tasks_of
+from entourage.engrave.options import FONTS, FORMATS, EngraveOptions, Format, MusicFont, tasks_of
 from entourage.engrave.scores.archives import ScoreFile
 
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
 
 
 def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
-    tasks = tasks_of(EngraveJob(Path("out"), (Path("songs"),), compose=2), FILES)
+    tasks = tasks_of(EngraveOptions(Path("out"), (Path("songs"),), compose=2), FILES)
     assert len(tasks) == 42
     assert {task.font.name for task in tasks} == set(FONTS)
     assert [task.index for task in tasks[-2:]] == [0, 1]
@@ -18,34 +18,36 @@ def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
 
 
 def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
-    job = EngraveJob(Path("out"), (Path("songs"),))
+    job = EngraveOptions(Path("out"), (Path("songs"),))
     assert tasks_of(job, FILES)[7] == tasks_of(job, FILES[7:8])[0]
 
 
 def test_every_font_engraves_each_score_in_all() -> None:
-    job = EngraveJob(Path("out"), (Path("songs"),), every_font=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland")))
+    job = EngraveOptions(
+        Path("out"), (Path("songs"),), every_font=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
+    )
     assert [t.name for t in tasks_of(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
 
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="a score is called composed-00000"):
-        tasks_of(EngraveJob(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
+        tasks_of(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
     with pytest.raises(ValueError, match="a score is called composed-00000"):
-        tasks_of(EngraveJob(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
+        tasks_of(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
     with pytest.raises(ValueError, match="font 'leipzig' is given twice"):
-        EngraveJob(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
+        EngraveOptions(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
 
 
 def test_what_decides_leaves_out_where_and_how() -> None:
-    one = EngraveJob(Path("a"), (Path("x"),), workers=1)
-    two = EngraveJob(Path("b"), (Path("y"),), workers=2, ray="local")
+    one = EngraveOptions(Path("a"), (Path("x"),), workers=1)
+    two = EngraveOptions(Path("b"), (Path("y"),), workers=2, ray="local")
     assert one.decisive() == two.decisive()
-    assert one.decisive() != EngraveJob(Path("a"), (Path("x"),), seed=1).decisive()
+    assert one.decisive() != EngraveOptions(Path("a"), (Path("x"),), seed=1).decisive()
 
 
 def test_the_order_of_formats_does_not_count() -> None:
     def formats(*names: Format) -> object:
-        return EngraveJob(Path("a"), (Path("x"),), formats=names).decisive()["formats"]
+        return EngraveOptions(Path("a"), (Path("x"),), formats=names).decisive()["formats"]
 
     assert formats("parquet", "coco") == formats("coco", "parquet") == formats("coco", "parquet", "coco")
     assert formats("parquet", "coco") != formats("coco")
@@ -79,9 +81,9 @@ def test_draws_depend_on_seed_and_purpose() -> None:
 )
 def test_impossible_jobs_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        EngraveJob(Path("out"), **options)  # type: ignore[arg-type]
+        EngraveOptions(Path("out"), **options)  # type: ignore[arg-type]
 
 
 def test_a_seed_below_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="seed is -3; expected 0 or more"):
-        EngraveJob(Path("out"), (Path("x"),), seed=-3)
+        EngraveOptions(Path("out"), (Path("x"),), seed=-3)

@@ -62,11 +62,11 @@ def run(
 
     from entourage.engrave.dataset.pipeline import engrave
     from entourage.engrave.engines.fonts import find_fonts
-    from entourage.engrave.options import FORMATS, EngraveJob, PageOptions
+    from entourage.engrave.options import FORMATS, EngraveOptions, PageOptions
     from entourage.report.page import pluralize
 
     with TemporaryDirectory() as folder:
-        job = EngraveJob(
+        job = EngraveOptions(
             out=out,
             sources=tuple(scores or ()),
             compose=compose,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from entourage.engrave.engines.fonts import convert_font, find_fonts
     from entourage.engrave.engines.lilypond import LilypondEngraver
     from entourage.engrave.engines.verovio import VerovioEngraver
-    from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+    from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
     from entourage.engrave.render.degrade import Degrader
     from entourage.engrave.render.marks import Symbol
     from entourage.engrave.render.page import Page
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alignment",
     "Degrader",
-    "EngraveJob",
+    "EngraveOptions",
     "LilypondEngraver",
     "MusicFont",
     "Page",
@@ -61,7 +61,7 @@ __getattr__, __dir__ = lazy_exports(
         "engines.fonts": ("convert_font", "find_fonts"),
         "engines.lilypond": ("LilypondEngraver",),
         "engines.verovio": ("VerovioEngraver",),
-        "options": ("EngraveJob", "MusicFont", "PageOptions"),
+        "options": ("EngraveOptions", "MusicFont", "PageOptions"),
         "render.degrade": ("Degrader",),
         "render.marks": ("Symbol",),
         "render.page": ("Page",),

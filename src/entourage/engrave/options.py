@@ -69,7 +69,7 @@ Degradation = Literal["none", "scan", "photo"]
 
 
 @dataclass(frozen=True)
-class EngraveJob:
+class EngraveOptions:
     """All that decides what comes out, and where it goes.
 
     Attributes:
@@ -156,7 +156,7 @@ class Task:
     index: int = 0
 
 
-def tasks_of(job: EngraveJob, files: list[ScoreFile]) -> list[Task]:
+def tasks_of(job: EngraveOptions, files: list[ScoreFile]) -> list[Task]:
     """The tasks of a job, in an order that depends on names alone.
 
     Raises:

@@ -7,7 +7,7 @@ import pytest
 
 from entourage.engrave.dataset.patches import write_crops
 from entourage.engrave.dataset.pipeline import engrave
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 from entourage.symbols import EXTENDED_IDS
 
 
@@ -15,7 +15,7 @@ from entourage.symbols import EXTENDED_IDS
 def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data") / "set"
     size = PageOptions(width=1200, height=900)
-    engrave(EngraveJob(out, compose=1, page=size, fonts=(MusicFont("Leipzig"),), formats=(), workers=1))
+    engrave(EngraveOptions(out, compose=1, page=size, fonts=(MusicFont("Leipzig"),), formats=(), workers=1))
     return out
 
 

@@ -143,7 +143,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from entourage.engrave.dataset import pipeline, worker
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 from tests.engrave.conftest import run_here
 
 pipeline.run_tasks = run_here
@@ -158,7 +158,7 @@ def fatal(path, data):
 
 worker.write_whole = fatal
 size = PageOptions(width=700, height=500, interline=10, margin=20)
-pipeline.engrave(EngraveJob(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
+pipeline.engrave(EngraveOptions(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
 """
 
 

@@ -13,14 +13,14 @@ from entourage.engrave.dataset import pool
 from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
 from entourage.engrave.scores.archives import ScoreFile
 
-JOB = EngraveJob(Path("out"), (Path("songs"),), workers=2)
+JOB = EngraveOptions(Path("out"), (Path("songs"),), workers=2)
 TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
-def fragile(job: EngraveJob, connection: Connection) -> None:
+def fragile(job: EngraveOptions, connection: Connection) -> None:
     while True:
         task = connection.recv()
         if task is None:
@@ -58,7 +58,7 @@ def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pyte
 def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
     task = Task("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     monkeypatch.setattr(pool, "_serve", fragile)
@@ -69,7 +69,7 @@ def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
     assert (outcome.pages, outcome.lost) == (0, True)
 
 
-def deaf(job: EngraveJob, connection: Connection) -> None:
+def deaf(job: EngraveOptions, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection.recv()
     time.sleep(60)
@@ -96,7 +96,7 @@ def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.Mon
         handlers[signal.SIGTERM](signal.SIGTERM, None)
 
 
-def no_room(job: EngraveJob, task: Task) -> Outcome:
+def no_room(job: EngraveOptions, task: Task) -> Outcome:
     raise UnwritableError("images/a.png cannot be written: No space left on device")
 
 

@@ -17,9 +17,9 @@ from entourage.engrave.dataset import pool as ray_pool
 from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
 
-JOB = EngraveJob(Path("out"), (Path("songs"),), ray="local")
+JOB = EngraveOptions(Path("out"), (Path("songs"),), ray="local")
 TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
@@ -185,7 +185,7 @@ def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
 ) -> None:
     monkeypatch.delenv("RAY_NUM_REDIS_GET_RETRIES", raising=False)
     monkeypatch.setattr(ray_pool, "check_address", lambda address: None)
-    there = EngraveJob(Path("out"), compose=1, ray="head:6379")
+    there = EngraveOptions(Path("out"), compose=1, ray="head:6379")
     ray_pool.RayPool(there, TASKS, 1.0, int)
     assert (cluster.address, cluster.attempts) == ("head:6379", "5")
     assert "RAY_NUM_REDIS_GET_RETRIES" not in os.environ
@@ -215,7 +215,7 @@ def test_the_data_set_is_that_of_a_local_run(
     for name, run in (("here", run_here), ("there", run_tasks)):
         monkeypatch.setattr(pipeline, "run_tasks", run)
         size, fonts = PageOptions(700, 500, 10), (MusicFont("Leipzig"),)
-        pipeline.engrave(EngraveJob(Path(name), (songs,), page=size, fonts=fonts, formats=("coco",), ray="local"))
+        pipeline.engrave(EngraveOptions(Path(name), (songs,), page=size, fonts=fonts, formats=("coco",), ray="local"))
         out = tmp_path / name
         found[name] = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     assert found["here"] == found["there"]
@@ -227,11 +227,11 @@ def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pyt
         port = server.getsockname()[1]
         ray_pool.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
     with pytest.raises(ValueError, match=f"no Ray cluster answers at '127.0.0.1:{port}'"):
-        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
+        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
     with pytest.raises(ValueError, match=r"Ray's address is 'cluster'; expected local, auto, HOST:PORT"):
-        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
+        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
     with pytest.raises(ValueError, match="no Ray cluster answers"):
-        pipeline.engrave(EngraveJob(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
+        pipeline.engrave(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
     assert not Path("out").exists()
     assert cluster.address == "not connected"
 
@@ -244,7 +244,7 @@ def test_a_cluster_that_cannot_be_joined_and_a_missing_package_are_one_line(
 
     monkeypatch.setattr(cluster, "init", fail)
     with pytest.raises(ValueError, match=r"reached at 'auto': Could not find any running Ray instance\. Please"):
-        ray_pool.RayPool(EngraveJob(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
+        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match="Ray is not installed"):
         list(run_tasks(JOB, TASKS))

@@ -9,7 +9,7 @@ import pytest
 from entourage.engrave.dataset import worker as work
 from entourage.engrave.dataset.state import UnwritableError, begun_path, begun_places, part_path, read_part_meta
 from entourage.engrave.dataset.worker import Outcome, Worker, source_file, source_path
-from entourage.engrave.options import EngraveJob, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, read_score
 
@@ -29,7 +29,7 @@ def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None
 def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -> None:
     tune = tmp_path / "tune.abc"
     tune.write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
-    job = EngraveJob(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
     assert Worker(job).do(Task("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
     rows = pq.read_table(part_path(job.out, "t")).to_pylist()
     heads = [row["element"] for row in rows if row["label"].startswith("notehead")]
@@ -42,7 +42,7 @@ def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -
 
 
 def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     assert read_part_meta(part_path(tmp_path, "s")) is None
     assert Worker(job).do(task).pages == 1
@@ -63,7 +63,7 @@ def test_a_score_that_fails_half_way_has_noted_what_it_left(
         raise ValueError("it ends in the middle")
 
     monkeypatch.setattr(work, "source_file", fail)
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome == Outcome("s", failure="it ends in the middle")
     left = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
@@ -74,7 +74,7 @@ def test_a_score_that_fails_half_way_has_noted_what_it_left(
 def test_places_are_noted_before_they_are_written_to(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveJob(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
     written: list[str] = []
 
     def write(path: Path, data: bytes) -> None:
@@ -89,7 +89,7 @@ def test_places_are_noted_before_they_are_written_to(
 def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     image, text = job.out / "images" / "s-1.png", score_path.read_text()
@@ -115,7 +115,7 @@ def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
 def test_what_another_version_made_is_not_done(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     assert Worker(job).done(task) == Outcome("s", 1)
@@ -129,7 +129,7 @@ def test_what_another_version_made_is_not_done(
 
 
 def test_a_score_that_changed_or_is_gone_is_not_done(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     assert Worker(job).done(task) is None
     Worker(job).do(task)
@@ -149,7 +149,7 @@ def test_a_full_disk_is_no_fault_of_the_score(
 
     real = Path.write_bytes
     monkeypatch.setattr(Path, "write_bytes", full)
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
         Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
 
@@ -161,7 +161,7 @@ def test_what_nobody_foresaw_is_the_failure_of_one_score(
         raise KeyError("p1m1n1")
 
     monkeypatch.setattr(work, "read_score", fail)
-    job = EngraveJob(tmp_path / "out", (score_path,))
+    job = EngraveOptions(tmp_path / "out", (score_path,))
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome.failure == f"{score_path} cannot be engraved: it breaks the engraver (KeyError: 'p1m1n1')"
 
@@ -174,13 +174,13 @@ def test_a_meter_without_a_unit_is_a_reason_with_a_path(tmp_path: Path) -> None:
     score = f"<score><scoreDef>{staff}</scoreDef><section>{bar}</section></score>"
     music = f"<music><body><mdiv>{score}</mdiv></body></music>"
     path.write_text(f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead/>{music}</mei>')
-    job = EngraveJob(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
     outcome = Worker(job).do(Task("s", MusicFont("Leipzig"), ScoreFile("s", path)))
     assert outcome.failure.startswith(f"{path} cannot be engraved: it breaks the engraver (ZeroDivisionError")
 
 
 def test_a_task_is_done_only_while_its_files_are_there(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveJob(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = Task("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     image = job.out / "images" / "s-1.png"

@@ -23,7 +23,7 @@ from entourage.engrave.dataset.formats import SCHEMA, write_coco, write_deepscor
 from entourage.engrave.dataset.patches import PATCHES, write_patches
 from entourage.engrave.dataset.state import RULES, part_path, read_part_meta, remove_leftovers
 from entourage.engrave.dataset.worker import Outcome
-from entourage.engrave.options import EngraveJob, Task
+from entourage.engrave.options import EngraveOptions, Task
 from entourage.io.files import atomic_path, write_json
 
 Split = Literal["train", "val", "test"]
@@ -56,7 +56,7 @@ _WRITTEN = (TABLE, PATCHES, "pages.csv", "failures.csv", *_JSONS)
 _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
-def assemble(job: EngraveJob, tasks: list[Task], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+def assemble(job: EngraveOptions, tasks: list[Task], outcomes: dict[str, Outcome]) -> dict[str, Any]:
     """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
 
     Args:
@@ -122,7 +122,7 @@ def _write_failures(out: Path, tasks: list[Task], outcomes: dict[str, Outcome]) 
         writer.writerows(sorted(rows))
 
 
-def _write_manifest(job: EngraveJob, tasks: list[Task], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _write_manifest(job: EngraveOptions, tasks: list[Task], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
     files = {place: digest for meta in done.values() for place, digest in meta["files"].items()}
     for name in _WRITTEN:

@@ -16,14 +16,14 @@ from entourage.engrave.dataset.pool import check_address, run_tasks
 from entourage.engrave.dataset.state import FOLDERS, STATE
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.engines.lilypond import LilypondEngraver
-from entourage.engrave.options import EngraveJob, MusicFont, tasks_of
+from entourage.engrave.options import EngraveOptions, MusicFont, tasks_of
 from entourage.engrave.scores.archives import find_scores
 from entourage.io.files import atomic_path, is_unfinished, write_json
 from entourage.io.progress import progress_bar, status
 from entourage.runs.directory import try_lock
 
 
-def engrave(job: EngraveJob) -> dict[str, Any]:
+def engrave(job: EngraveOptions) -> dict[str, Any]:
     """Engraves everything that the job asks for; a run that was killed continues where it stopped.
 
     Args:
@@ -60,7 +60,7 @@ def engrave(job: EngraveJob) -> dict[str, Any]:
     return manifest | {"failed": dict(sorted(failed.items()))}
 
 
-def _note_unreplaced(job: EngraveJob, manifest: dict[str, Any]) -> None:
+def _note_unreplaced(job: EngraveOptions, manifest: dict[str, Any]) -> None:
     """Says of how many scores symbols were to be replaced, and could not be."""
     sources = {name for name in manifest["files"] if name.startswith("sources/")}
     others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
@@ -95,7 +95,7 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _begin(job: EngraveJob) -> None:
+def _begin(job: EngraveOptions) -> None:
     """Notes the options, or checks that the folder was begun with the same ones, and tidies up after a kill."""
     path = job.out / STATE / "options.json"
     options = job.decisive()

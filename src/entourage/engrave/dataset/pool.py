@@ -24,7 +24,7 @@ from typing import Any
 
 from entourage.engrave.dataset.state import UnwritableError, makers
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveJob, Task
+from entourage.engrave.options import EngraveOptions, Task
 from entourage.io.files import error_reason
 
 _ANSWER = 5.0  # seconds within which a cluster must answer
@@ -40,7 +40,7 @@ class Server:
         bound_memory: sets the bounds of the process.
     """
 
-    def __init__(self, job: EngraveJob, folder: Path, bound_memory: Callable[[], None]) -> None:
+    def __init__(self, job: EngraveOptions, folder: Path, bound_memory: Callable[[], None]) -> None:
         bound_memory()
         with suppress(OSError):  # it is not needed where all paths are absolute
             os.chdir(folder)
@@ -71,7 +71,9 @@ class RayPool:
         ValueError: Ray is not installed, or no cluster answers.
     """
 
-    def __init__(self, job: EngraveJob, tasks: list[Task], patience: float, bound_memory: Callable[[], None]) -> None:
+    def __init__(
+        self, job: EngraveOptions, tasks: list[Task], patience: float, bound_memory: Callable[[], None]
+    ) -> None:
         self.ray = _connected(job.ray)
         self.make: Any = self.ray.remote(num_cpus=1, max_restarts=0)(Server)
         self.with_what = (replace(job, out=job.out.absolute()), Path.cwd(), bound_memory)
@@ -203,7 +205,7 @@ _GRACE = 5.0  # seconds in which a worker may end what it has started
 _MEMORY = 8 * 2**30  # bytes that a worker may use
 
 
-def run_tasks(job: EngraveJob, tasks: list[Task]) -> Iterator[Outcome]:
+def run_tasks(job: EngraveOptions, tasks: list[Task]) -> Iterator[Outcome]:
     """Does all tasks and yields their outcomes as they come.
 
     A score that crashes the engraver takes its worker with it; the task is reported as a failure, a new worker takes
@@ -234,7 +236,7 @@ def _reading_order(task: Task) -> tuple[str, int]:
 class _Pool:
     """Processes that are handed one task at a time, so that it is known which one a crash belongs to."""
 
-    def __init__(self, job: EngraveJob, tasks: list[Task], workers: int) -> None:
+    def __init__(self, job: EngraveOptions, tasks: list[Task], workers: int) -> None:
         self.job = job
         self.todo = iter(tasks)
         self.left = len(tasks)
@@ -308,7 +310,7 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _serve(job: EngraveJob, connection: Connection) -> None:
+def _serve(job: EngraveOptions, connection: Connection) -> None:
     """What a worker process does: tasks in, outcomes out, until there are no more."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with LilyPond, if that is at work
     _bound_memory()

@@ -27,7 +27,7 @@ from entourage.engrave.dataset.state import (
 )
 from entourage.engrave.engines.lilypond import LilypondEngraver
 from entourage.engrave.engines.verovio import VerovioEngraver
-from entourage.engrave.options import EngraveJob, Task
+from entourage.engrave.options import EngraveOptions, Task
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import Page
@@ -60,7 +60,7 @@ class Outcome:
 class Worker:
     """Does the tasks of a job one after the other; engravers and the open archive are kept from task to task."""
 
-    def __init__(self, job: EngraveJob) -> None:
+    def __init__(self, job: EngraveOptions) -> None:
         self.job = job
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
         self._reader = ScoreReader()
