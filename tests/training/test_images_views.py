@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.training.images import GREY, PLAIN, STRONG, WEAK, ViewOptions, _chroma_maps, random_view
+from entourage.training.images import GREY, PLAIN, STRONG, WEAK, AugmentationOptions, _chroma_maps, augment
 
 SIZE = (24, 24)
 
@@ -32,9 +32,9 @@ def places(views: Tensor) -> Tensor:
     return views[:, :2].permute(0, 2, 3, 1) / 127.5 - 1
 
 
-def view(pixels: Tensor, options: ViewOptions, size: tuple[int, int] = SIZE, seed: int = 0) -> Tensor:
+def view(pixels: Tensor, options: AugmentationOptions, size: tuple[int, int] = SIZE, seed: int = 0) -> Tensor:
     torch.manual_seed(seed)
-    return random_view(pixels, size, options)
+    return augment(pixels, size, options)
 
 
 def affine(views: Tensor) -> Tensor:
@@ -62,11 +62,11 @@ def test_a_plain_view_of_another_size_is_bilinear() -> None:
 
 def test_a_flip_is_a_mirror_image() -> None:
     pixels = noise()
-    torch.testing.assert_close(view(pixels, ViewOptions(flip=1.0)), pixels.flip(3).float(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(view(pixels, AugmentationOptions(flip=1.0)), pixels.flip(3).float(), rtol=0, atol=1e-3)
 
 
 def test_half_of_many_are_mirrored_each_for_itself() -> None:
-    mirrored = affine(view(ramps(400), ViewOptions(flip=0.5)))[:, 0, 0] < 0
+    mirrored = affine(view(ramps(400), AugmentationOptions(flip=0.5)))[:, 0, 0] < 0
     assert 160 < mirrored.sum() < 240  # four standard deviations
     assert 0.3 < mirrored[:20].float().mean() < 0.7
 
@@ -78,7 +78,7 @@ def test_a_seed_fixes_the_views() -> None:
 
 
 @pytest.mark.parametrize("options", [WEAK, STRONG])
-def test_images_of_a_batch_draw_their_own_numbers(options: ViewOptions) -> None:
+def test_images_of_a_batch_draw_their_own_numbers(options: AugmentationOptions) -> None:
     same = noise(1).repeat(5, 1, 1, 1)
     views = view(same, options)
     for one in range(5):
@@ -98,7 +98,7 @@ def test_strong_views_stay_in_range(size: tuple[int, int]) -> None:
 
 
 def test_crops_show_the_promised_share_and_stay_inside() -> None:
-    views = view(ramps(300), ViewOptions(area=(0.3, 0.6), aspect=4 / 3, flip=0.0))
+    views = view(ramps(300), AugmentationOptions(area=(0.3, 0.6), aspect=4 / 3, flip=0.0))
     maps = affine(views)
     wide, high = maps[:, 0, 0], maps[:, 1, 1]
     area, shape = wide * high, wide / high
@@ -118,7 +118,7 @@ def test_crops_show_the_promised_share_and_stay_inside() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(24, 24), (20, 40)])
 def test_rotation_turns_pixels_by_no_more_than_its_angle(height: int, width: int) -> None:
-    turned = view(ramps(200, height, width), ViewOptions(flip=0.0, rotate=30.0), (height, width))
+    turned = view(ramps(200, height, width), AugmentationOptions(flip=0.0, rotate=30.0), (height, width))
     scale = torch.tensor([width, height]).float()
     pixels = (
         affine(turned) * scale[:, None] / scale
@@ -131,7 +131,7 @@ def test_rotation_turns_pixels_by_no_more_than_its_angle(height: int, width: int
 
 
 def test_shear_moves_columns_by_no_more_than_its_share_of_the_width() -> None:
-    maps = affine(view(ramps(200), ViewOptions(flip=0.0, shear=0.2)))
+    maps = affine(view(ramps(200), AugmentationOptions(flip=0.0, shear=0.2)))
     expected = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).expand(200, 2, 2).clone()
     expected[:, 0, 1] = maps[:, 0, 1]
     torch.testing.assert_close(maps, expected, rtol=0, atol=1e-3)
@@ -145,7 +145,7 @@ def test_beyond_its_edge_an_image_is_mirrored() -> None:
 
 def test_brightness_scales() -> None:
     pixels = noise(100) // 2
-    factors = view(pixels, ViewOptions(flip=0.0, brightness=0.4)) / pixels.float().clamp_min(1e-6)
+    factors = view(pixels, AugmentationOptions(flip=0.0, brightness=0.4)) / pixels.float().clamp_min(1e-6)
     each = torch.stack([factor[image > 0].median() for factor, image in zip(factors, pixels, strict=True)])
     assert 0.6 - 1e-3 < each.min() < 0.65
     assert 1.35 < each.max() < 1.4 + 1e-3
@@ -154,7 +154,7 @@ def test_brightness_scales() -> None:
 
 def test_contrast_scales_around_the_mean() -> None:
     pixels = 96.0 + noise(100) / 4
-    views = view(pixels, ViewOptions(flip=0.0, contrast=0.5))
+    views = view(pixels, AugmentationOptions(flip=0.0, contrast=0.5))
     mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
     torch.testing.assert_close(views.mean(dim=(1, 2, 3), keepdim=True), mean, rtol=1e-5, atol=1e-3)
     factor = (views.std(dim=(1, 2, 3)) / pixels.std(dim=(1, 2, 3)))[:, None, None, None]
@@ -165,7 +165,7 @@ def test_contrast_scales_around_the_mean() -> None:
 
 def test_brightness_comes_after_contrast() -> None:
     pixels = 64.0 + noise(50) / 8
-    views = view(pixels, ViewOptions(flip=0.0, contrast=0.5, brightness=0.5))
+    views = view(pixels, AugmentationOptions(flip=0.0, contrast=0.5, brightness=0.5))
     mean = pixels.mean(dim=(1, 2, 3), keepdim=True)
     bright = views.mean(dim=(1, 2, 3), keepdim=True) / mean  # contrast leaves the mean as it is
     contrast = views.std(dim=(1, 2, 3), keepdim=True) / pixels.std(dim=(1, 2, 3), keepdim=True) / bright
@@ -179,8 +179,10 @@ def luma(images: Tensor) -> Tensor:
     return (images * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(dim=1)
 
 
-@pytest.mark.parametrize("options", [ViewOptions(flip=0.0, hue=0.5), ViewOptions(flip=0.0, saturation=0.5)])
-def test_colour_changes_keep_luma_and_grey_pixels(options: ViewOptions) -> None:
+@pytest.mark.parametrize(
+    "options", [AugmentationOptions(flip=0.0, hue=0.5), AugmentationOptions(flip=0.0, saturation=0.5)]
+)
+def test_colour_changes_keep_luma_and_grey_pixels(options: AugmentationOptions) -> None:
     pixels = 100.0 + noise(50) / 5
     views = view(pixels, options)
     assert (views - pixels).abs().mean() > 3
@@ -207,16 +209,18 @@ def test_a_third_of_the_wheel_turns_red_into_green_or_blue() -> None:
 
 def test_grey_loses_all_colour_and_nothing_else() -> None:
     pixels = noise(60).float()
-    every = view(pixels, ViewOptions(flip=0.0, grey=1.0))
+    every = view(pixels, AugmentationOptions(flip=0.0, grey=1.0))
     torch.testing.assert_close(every, luma(pixels)[:, None].expand_as(pixels), rtol=0, atol=0.3)
-    lost = (view(pixels, ViewOptions(flip=0.0, grey=0.5)) - pixels).abs().mean(dim=(1, 2, 3)) > 1
+    lost = (view(pixels, AugmentationOptions(flip=0.0, grey=0.5)) - pixels).abs().mean(dim=(1, 2, 3)) > 1
     assert 15 < lost.sum() < 45  # four standard deviations
-    torch.testing.assert_close(view(pixels, ViewOptions(flip=0.0, grey=0.5))[~lost], pixels[~lost], rtol=0, atol=1e-2)
+    torch.testing.assert_close(
+        view(pixels, AugmentationOptions(flip=0.0, grey=0.5))[~lost], pixels[~lost], rtol=0, atol=1e-2
+    )
 
 
 def test_solarising_inverts_what_is_bright() -> None:
     pixels = torch.arange(256.0).view(1, 1, 16, 16).repeat(80, 3, 1, 1)
-    views = view(pixels, ViewOptions(flip=0.0, solarise=1.0), (16, 16)).round()
+    views = view(pixels, AugmentationOptions(flip=0.0, solarise=1.0), (16, 16)).round()
     levels = []
     for image in views[:, 0].flatten(1):
         inverted = (image != torch.arange(256.0)).nonzero().ravel()
@@ -225,13 +229,13 @@ def test_solarising_inverts_what_is_bright() -> None:
         levels.append(int(inverted[0]))
     assert 64 <= min(levels) < 80
     assert 235 < max(levels) <= 255
-    some = (view(pixels, ViewOptions(flip=0.0, solarise=0.5), (16, 16)).round() != pixels).any(dim=(1, 2, 3))
+    some = (view(pixels, AugmentationOptions(flip=0.0, solarise=0.5), (16, 16)).round() != pixels).any(dim=(1, 2, 3))
     assert 20 < some.sum() < 60
 
 
 def test_erasing_leaves_one_grey_rectangle() -> None:
     white = torch.full((200, 3, 40, 40), 255.0)
-    erased = view(white, ViewOptions(flip=0.0, erase=0.5), (40, 40)) == GREY
+    erased = view(white, AugmentationOptions(flip=0.0, erase=0.5), (40, 40)) == GREY
     assert torch.equal(erased[:, 0], erased[:, 2])
     rows, columns = erased[:, 0].any(dim=2), erased[:, 0].any(dim=1)  # (b, 40)
     assert torch.equal(erased[:, 0], rows[:, :, None] & columns[:, None, :])  # a product of rows and columns
@@ -241,7 +245,7 @@ def test_erasing_leaves_one_grey_rectangle() -> None:
         assert side.float().mean(dim=0).min() > 0.05  # every place is hidden now and then
         edges = torch.nn.functional.pad(side.int(), (1, 1)).diff(dim=1).abs().sum(dim=1)
         assert edges.max() <= 2  # without a gap
-    untouched = view(white, ViewOptions(flip=0.0, erase=0.5), (40, 40))[~erased]
+    untouched = view(white, AugmentationOptions(flip=0.0, erase=0.5), (40, 40))[~erased]
     assert (untouched == 255).all()
 
 
@@ -253,7 +257,7 @@ def test_views_take_bytes_and_floats_alike() -> None:
 @pytest.mark.parametrize("shape", [(4, 24, 24, 3), (3, 24, 24), (4, 1, 24, 24)])
 def test_pixels_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"pixels of shape \(.*\); expected \(b, 3, h, w\)"):
-        random_view(torch.zeros(shape), SIZE)
+        augment(torch.zeros(shape), SIZE)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +276,4 @@ def test_pixels_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
 )
 def test_bad_options_are_refused(changes: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ViewOptions(**changes)  # type: ignore[arg-type]
+        AugmentationOptions(**changes)  # type: ignore[arg-type]

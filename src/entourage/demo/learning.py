@@ -43,7 +43,7 @@ from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import INK, figure_style, to_svg
 from entourage.report.page import Block, Section
-from entourage.training.images import PixelBank, ViewOptions
+from entourage.training.images import AugmentationOptions, PixelBank
 
 Labels = NDArray[np.int64]
 
@@ -116,7 +116,7 @@ RECIPE = Recipe(
     classes_per_batch=10,
     samples_per_class=8,
     size=SIDE,
-    view=ViewOptions(area=(0.7, 1.0), aspect=4 / 3, flip=0.0, rotate=15.0, shear=0.2),
+    view=AugmentationOptions(area=(0.7, 1.0), aspect=4 / 3, flip=0.0, rotate=15.0, shear=0.2),
     head_rate=1.0,  # all of the network starts from nothing
     average=0.95,
     freeze_norm=False,  # there was no pretraining

@@ -78,7 +78,7 @@ _FORTH: Tensor = torch.linalg.inv(_BACK)
 
 
 @dataclass(frozen=True)
-class ViewOptions:
+class AugmentationOptions:
     """How far a view may stray from its image; each image of a batch draws its own numbers.
 
     Attributes:
@@ -121,9 +121,9 @@ class ViewOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 
 
-PLAIN = ViewOptions(flip=0.0)  # the image itself
-WEAK = ViewOptions(area=(0.7, 1.0), aspect=8 / 7)
-STRONG = ViewOptions(
+PLAIN = AugmentationOptions(flip=0.0)  # the image itself
+WEAK = AugmentationOptions(area=(0.7, 1.0), aspect=8 / 7)
+STRONG = AugmentationOptions(
     area=(0.3, 1.0),
     aspect=4 / 3,
     rotate=20.0,
@@ -138,7 +138,7 @@ STRONG = ViewOptions(
 )
 
 
-def random_view(pixels: Tensor, size: tuple[int, int], options: ViewOptions = WEAK) -> Tensor:
+def augment(pixels: Tensor, size: tuple[int, int], options: AugmentationOptions = WEAK) -> Tensor:
     """A random view of each image.
 
     Chance comes from torch's generator of the pixels' device, so a seed fixes the views.
@@ -165,7 +165,7 @@ def random_view(pixels: Tensor, size: tuple[int, int], options: ViewOptions = WE
     return moved.contiguous(memory_format=torch.channels_last)
 
 
-def _placements(count: int, options: ViewOptions, tall: float, device: torch.device) -> Tensor:
+def _placements(count: int, options: AugmentationOptions, tall: float, device: torch.device) -> Tensor:
     """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3).
 
     `tall` is the images' height over their width: a rotation turns pixels, not coordinates.
@@ -193,7 +193,7 @@ def _sample(pixels: Tensor, placements: Tensor, size: tuple[int, int]) -> Tensor
     return F.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
-def _recoloured(images: Tensor, options: ViewOptions) -> Tensor:
+def _recoloured(images: Tensor, options: AugmentationOptions) -> Tensor:
     """Each image's colours through an affine map of its own: hue and saturation, then contrast, then brightness."""
     count, device = len(images), images.device
     saturation = _factor(count, options.saturation, device)

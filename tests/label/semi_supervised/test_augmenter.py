@@ -258,10 +258,10 @@ def test_where_mirror_images_differ_none_is_ever_made(
     toys: ModuleType, trained: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flips: list[float] = []
-    real = looks_module.random_view
+    real = looks_module.augment
     monkeypatch.setattr(
         looks_module,
-        "random_view",
+        "augment",
         lambda pixels, size, options: (flips.append(options.flip), real(pixels, size, options))[1],
     )
     pixels, truth = toys.images()

@@ -12,7 +12,7 @@ from torch import nn
 from entourage.label.semi_supervised import views as module
 from entourage.label.semi_supervised.views import KeptLooks, LiveLooks, LookOptions, keep_looks
 from entourage.training import images as bank
-from entourage.training.images import PLAIN, ViewOptions
+from entourage.training.images import PLAIN, AugmentationOptions
 
 CPU = torch.device("cpu")
 
@@ -84,7 +84,7 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
 
 
 def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
-    options = LookOptions(weak=PLAIN, strong=ViewOptions(flip=1.0), weak_kept=3, strong_kept=2)
+    options = LookOptions(weak=PLAIN, strong=AugmentationOptions(flip=1.0), weak_kept=3, strong_kept=2)
     values = keep_looks(toys.stem(), toys.live(options=options), CPU).values.float()
     assert values.shape[1] == 5
     torch.testing.assert_close(values[:, 2], values[:, 0], rtol=0.01, atol=0.01)
@@ -116,7 +116,7 @@ def test_weak_and_strong_looks_choose_among_their_own() -> None:
 
 
 def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleType) -> None:
-    sure = ViewOptions(flip=1.0)
+    sure = AugmentationOptions(flip=1.0)
     options = LookOptions(weak=sure, strong=sure, weak_kept=3, strong_kept=1, mirror=False)
     live, rows = toys.live(options=options), torch.arange(30)
     plain = live.plain(rows)

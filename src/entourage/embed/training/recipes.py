@@ -11,7 +11,7 @@ from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.losses.options import preset as group_preset
 from entourage.embed.losses.pml import RIVALS
 from entourage.embed.models import HeadKind
-from entourage.training.images import ViewOptions
+from entourage.training.images import AugmentationOptions
 from entourage.training.options import OptimizerName, Schedule
 
 
@@ -39,7 +39,7 @@ class Recipe:
     samples_per_class: int = 4
     size: int = 128  # side of the network's input
     crop: float = 1.0  # share of a decoded image's side that the network sees in the end
-    view: ViewOptions = field(default_factory=lambda: ViewOptions(area=(0.3, 1.0), aspect=4 / 3))
+    view: AugmentationOptions = field(default_factory=lambda: AugmentationOptions(area=(0.3, 1.0), aspect=4 / 3))
     dimensions: int | None = None  # of an embedding layer; None: the backbone's features as they are
     head: HeadKind = "centres"
     scale: float = 20.0  # of a classifier that looks at cosines
@@ -79,7 +79,9 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
         samples_per_class=samples,
         size=227,
         crop=227 / 256,
-        view=ViewOptions(area=(0.08, 1.0), aspect=4 / 3),  # the text speaks of crops without scaling, and of no mirror
+        view=AugmentationOptions(
+            area=(0.08, 1.0), aspect=4 / 3
+        ),  # the text speaks of crops without scaling, and of no mirror
         head="linear",
         head_rate=1.0,
         freeze_norm=False,
@@ -103,7 +105,7 @@ RECIPES: dict[str, Recipe] = {
         samples_per_class=9,
         size=227,
         crop=227 / 256,
-        view=ViewOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
+        view=AugmentationOptions(area=((227 / 256) ** 2, (227 / 256) ** 2), flip=0.0),
         head="linear",
         head_rate=1.0,
         freeze_norm=False,
@@ -130,7 +132,11 @@ def recipe_from(values: Mapping[str, Any]) -> Recipe:
     try:
         view = {**values["view"], "area": tuple(values["view"]["area"])}
         stages = [Stage(**{**stage, "milestones": tuple(stage["milestones"])}) for stage in values["stages"]]
-        parts = {"group": GroupLossOptions(**values["group"]), "view": ViewOptions(**view), "stages": tuple(stages)}
+        parts = {
+            "group": GroupLossOptions(**values["group"]),
+            "view": AugmentationOptions(**view),
+            "stages": tuple(stages),
+        }
         return Recipe(**{**values, **parts})
     except (KeyError, TypeError) as error:
         raise ValueError(f"the recipe is not of this version: {error}") from error

@@ -19,7 +19,7 @@ from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Embedded, EmbeddingNetwork, Rows, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.sampler import BalancedBatchSampler
-from entourage.training.images import PixelBank, random_view
+from entourage.training.images import PixelBank, augment
 from entourage.training.task import AveragedTask, Losses
 
 MONITORED = "recall@1"
@@ -168,7 +168,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
         """The loss of random views."""
-        views = random_view(batch.images, self.preprocessing.size, self.recipe.view)
+        views = augment(batch.images, self.preprocessing.size, self.recipe.view)
         losses: Losses = model(
             self.preprocessing.normalise(views), batch.codes, classify=self.stage.task == "classification"
         )

@@ -25,7 +25,7 @@ from entourage.backbones.backbone import Preprocessing, digest_weights
 from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
-from entourage.training.images import DIGESTED, STRONG, WEAK, PixelBank, ViewOptions, has_room, random_view
+from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, PixelBank, augment, has_room
 from entourage.validation import validate_counts
 
 BATCH = {"cpu": 64, "cuda": 2048}
@@ -35,8 +35,8 @@ BATCH = {"cpu": 64, "cuda": 2048}
 class LookOptions:
     """Which views there are."""
 
-    weak: ViewOptions = field(default=WEAK)
-    strong: ViewOptions = field(default=STRONG)
+    weak: AugmentationOptions = field(default=WEAK)
+    strong: AugmentationOptions = field(default=STRONG)
     weak_kept: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
     strong_kept: int = 12
     mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
@@ -45,7 +45,7 @@ class LookOptions:
         validate_counts(self, 2, "weak_kept")
         validate_counts(self, 0, "strong_kept")
 
-    def view(self, kind: ViewOptions) -> ViewOptions:
+    def view(self, kind: AugmentationOptions) -> AugmentationOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""
         return kind if self.mirror else replace(kind, flip=0.0)
 
@@ -126,8 +126,8 @@ class LiveLooks:
         """Of all pixels, of the network's input and of the views; computed once, about a second per gigabyte."""
         return digest_of((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
 
-    def _view(self, rows: Tensor, options: ViewOptions) -> Tensor:
-        return self.preprocessing.normalise(random_view(self._pixels(rows), self.preprocessing.size, options))
+    def _view(self, rows: Tensor, options: AugmentationOptions) -> Tensor:
+        return self.preprocessing.normalise(augment(self._pixels(rows), self.preprocessing.size, options))
 
     def _pixels(self, rows: Tensor) -> Tensor:
         return self.bank.take(rows).to(self.device)
