@@ -26,11 +26,11 @@ from entourage.data.pixels import decode_pixels
 from entourage.game import NeighbourGraph, directions
 from entourage.io.files import atomic_path
 from entourage.label.semi_supervised.baselines import FROZEN, LABELLERS, METHODS, frozen_classifier
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.network import ImageNetwork, outputs
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.self_training import play_rounds
-from entourage.label.semi_supervised.views import LiveLooks, LookOptions, Looks, keep_looks
+from entourage.label.semi_supervised.self_training import self_train
+from entourage.label.semi_supervised.views import LiveViews, ViewOptions, Views, cache_views
 from entourage.label.transduction import GraphTransduction
 from entourage.training import train
 from experiments.command import one_or_more
@@ -57,8 +57,8 @@ class Setting:
     """
 
     backbone: str
-    train: Looks
-    test: Looks
+    train: Views
+    test: Views
     labels: NDArray[np.int64]
     test_labels: NDArray[np.int64]
     classes: int
@@ -71,9 +71,9 @@ class Setting:
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         return ImageNetwork(split_backbone(backbone)[1], backbone.dim, self.classes)
 
-    def examples(self, given: NDArray[np.int64]) -> Examples:
+    def examples(self, given: NDArray[np.int64]) -> SemiSupervisedData:
         """The training images, those at the given positions with their labels."""
-        return Examples(self.train, self.codes(given), self.classes)
+        return SemiSupervisedData(self.train, self.codes(given), self.classes)
 
     def codes(self, given: NDArray[np.int64]) -> NDArray[np.int64]:
         """The labels at the given positions, -1 elsewhere."""
@@ -106,11 +106,11 @@ def prepare(
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
     parts = [split[pixels.kept] == part for part in (0, 1)]
     views = (options.views, with_views(options, ()).views)
-    seen = [LiveLooks(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, views, strict=True)]
-    looks: Sequence[Looks] = seen
-    if options.looks.strong_kept:  # something is to be trained
+    seen = [LiveViews(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, views, strict=True)]
+    looks: Sequence[Views] = seen
+    if options.looks.n_strong:  # something is to be trained
         stem, tail = split_backbone(network)
-        looks = [keep_looks(stem, one, place) for one in seen]
+        looks = [cache_views(stem, one, place) for one in seen]
         features = [outputs(tail, one, place) for one in looks]
     else:
         features = [plain_features(replace(network, preprocessing=preprocessing), one, place) for one in seen]
@@ -119,7 +119,7 @@ def prepare(
     return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], place)
 
 
-def plain_features(backbone: Backbone, images: LiveLooks, device: torch.device) -> Tensor:
+def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) -> Tensor:
     """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
     origin = (images.bank.digest, backbone.fingerprint, images.mirror, device.type)  # a GPU rounds to 16 bits
     name = hashlib.blake2b(repr(origin).encode(), digest_size=12).hexdigest()
@@ -145,7 +145,7 @@ def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> 
 
 
 def shared_graph(setting: Setting) -> Any:
-    """The graph of the untrained backbone's features, as `play_rounds` makes its own."""
+    """The graph of the untrained backbone's features, as `self_train` makes its own."""
     return NeighbourGraph(directions(setting.features), NEIGHBOURS).w
 
 
@@ -181,7 +181,7 @@ def trained_row(
         told_shares = options.balance and name != UNTOLD
         rounds = int(settings["rounds"])
         chosen = replace(options, batches=batches, training=training, rounds=rounds, balance=told_shares)
-        outcome = play_rounds(setting.network(), examples, labeller, chosen, setting.device, progress=False)
+        outcome = self_train(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
         unknown = examples.codes < 0
         row["found"] = _percent(outcome.found.codes[unknown] == setting.labels[unknown])
@@ -248,7 +248,7 @@ def options_of(told: argparse.Namespace) -> AugmentOptions:
     return replace(
         OPTIONS,
         size=32,
-        looks=LookOptions(weak_kept=2, strong_kept=1),
+        looks=ViewOptions(n_weak=2, n_strong=1),
         batches=replace(OPTIONS.batches, labelled_batch=4, unlabelled_batch=32, least_steps=1),
         training=replace(OPTIONS.training, max_steps=2),
     )
@@ -258,7 +258,7 @@ def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOption
     """The options with no more kept views than the methods look at: what trains nothing sees images as they are."""
     if not set(methods) <= set(FROZEN):
         return options
-    return replace(options, looks=replace(options.looks, weak_kept=2, strong_kept=0))
+    return replace(options, looks=replace(options.looks, n_weak=2, n_strong=0))
 
 
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:

@@ -15,7 +15,7 @@ from experiments.label_settings import GAME, LONGER, OPTIONS, UNTOLD, choose
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing
-from entourage.label.semi_supervised.views import LiveLooks, LookOptions
+from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 from experiments import label_rows
 
 
@@ -37,16 +37,16 @@ def test_features_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     small = Preprocessing(size=(8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
     module, cpu = Counts(), torch.device("cpu")
     backbone = Backbone("toy", 3, module, small, "weights")
-    plain = LookOptions(weak_kept=2, strong_kept=0)
-    first = plain_features(backbone, LiveLooks(pixels, small, plain), cpu)
+    plain = ViewOptions(n_weak=2, n_strong=0)
+    first = plain_features(backbone, LiveViews(pixels, small, plain), cpu)
     expected = torch.from_numpy(pixels).float().mean(dim=(1, 2))
     torch.testing.assert_close(first, expected, atol=1e-3, rtol=0)
     asked = module.asked
-    assert torch.equal(plain_features(backbone, LiveLooks(pixels, small, plain), cpu), first)
+    assert torch.equal(plain_features(backbone, LiveViews(pixels, small, plain), cpu), first)
     assert module.asked == asked
     pixels[5, 7, 7, 2] ^= 1  # any pixel counts
-    plain_features(backbone, LiveLooks(pixels, small, plain), cpu)
-    plain_features(replace(backbone, weights="others"), LiveLooks(pixels, small, plain), cpu)
+    plain_features(backbone, LiveViews(pixels, small, plain), cpu)
+    plain_features(replace(backbone, weights="others"), LiveViews(pixels, small, plain), cpu)
     assert module.asked == 3 * asked
 
 
@@ -61,7 +61,7 @@ def test_a_table_is_made_with_one_seed_or_more(told: str, capsys: pytest.Capture
 def test_what_trains_nothing_keeps_no_views() -> None:
     assert with_views(OPTIONS, ["linear", "fixmatch"]) == OPTIONS
     for methods in ([], ["linear", "kernel-svm"]):
-        assert (with_views(OPTIONS, methods).looks.weak_kept, with_views(OPTIONS, methods).looks.strong_kept) == (2, 0)
+        assert (with_views(OPTIONS, methods).looks.n_weak, with_views(OPTIONS, methods).looks.n_strong) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_variants_of_the_game_differ_in_one_thing(
         rounds = [SimpleNamespace(kept=True), SimpleNamespace(kept=True), SimpleNamespace(kept=False)]
         return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=rounds)
 
-    monkeypatch.setattr(label_rows, "play_rounds", play)
+    monkeypatch.setattr(label_rows, "self_train", play)
     monkeypatch.setattr(label_rows, "outputs", lambda *given: torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     setting: Any = SimpleNamespace(
         examples=lambda given: SimpleNamespace(codes=codes),

@@ -16,7 +16,7 @@ from tests.label.photos import red_and_blue
 from entourage.label.pipeline import LabelJob, label_source
 from entourage.label.semi_supervised import AugmentOptions, LabelAugmenter
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.views import LookOptions
+from entourage.label.semi_supervised.views import ViewOptions
 from entourage.label.transduction import TransductionOptions
 from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
@@ -24,7 +24,7 @@ from entourage.training import TrainingOptions
 TRAIN = AugmentOptions(
     size=32,
     rounds=1,
-    looks=LookOptions(weak_kept=2, strong_kept=1),
+    looks=ViewOptions(n_weak=2, n_strong=1),
     batches=MethodOptions(least_steps=1, labelled_batch=4, unlabelled_batch=8),
     training=TrainingOptions(max_steps=1, workers=0),
 )

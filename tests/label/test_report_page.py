@@ -20,7 +20,7 @@ def test_imports_of_the_page_work(line: str) -> None:
 
 def test_options_that_the_page_names_are_at_hand() -> None:
     named = set(re.findall(r"\b([A-Z]\w+Options)\(", PAGE))
-    assert {"AugmentOptions", "MethodOptions", "LookOptions"} <= named
+    assert {"AugmentOptions", "MethodOptions", "ViewOptions"} <= named
     assert named - {"TrainingOptions"} <= set(entourage.label.semi_supervised.__all__)
 
 

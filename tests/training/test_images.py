@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from entourage.training import images as bank
-from entourage.training.images import PixelBank, has_room
+from entourage.training.images import PixelBank, fits_on_device
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
 
@@ -45,8 +45,8 @@ def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # stands for a copy to the GPU
-    assert has_room(torch.device("cuda"), PIXELS.nbytes) == fits
-    assert not has_room(torch.device("cpu"), PIXELS.nbytes)
+    assert fits_on_device(torch.device("cuda"), PIXELS.nbytes) == fits
+    assert not fits_on_device(torch.device("cpu"), PIXELS.nbytes)
     bank = PixelBank(PIXELS)
     bank.move(torch.device("cuda"))
     assert (bank._resident is not None) == fits

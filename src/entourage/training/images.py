@@ -24,7 +24,7 @@ DIGESTED = 256  # images at a time
 SHARE = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
 
 
-def has_room(device: torch.device, size: int) -> bool:
+def fits_on_device(device: torch.device, size: int) -> bool:
     """Whether so many bytes may stay on a GPU: they take no more than a quarter of what is free there."""
     return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
 
@@ -59,7 +59,7 @@ class PixelBank:
         if here is not None and here.type == device.type and device.index in (None, here.index):
             return
         self._resident = None
-        if has_room(device, self.values.nbytes):
+        if fits_on_device(device, self.values.nbytes):
             self._resident = torch.from_numpy(np.ascontiguousarray(self.values)).to(device)
 
     def take(self, rows: NDArray[np.integer] | Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from entourage.label.semi_supervised import views as looks_module
 from entourage.label.semi_supervised.augmenter import VIEWS
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.network import outputs
-from entourage.label.semi_supervised.views import LiveLooks, LookOptions
+from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
 
@@ -29,7 +29,7 @@ OPTIONS = AugmentOptions(
     size=32,
     neighbours=6,
     rounds=2,
-    looks=LookOptions(weak_kept=2, strong_kept=2),
+    looks=ViewOptions(n_weak=2, n_strong=2),
     batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.5),
     training=TrainingOptions(epochs=2, learning_rate=1e-3, workers=0),
 )
@@ -86,7 +86,7 @@ def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType
     assert (model.transduction_ == truth + 5).mean() >= 0.9
     assert len(model.classifier_.classes) == 2
     assert not model.classifier_.mirror
-    looks = LiveLooks(pixels, model.classifier_.preprocessing)
+    looks = LiveViews(pixels, model.classifier_.preprocessing)
     answers = outputs(model.classifier_.network, looks, torch.device("cpu")).argmax(dim=1)
     assert (answers.numpy() == truth).mean() >= 0.9
 
@@ -265,11 +265,11 @@ def test_where_mirror_images_differ_none_is_ever_made(
         lambda pixels, size, options: (flips.append(options.flip), real(pixels, size, options))[1],
     )
     pixels, truth = toys.images()
-    options = replace(OPTIONS, rounds=1, trained=trained, mirror=False, looks=LookOptions(weak_kept=3, strong_kept=1))
+    options = replace(OPTIONS, rounds=1, trained=trained, mirror=False, looks=ViewOptions(n_weak=3, n_strong=1))
     options = replace(options, training=replace(options.training, max_steps=1))
     model = LabelAugmenter(None, "efficientnet-lite0", options, device="cpu", progress=False).fit(pixels, few(truth))
     assert set(flips) == {0.0}
-    plain = LiveLooks(pixels, model.classifier_.preprocessing, LookOptions(mirror=False))
+    plain = LiveViews(pixels, model.classifier_.preprocessing, ViewOptions(mirror=False))
     features = outputs(model.classifier_.network.body, plain, torch.device("cpu")).numpy()
     # Of the image alone; a stem's activations are kept in 16 bits.
     np.testing.assert_allclose(model.features_, features, rtol=0.05, atol=0.02 * features.max())
@@ -297,7 +297,7 @@ def test_bad_input_is_refused_before_any_work(
     def never(*given: object, **named: object) -> None:
         raise AssertionError("images were looked at")
 
-    monkeypatch.setattr("entourage.label.semi_supervised.augmenter.keep_looks", never)
+    monkeypatch.setattr("entourage.label.semi_supervised.augmenter.cache_views", never)
     pixels, truth = toys.images()
     given = {"pixels": pixels, "y": few(truth), "backbone": "efficientnet-lite0", "device": "cpu", **changes}
     labeller = changes.get("labeller")

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from entourage.label.semi_supervised.baselines import Supervised
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.views import LiveLooks
+from entourage.label.semi_supervised.views import LiveViews
 from entourage.training import TrainingOptions, train
 
 SMALL = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10)
@@ -38,7 +38,7 @@ def test_unlabelled_images_change_nothing(toys: ModuleType) -> None:
         seen = pixels.copy()
         if noise:
             seen[6:] = np.random.default_rng(5).integers(0, 256, seen[6:].shape)
-        task = Supervised(toys.network(), Examples(LiveLooks(seen, toys.preprocessing()), codes, 3), SMALL)
+        task = Supervised(toys.network(), SemiSupervisedData(LiveViews(seen, toys.preprocessing()), codes, 3), SMALL)
         train(task, TrainingOptions(epochs=2, workers=0), device="cpu", progress=False)
         outcomes.append(task.outcome().state_dict())
     assert all(torch.equal(outcomes[0][name], outcomes[1][name]) for name in outcomes[0])

@@ -13,7 +13,7 @@ from entourage.label.semi_supervised.method import Method, MethodOptions
 from entourage.label.semi_supervised.network import outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import find_labels
-from entourage.label.semi_supervised.views import keep_looks
+from entourage.label.semi_supervised.views import cache_views
 from entourage.training import TrainingOptions, train
 
 
@@ -31,7 +31,7 @@ def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) ->
     examples, truth = toys.examples(labels=4)
     network = toys.network(channels=4 if kept else 3)
     if kept:
-        examples = replace(examples, looks=keep_looks(toys.stem(), examples.looks, torch.device("cpu")))
+        examples = replace(examples, looks=cache_views(toys.stem(), examples.looks, torch.device("cpu")))
     options = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.8, ramp_steps=40)
     task = METHODS[name](network, examples, options)
     training = TrainingOptions(epochs=30, learning_rate=0.02, workers=0, log_every=5)

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import Batch, Method, MethodOptions
-from entourage.label.semi_supervised.views import LiveLooks
+from entourage.label.semi_supervised.views import LiveViews
 from entourage.training import TrainingOptions, train
 
 SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
@@ -148,7 +148,7 @@ def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
 
 
 def test_another_run_has_another_description(toys: ModuleType) -> None:
-    def described(examples: Examples, options: MethodOptions, kind: type[Method] = Sum) -> str:
+    def described(examples: SemiSupervisedData, options: MethodOptions, kind: type[Method] = Sum) -> str:
         return str(kind(toys.linear(), examples, options).describe())
 
     class Other(Sum):
@@ -168,7 +168,7 @@ def test_another_run_has_another_description(toys: ModuleType) -> None:
 
 
 def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType, tmp_path: Path) -> None:
-    def run(examples: Examples, classes: int = 3) -> None:
+    def run(examples: SemiSupervisedData, classes: int = 3) -> None:
         options = TrainingOptions(epochs=1, workers=0)
         train(Sum(toys.network(classes), examples, SMALL), options, tmp_path, device="cpu", progress=False)
 
@@ -181,7 +181,7 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
         with pytest.raises(ValueError, match=expected):
             run(changed, classes)
     pixels = toys.images()[0]
-    larger = replace(examples, looks=LiveLooks(pixels, toys.preprocessing(toys.SIDE + 4)))
+    larger = replace(examples, looks=LiveViews(pixels, toys.preprocessing(toys.SIDE + 4)))
     for changed in (toys.examples(seed=1)[0], larger):
         with pytest.raises(
             ValueError, match="holds a run with other images, another size or other views than there are"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from entourage.label.semi_supervised.baselines import FixMatch, MeanTeacher, PiModel, PseudoLabel
-from entourage.label.semi_supervised.method import THRESHOLD, MethodOptions, SureMethod, WeightedMethod
+from entourage.label.semi_supervised.method import THRESHOLD, ConfidenceThresholdMethod, MethodOptions, WeightedMethod
 
 
 @pytest.mark.parametrize(("method", "weight"), [(PiModel, 0.1), (MeanTeacher, 10.0)])
@@ -18,7 +18,7 @@ def test_methods_that_compare_answers_have_a_usual_weight(
 
 @pytest.mark.parametrize("method", [FixMatch, PseudoLabel])
 def test_a_threshold_is_for_methods_that_believe_answers(method: type) -> None:
-    assert issubclass(method, SureMethod)
+    assert issubclass(method, ConfidenceThresholdMethod)
     assert method.__init__.__kwdefaults__ == {"threshold": THRESHOLD}
 
 

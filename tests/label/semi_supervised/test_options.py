@@ -5,7 +5,7 @@ import pytest
 
 from entourage.label.semi_supervised import PRESETS, AugmentOptions, preset
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.views import LookOptions
+from entourage.label.semi_supervised.views import ViewOptions
 from entourage.training import TrainingOptions
 from entourage.training.images import PLAIN
 
@@ -46,11 +46,11 @@ def test_the_original_differs_in_rate_and_batch_alone() -> None:
 
 
 def test_views_are_mirrored_unless_that_is_not_allowed() -> None:
-    options = AugmentOptions(looks=LookOptions(weak_kept=3))
+    options = AugmentOptions(looks=ViewOptions(n_weak=3))
     assert options.views is options.looks
     assert options.views.mirror
     upright = dataclasses.replace(options, mirror=False).views
-    assert upright == LookOptions(weak_kept=3, mirror=False)
+    assert upright == ViewOptions(n_weak=3, mirror=False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 
 from entourage.label import GraphTransduction
-from entourage.label.semi_supervised.pseudo_labels import FoundLabels
+from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
 
 
 def test_it_says_what_the_game_said() -> None:
@@ -18,7 +18,7 @@ def test_it_says_what_the_game_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         game = GraphTransduction(affinity="precomputed", device="cpu").fit(w, y)
-    found = FoundLabels.of(game)
+    found = PseudoLabels.of(game)
     assert found.codes.dtype == np.int64
     assert found.codes.tolist() == [1, 1, 1, 0, 0, 0, -1, -1]  # fig, then pear
     names = np.append(game.classes_, "")
@@ -67,5 +67,5 @@ def test_what_does_not_fit_is_refused(toys: ModuleType) -> None:
     with pytest.raises(ValueError, match=r"distributions of shape \(2, 3\) for 4 images and 3 classes"):
         found.check(4, 3)
     with pytest.raises(ValueError, match=r"confidences of shape \(3,\) for 2 labels; expected \(2, m\) and \(2,\)"):
-        FoundLabels(np.zeros(2, dtype=np.int64), np.ones((2, 2)), np.ones(3))
+        PseudoLabels(np.zeros(2, dtype=np.int64), np.ones((2, 2)), np.ones(3))
     found.check(2, 3)

@@ -15,8 +15,8 @@ from entourage.label.semi_supervised import self_training as rounds
 from entourage.label.semi_supervised.graph_methods import Augmented, Consistency
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.network import outputs
-from entourage.label.semi_supervised.pseudo_labels import Finding, find_labels
-from entourage.label.semi_supervised.self_training import Augmentation, play_rounds
+from entourage.label.semi_supervised.pseudo_labels import GraphFit, find_labels
+from entourage.label.semi_supervised.self_training import SelfTrainingResult, self_train
 from entourage.training import TrainingOptions
 
 CPU = torch.device("cpu")
@@ -28,8 +28,8 @@ OPTIONS = AugmentOptions(
 )
 
 
-def play(toys: ModuleType, options: AugmentOptions = OPTIONS, run: Path | None = None) -> Augmentation:
-    return play_rounds(toys.network(), toys.examples()[0], GraphTransduction(), options, CPU, run=run, progress=False)
+def play(toys: ModuleType, options: AugmentOptions = OPTIONS, run: Path | None = None) -> SelfTrainingResult:
+    return self_train(toys.network(), toys.examples()[0], GraphTransduction(), options, CPU, run=run, progress=False)
 
 
 def same_weights(one: torch.nn.Module, other: dict[str, torch.Tensor]) -> bool:
@@ -59,7 +59,7 @@ def test_every_game_is_played_as_told(toys: ModuleType, monkeypatch: pytest.Monk
     monkeypatch.setattr(rounds, "find_labels", lambda *told: (played.append(told), find_labels(*told))[1])
     prior, labeller = np.full((30, 3), 1 / 3), GraphTransduction(n_neighbors=4, normalize=False)
     options = replace(OPTIONS, rounds=1, metric="euclidean")
-    play_rounds(toys.network(), toys.examples()[0], labeller, options, CPU, prior=prior, progress=False)
+    self_train(toys.network(), toys.examples()[0], labeller, options, CPU, prior=prior, progress=False)
     assert len(played) == 2
     for _, _, used, chosen, known in played:
         assert (used.n_neighbors, used.normalize, chosen.metric) == (4, False, "euclidean")
@@ -128,7 +128,7 @@ def test_a_seed_decides_everything(toys: ModuleType) -> None:
 def test_the_network_to_start_from_keeps_its_weights(toys: ModuleType) -> None:
     network = toys.network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    play_rounds(network, toys.examples()[0], GraphTransduction(), replace(OPTIONS, rounds=1), CPU, progress=False)
+    self_train(network, toys.examples()[0], GraphTransduction(), replace(OPTIONS, rounds=1), CPU, progress=False)
     assert same_weights(network, before)
 
 
@@ -165,7 +165,7 @@ def test_classes_are_held_to_frequencies_only_if_asked(
     examples, _ = toys.examples()
     examples.codes[6] = 0  # three of the first class, two of each other
     options = replace(OPTIONS, rounds=1, balance=balance)
-    outcome = play_rounds(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
+    outcome = self_train(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
     assert outcome.labeller.shares == ("given" if balance else None)
     if balance:
         torch.testing.assert_close(tasks[0].shares, torch.tensor([3.0, 2.0, 2.0]) / 7)
@@ -214,7 +214,7 @@ def test_a_round_goes_on_with_the_labels_it_began_with(
     options = replace(OPTIONS, rounds=1)
     whole = play(toys, options, tmp_path)
     monkeypatch.setattr(
-        rounds, "find_labels", lambda *_: Finding(toys.found([0] * 30, [1.0] * 30), 0.5, GraphTransduction())
+        rounds, "find_labels", lambda *_: GraphFit(toys.found([0] * 30, [1.0] * 30), 0.5, GraphTransduction())
     )
     again = play(toys, options, tmp_path)  # a run with other labels would be refused as another run
     assert same_weights(again.network, whole.network.state_dict())

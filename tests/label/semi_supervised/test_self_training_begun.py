@@ -13,8 +13,8 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised.self_training import BEGUN, begun_in, circumstances
-from entourage.label.semi_supervised.views import LookOptions
+from entourage.label.semi_supervised.self_training import BEGUN, locked_run, run_config
+from entourage.label.semi_supervised.views import ViewOptions
 from entourage.label.targets import read_targets
 
 OPTIONS = AugmentOptions()
@@ -23,11 +23,11 @@ LABELS = read_targets(np.array([0, 1, 2, -1, -1]))
 
 def told(**changes: Any) -> dict[str, Any]:
     given = {"backbone": "toy 1", "options": OPTIONS, "labeller": GraphTransduction(), "targets": LABELS, "prior": None}
-    return circumstances(**{**given, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
+    return run_config(**{**given, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
 
 
 def enter(run: Path | None, now: dict[str, Any], images: str = "ab") -> None:
-    with begun_in(run, now) as check_images:
+    with locked_run(run, now) as check_images:
         check_images(images)
 
 
@@ -44,7 +44,7 @@ def begin(run: Path, now: dict[str, Any]) -> None:
         ({"options": replace(OPTIONS, size=96)}, "size 160, now 96"),
         ({"options": replace(OPTIONS, trained="all")}, "trained 'late', now 'all'"),
         ({"options": replace(OPTIONS, mirror=False)}, "views.mirror True, now False"),
-        ({"options": replace(OPTIONS, looks=LookOptions(weak_kept=3))}, "views.weak_kept 4, now 3"),
+        ({"options": replace(OPTIONS, looks=ViewOptions(n_weak=3))}, "views.n_weak 4, now 3"),
         ({"options": replace(OPTIONS, batches=replace(OPTIONS.batches, seed=1))}, "batches.seed 0, now 1"),
         ({"options": replace(OPTIONS, training=replace(OPTIONS.training, epochs=4))}, "epochs 1, now 4"),
         ({"options": replace(OPTIONS, method="labels")}, "method 'consistency', now 'labels'"),
@@ -61,7 +61,7 @@ def test_what_makes_it_another_run_is_named_before_images_are_known(
     begin(tmp_path, told())
     with (
         pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {said}')}"),
-        begun_in(tmp_path, told(**changes)),
+        locked_run(tmp_path, told(**changes)),
     ):
         pytest.fail("images are decoded here")
 
@@ -95,9 +95,9 @@ def test_a_run_that_left_no_note_is_left_to_its_rounds(tmp_path: Path) -> None:
 
 def test_the_folder_is_claimed_while_images_are_decoded(tmp_path: Path) -> None:
     with (
-        begun_in(tmp_path, told()),
+        locked_run(tmp_path, told()),
         pytest.raises(ValueError, match="another process is training there"),
-        begun_in(tmp_path, told()),
+        locked_run(tmp_path, told()),
     ):
         pytest.fail("images are decoded here")
 

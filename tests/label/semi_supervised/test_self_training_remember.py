@@ -9,7 +9,7 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised.self_training import game_digest, remembered
+from entourage.label.semi_supervised.self_training import game_digest, load_or_store_labels
 
 
 def test_whatever_may_change_the_labels_is_another_game(toys: ModuleType) -> None:
@@ -53,8 +53,8 @@ def test_what_cannot_change_the_labels_is_the_same_game(toys: ModuleType) -> Non
 def test_labels_of_the_same_game_are_taken_back(toys: ModuleType, tmp_path: Path) -> None:
     begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
     for name, score in (("scored", 0.75), ("unscored", None)):
-        assert remembered(tmp_path / name, begun, score, "game")[1] == score
-        found, known = remembered(tmp_path / name, now, 0.1, "game")
+        assert load_or_store_labels(tmp_path / name, begun, score, "game")[1] == score
+        found, known = load_or_store_labels(tmp_path / name, now, 0.1, "game")
         assert known == score
         assert found.game == "game"
         for part in ("codes", "distributions", "confidence"):
@@ -63,35 +63,35 @@ def test_labels_of_the_same_game_are_taken_back(toys: ModuleType, tmp_path: Path
 
 def test_labels_of_another_game_are_found_anew(toys: ModuleType, tmp_path: Path) -> None:
     begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
-    remembered(tmp_path, begun, 0.75, "one")
-    found, score = remembered(tmp_path, now, 0.1, "another")
+    load_or_store_labels(tmp_path, begun, 0.75, "one")
+    found, score = load_or_store_labels(tmp_path, now, 0.1, "another")
     assert (found.codes.tolist(), found.game, score) == ([2, 2, 2], "another", 0.1)
-    assert remembered(tmp_path, begun, 0.75, "another")[0].codes.tolist() == [2, 2, 2]  # they were kept
+    assert load_or_store_labels(tmp_path, begun, 0.75, "another")[0].codes.tolist() == [2, 2, 2]  # they were kept
 
 
 def test_labels_that_were_trained_on_stay_with_their_checkpoint(toys: ModuleType, tmp_path: Path) -> None:
     begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
-    remembered(tmp_path, begun, 0.75, "one")
+    load_or_store_labels(tmp_path, begun, 0.75, "one")
     (tmp_path / "checkpoint.safetensors").touch()
-    assert remembered(tmp_path, now, 0.1, "another")[0].codes.tolist() == [2, 2, 2]
-    assert remembered(tmp_path, now, 0.1, "one")[0].codes.tolist() == [0, 1, 2]
+    assert load_or_store_labels(tmp_path, now, 0.1, "another")[0].codes.tolist() == [2, 2, 2]
+    assert load_or_store_labels(tmp_path, now, 0.1, "one")[0].codes.tolist() == [0, 1, 2]
 
 
 def test_labels_that_name_no_game_are_found_anew(toys: ModuleType, tmp_path: Path) -> None:
     begun = toys.found([0, 1, 2], [1, 0.5, 0.25])
     np.savez(tmp_path / "found.npz", codes=begun.codes, distributions=begun.distributions, confidence=begun.confidence)
-    assert remembered(tmp_path, toys.found([2, 2, 2], [1, 1, 1]), 0.1, "game")[0].codes.tolist() == [2, 2, 2]
+    assert load_or_store_labels(tmp_path, toys.found([2, 2, 2], [1, 1, 1]), 0.1, "game")[0].codes.tolist() == [2, 2, 2]
 
 
 def test_damaged_labels_are_told_with_the_folder_to_delete(toys: ModuleType, tmp_path: Path) -> None:
     folder, begun = tmp_path / "training" / "round-1", toys.found([0, 1, 2], [1, 0.5, 0.25])
-    remembered(folder, begun, 0.75, "game")
+    load_or_store_labels(folder, begun, 0.75, "game")
     (folder / "found.npz").write_bytes((folder / "found.npz").read_bytes()[:1000])
     expected = f"{folder / 'found.npz'}: cannot be read: File is not a zip file; delete the folder {folder.parent} to "
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}begin anew$"):
-        remembered(folder, begun, 0.75, "game")
+        load_or_store_labels(folder, begun, 0.75, "game")
 
 
 def test_without_a_folder_nothing_is_kept(toys: ModuleType) -> None:
-    found, score = remembered(None, toys.found([0, 1, 2], [1, 1, 1]), 0.5, "game")
+    found, score = load_or_store_labels(None, toys.found([0, 1, 2], [1, 1, 1]), 0.5, "game")
     assert (found.codes.tolist(), found.game, score) == ([0, 1, 2], "game", 0.5)

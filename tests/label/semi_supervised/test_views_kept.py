@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from entourage.label.semi_supervised import views as module
-from entourage.label.semi_supervised.views import KeptLooks, LiveLooks, LookOptions, keep_looks
+from entourage.label.semi_supervised.views import CachedViews, LiveViews, ViewOptions, cache_views
 from entourage.training import images as bank
 from entourage.training.images import PLAIN, AugmentationOptions
 
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)  # 30 images in batches, the last of two
     live, stem, rows = toys.live(), toys.stem(), torch.tensor([29, 4, 13])
-    kept = keep_looks(stem, live, CPU)
+    kept = cache_views(stem, live, CPU)
     assert kept.values.shape == (30, 16, 4, 6, 6)
     assert kept.values.dtype == torch.bfloat16
     assert len(kept) == 30
@@ -32,7 +32,7 @@ def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monke
 
 def test_kept_views_follow_the_seed_and_leave_the_callers_chance_alone(toys: ModuleType) -> None:
     live, stem, before = toys.live(), toys.stem(), torch.random.get_rng_state()
-    one, same, other = (keep_looks(stem, live, CPU, seed=seed).values for seed in (3, 3, 4))
+    one, same, other = (cache_views(stem, live, CPU, seed=seed).values for seed in (3, 3, 4))
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(one, same)
     assert torch.equal(one[:, :2], other[:, :2])  # the image and its mirror image know no chance
@@ -46,18 +46,18 @@ def test_views_in_a_file_are_those_in_memory_and_are_not_looked_at_again(
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)
     live, stem, file = toys.live(), toys.stem(), tmp_path / "run" / "views.bin"
-    expected = keep_looks(stem, live, CPU, seed=3).values
+    expected = cache_views(stem, live, CPU, seed=3).values
     looked: list[int] = []
     stem.register_forward_hook(lambda *given: looked.append(len(given[2])))
-    kept = keep_looks(stem, live, CPU, seed=3, file=file)
+    kept = cache_views(stem, live, CPU, seed=3, file=file)
     assert torch.equal(kept.values, expected)
     assert file.stat().st_size == 2 * expected.numel()
     looked.clear()
-    again = keep_looks(stem, live, CPU, seed=3, file=file)
+    again = cache_views(stem, live, CPU, seed=3, file=file)
     assert torch.equal(again.values, expected)
     assert again.digest() == kept.digest()
     assert looked == [1]  # one image, to know the shape
-    assert not torch.equal(keep_looks(stem, live, CPU, seed=4, file=file).values, expected)  # made anew
+    assert not torch.equal(cache_views(stem, live, CPU, seed=4, file=file).values, expected)  # made anew
 
 
 def test_a_look_that_was_stopped_goes_on_where_it_was(
@@ -65,7 +65,7 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setitem(module.BATCH, "cpu", 7)
     live, stem, file = toys.live(), toys.stem(), tmp_path / "views.bin"
-    expected = keep_looks(stem, live, CPU).values
+    expected = cache_views(stem, live, CPU).values
     looked: list[int] = []
 
     def stop(*given: Any) -> None:
@@ -75,17 +75,17 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
 
     hook = stem.register_forward_hook(stop)
     with pytest.raises(KeyboardInterrupt):
-        keep_looks(stem, live, CPU, file=file)
+        cache_views(stem, live, CPU, file=file)
     hook.remove()
     looked.clear()
     stem.register_forward_hook(lambda *given: looked.append(len(given[2])))
-    assert torch.equal(keep_looks(stem, live, CPU, file=file).values, expected)
+    assert torch.equal(cache_views(stem, live, CPU, file=file).values, expected)
     assert looked == [1] + [7] * 32 + [2] * 16  # the last 16 of 30 images
 
 
 def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
-    options = LookOptions(weak=PLAIN, strong=AugmentationOptions(flip=1.0), weak_kept=3, strong_kept=2)
-    values = keep_looks(toys.stem(), toys.live(options=options), CPU).values.float()
+    options = ViewOptions(weak=PLAIN, strong=AugmentationOptions(flip=1.0), n_weak=3, n_strong=2)
+    values = cache_views(toys.stem(), toys.live(options=options), CPU).values.float()
     assert values.shape[1] == 5
     torch.testing.assert_close(values[:, 2], values[:, 0], rtol=0.01, atol=0.01)
     torch.testing.assert_close(values[:, 3], values[:, 1], rtol=0.01, atol=0.01)
@@ -94,7 +94,7 @@ def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) 
 
 def test_a_stem_looks_in_evaluation_mode_without_gradients(toys: ModuleType) -> None:
     stem = nn.Sequential(toys.stem(), nn.BatchNorm2d(4), nn.Dropout(0.5)).train()
-    kept = keep_looks(stem, toys.live(), CPU)
+    kept = cache_views(stem, toys.live(), CPU)
     assert not stem.training
     assert stem[1].num_batches_tracked == 0
     assert not kept.values.requires_grad
@@ -102,7 +102,7 @@ def test_a_stem_looks_in_evaluation_mode_without_gradients(toys: ModuleType) -> 
 
 def test_weak_and_strong_looks_choose_among_their_own() -> None:
     values = torch.arange(6.0).view(1, 6, 1, 1, 1).expand(4, 6, 1, 1, 1) + 10 * torch.arange(4.0).view(4, 1, 1, 1, 1)
-    kept, rows = KeptLooks(values, weak=2), torch.tensor([2, 0]).repeat(100)
+    kept, rows = CachedViews(values, weak=2), torch.tensor([2, 0]).repeat(100)
     torch.manual_seed(0)
     weak, strong = kept.weak(rows), kept.strong(rows)
     assert weak.shape == (200, 1, 1, 1)
@@ -117,12 +117,12 @@ def test_weak_and_strong_looks_choose_among_their_own() -> None:
 
 def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleType) -> None:
     sure = AugmentationOptions(flip=1.0)
-    options = LookOptions(weak=sure, strong=sure, weak_kept=3, strong_kept=1, mirror=False)
+    options = ViewOptions(weak=sure, strong=sure, n_weak=3, n_strong=1, mirror=False)
     live, rows = toys.live(options=options), torch.arange(30)
     plain = live.plain(rows)
     for view in (live.weak(rows), live.strong(rows)):
         torch.testing.assert_close(view, plain, rtol=0, atol=1e-4)
-    kept = keep_looks(nn.Identity(), live, CPU)
+    kept = cache_views(nn.Identity(), live, CPU)
     assert kept.values.shape[1] == 4
     for view in range(4):
         torch.testing.assert_close(kept.values[:, view].float(), plain, rtol=2**-8, atol=1e-4)  # eight bits
@@ -131,12 +131,12 @@ def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleT
     for looks in (live, kept):
         with pytest.raises(ValueError, match="mirror images are asked for where there are none"):
             looks.plain(rows, mirrored=True)
-    assert KeptLooks(kept.values, 3).digest() != kept.digest()
+    assert CachedViews(kept.values, 3).digest() != kept.digest()
 
 
 def test_the_second_view_is_a_weak_one_where_there_is_no_mirror_image(toys: ModuleType) -> None:
-    live = toys.live(options=LookOptions(mirror=False))
-    kept = keep_looks(nn.Identity(), live, CPU).values.float()
+    live = toys.live(options=ViewOptions(mirror=False))
+    kept = cache_views(nn.Identity(), live, CPU).values.float()
     difference = (kept[:, 1] - kept[:, 0]).abs().amax(dim=(1, 2, 3))
     assert (difference > 0.05).float().mean() > 0.9  # another crop
     flipped = (kept[:, 1] - kept[:, 0].flip(3)).abs().amax(dim=(1, 2, 3))
@@ -149,9 +149,9 @@ def test_views_go_to_a_gpu_only_if_there_is_room(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.Tensor, "to", lambda self, target: (moved.append(str(target)), self)[1])
     for free, expected in ((4 * values.nbytes - 1, "cpu"), (4 * values.nbytes, "cuda:0")):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 10**9))
-        KeptLooks(values, 2).move(gpu)
+        CachedViews(values, 2).move(gpu)
         assert moved.pop() == expected
-    KeptLooks(values, 2).move(CPU)
+    CachedViews(values, 2).move(CPU)
     assert not moved  # there already
 
 
@@ -160,7 +160,7 @@ def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(
     fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
-    monkeypatch.setattr(module, "has_room", lambda device, size: (asked.append((device, size)), fits)[1])
+    monkeypatch.setattr(module, "fits_on_device", lambda device, size: (asked.append((device, size)), fits)[1])
     away = torch.device("meta")  # stands for a GPU
     file, shape = tmp_path / "views.bin", (5, 3, 4, 6, 6)
     for place in (None, file):
@@ -174,42 +174,42 @@ def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(
 def test_bad_looks_are_refused(toys: ModuleType) -> None:
     for weak in (1, 4):
         with pytest.raises(ValueError, match=f"{weak} weak views of 3; expected 2 to all of them"):
-            KeptLooks(torch.zeros(2, 3, 1, 1, 1), weak)
+            CachedViews(torch.zeros(2, 3, 1, 1, 1), weak)
     with pytest.raises(ValueError, match=r"views of shape \(2, 3\); expected \(n, views, c, h, w\)"):
-        KeptLooks(torch.zeros(2, 3), 2)
-    with pytest.raises(ValueError, match="none of the 3 views of each image is strong; expected strong_kept of 1"):
-        KeptLooks(torch.zeros(2, 3, 1, 1, 1), 3).strong(torch.tensor([0]))
-    with pytest.raises(ValueError, match="weak_kept is 1; expected a whole number of 2 or more"):
-        LookOptions(weak_kept=1)
-    with pytest.raises(ValueError, match="strong_kept is -1; expected a whole number of 0 or more"):
-        LookOptions(strong_kept=-1)
+        CachedViews(torch.zeros(2, 3), 2)
+    with pytest.raises(ValueError, match="none of the 3 views of each image is strong; expected n_strong of 1"):
+        CachedViews(torch.zeros(2, 3, 1, 1, 1), 3).strong(torch.tensor([0]))
+    with pytest.raises(ValueError, match="n_weak is 1; expected a whole number of 2 or more"):
+        ViewOptions(n_weak=1)
+    with pytest.raises(ValueError, match="n_strong is -1; expected a whole number of 0 or more"):
+        ViewOptions(n_strong=-1)
     with pytest.raises(ValueError, match="there are no images to look at"):
-        keep_looks(toys.stem(), LiveLooks(np.empty((0, 4, 4, 3), np.uint8), toys.preprocessing()), CPU)
+        cache_views(toys.stem(), LiveViews(np.empty((0, 4, 4, 3), np.uint8), toys.preprocessing()), CPU)
     with pytest.raises(ValueError, match="expected uint8"):
-        LiveLooks(np.zeros((2, 4, 4, 3)), toys.preprocessing())  # type: ignore[arg-type]
+        LiveViews(np.zeros((2, 4, 4, 3)), toys.preprocessing())  # type: ignore[arg-type]
 
 
 def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> None:
     live = toys.live()
     assert live.digest() == toys.live().digest()
-    others = [toys.live(14), toys.live(options=LookOptions(weak=PLAIN))]
-    others.append(LiveLooks(toys.images(seed=1)[0], toys.preprocessing()))
+    others = [toys.live(14), toys.live(options=ViewOptions(weak=PLAIN))]
+    others.append(LiveViews(toys.images(seed=1)[0], toys.preprocessing()))
     assert len({live.digest(), *(other.digest() for other in others)}) == 4
-    kept = KeptLooks(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
-    changed = KeptLooks(kept.values.roll(1, dims=0), 2)
-    assert kept.digest() == KeptLooks(kept.values.clone(), 2).digest()
-    assert len({kept.digest(), changed.digest(), KeptLooks(kept.values, 3).digest()}) == 3
+    kept = CachedViews(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
+    changed = CachedViews(kept.values.roll(1, dims=0), 2)
+    assert kept.digest() == CachedViews(kept.values.clone(), 2).digest()
+    assert len({kept.digest(), changed.digest(), CachedViews(kept.values, 3).digest()}) == 3
 
 
 @pytest.mark.parametrize("block", [7, 256])
 def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(bank, "DIGESTED", block)
     pixels = np.tile(toys.images()[0], (5, 1, 1, 1))  # more than a sample of 64 would look at one by one
-    stem, options = toys.stem(), LookOptions(weak_kept=2, strong_kept=0)
+    stem, options = toys.stem(), ViewOptions(n_weak=2, n_strong=0)
 
     def both(values: np.ndarray) -> tuple[str, str]:
-        live = LiveLooks(values, toys.preprocessing(), options)
-        return live.digest(), keep_looks(stem, live, CPU).digest()
+        live = LiveViews(values, toys.preprocessing(), options)
+        return live.digest(), cache_views(stem, live, CPU).digest()
 
     first = both(pixels)
     assert both(pixels.copy()) == first
@@ -224,14 +224,14 @@ def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.
 
 def test_kept_views_are_known_by_what_they_were_made_from(toys: ModuleType) -> None:
     live, stem = toys.live(), toys.stem()
-    kept = keep_looks(stem, live, CPU)
-    nearly = KeptLooks(kept.values * (1 + 2**-7), 4, origin=kept.origin)  # as another run on a GPU might have them
+    kept = cache_views(stem, live, CPU)
+    nearly = CachedViews(kept.values * (1 + 2**-7), 4, origin=kept.origin)  # as another run on a GPU might have them
     assert nearly.digest() == kept.digest()
-    assert keep_looks(stem, live, CPU, seed=1).digest() != kept.digest()
+    assert cache_views(stem, live, CPU, seed=1).digest() != kept.digest()
     with torch.no_grad():
         stem.conv.bias[0] += 1
-    assert keep_looks(stem, live, CPU).digest() != kept.digest()
-    bare = KeptLooks(kept.values, 4)
+    assert cache_views(stem, live, CPU).digest() != kept.digest()
+    bare = CachedViews(kept.values, 4)
     other = kept.values.clone()
     other[29, 15, 3, 5, 5] += 1
-    assert KeptLooks(other, 4).digest() != bare.digest()
+    assert CachedViews(other, 4).digest() != bare.digest()

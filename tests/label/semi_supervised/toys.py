@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import Batch
 from entourage.label.semi_supervised.network import ImageNetwork
-from entourage.label.semi_supervised.pseudo_labels import FoundLabels
-from entourage.label.semi_supervised.views import LiveLooks, LookOptions
+from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
+from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 
 SIDE = 12
 COLOURS = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200]])
@@ -73,17 +73,19 @@ def preprocessing(side: int = SIDE) -> Preprocessing:
     return Preprocessing((side, side), (127.0,) * 3, (128.0,) * 3, crop=1.0)
 
 
-def live(side: int = SIDE, options: LookOptions | None = None) -> LiveLooks:
+def live(side: int = SIDE, options: ViewOptions | None = None) -> LiveViews:
     """Views of all images, made anew each time."""
-    return LiveLooks(images()[0], preprocessing(side), options)
+    return LiveViews(images()[0], preprocessing(side), options)
 
 
-def examples(labels: int = 2, options: LookOptions | None = None, **wanted: int) -> tuple[Examples, NDArray[np.int64]]:
+def examples(
+    labels: int = 2, options: ViewOptions | None = None, **wanted: int
+) -> tuple[SemiSupervisedData, NDArray[np.int64]]:
     """Live images with a few labels of each class, and the truth."""
     pixels, truth = images(**wanted)
     classes = int(truth.max()) + 1
     codes = np.where(np.arange(len(truth)) < labels * classes, truth, -1)
-    return Examples(LiveLooks(pixels, preprocessing(), options), codes, classes), truth
+    return SemiSupervisedData(LiveViews(pixels, preprocessing(), options), codes, classes), truth
 
 
 class NumberLooks:
@@ -114,11 +116,11 @@ class NumberLooks:
         return str(len(self))
 
 
-def numbers(classes: int = 3, count: int = 8) -> Examples:
+def numbers(classes: int = 3, count: int = 8) -> SemiSupervisedData:
     """Numbers in place of images, the first of each class with a label."""
     codes = np.full(count, -1)
     codes[:classes] = np.arange(classes)
-    return Examples(NumberLooks(count), codes, classes)
+    return SemiSupervisedData(NumberLooks(count), codes, classes)
 
 
 def linear(classes: int = 3, scale: float = 1.0) -> ImageNetwork:
@@ -131,15 +133,15 @@ def linear(classes: int = 3, scale: float = 1.0) -> ImageNetwork:
     return network
 
 
-def batch(examples: Examples, labelled: list[int], unlabelled: list[int]) -> Batch:
+def batch(examples: SemiSupervisedData, labelled: list[int], unlabelled: list[int]) -> Batch:
     codes = torch.from_numpy(examples.codes[labelled])
     return Batch(torch.tensor(labelled), codes, torch.tensor(unlabelled, dtype=torch.int64))
 
 
-def found(codes: list[int], confidence: list[float], classes: int = 3) -> FoundLabels:
+def found(codes: list[int], confidence: list[float], classes: int = 3) -> PseudoLabels:
     """Labels as a graph might have found them; the distribution says 0.8 for the label."""
     wanted = np.array(codes)
     distributions = np.full((len(codes), classes), 0.2 / (classes - 1))
     distributions[np.arange(len(codes)), wanted] = 0.8
     distributions[wanted < 0] = 1 / classes
-    return FoundLabels(wanted, distributions, np.array(confidence))
+    return PseudoLabels(wanted, distributions, np.array(confidence))

@@ -20,12 +20,12 @@ from entourage.compute import resolve_device
 from entourage.io.progress import process_count
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.classifier import ImageClassifier
-from entourage.label.semi_supervised.data import Decoded, Examples, Images, stacked
+from entourage.label.semi_supervised.data import Decoded, Images, SemiSupervisedData, stacked
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import checked_affinity
-from entourage.label.semi_supervised.self_training import begun_in, circumstances, play_rounds
-from entourage.label.semi_supervised.views import KeptLooks, LiveLooks, keep_looks
+from entourage.label.semi_supervised.self_training import locked_run, run_config, self_train
+from entourage.label.semi_supervised.views import CachedViews, LiveViews, cache_views
 from entourage.label.targets import Targets, labelled_accuracy, read_targets, starting_profile, without_missing
 from entourage.label.transduction import GraphTransduction
 
@@ -36,7 +36,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
     """Trains a classifier on few labels and many images (thesis, chapter 3, "Label Generation", and beyond).
 
     In each round the network's features make a graph, the game labels every image over it, and the network is trained
-    on what the game found, each image as far as its label is sure; see `play_rounds`.
+    on what the game found, each image as far as its label is sure; see `self_train`.
 
     Args:
         labeller: what labels all images over a graph; by default the game.
@@ -107,15 +107,17 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
         body, run = backbone.module, None if self.run is None else Path(self.run)
-        with begun_in(run, circumstances(backbone.origin, options, labeller, targets, beliefs, device)) as check_images:
-            live = LiveLooks(decoded() if callable(decoded) else decoded, backbone.preprocessing, options.views)
-            examples = Examples(live, targets.codes, len(targets.classes))  # checked before all images are looked at
+        with locked_run(run, run_config(backbone.origin, options, labeller, targets, beliefs, device)) as check_images:
+            live = LiveViews(decoded() if callable(decoded) else decoded, backbone.preprocessing, options.views)
+            examples = SemiSupervisedData(
+                live, targets.codes, len(targets.classes)
+            )  # checked before all images are looked at
             check_images(live.bank.digest)
             if options.trained == "late":
                 body, kept = self._keep(backbone, live, options, device)
                 examples = replace(examples, looks=kept)
             network = ImageNetwork(body, backbone.dim, examples.classes)
-            outcome = play_rounds(
+            outcome = self_train(
                 network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
             )
         self.classes_ = targets.classes
@@ -129,12 +131,12 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         return self
 
     def _keep(
-        self, backbone: Backbone, live: LiveLooks, options: AugmentOptions, device: torch.device
-    ) -> tuple[torch.nn.Module, KeptLooks]:
+        self, backbone: Backbone, live: LiveViews, options: AugmentOptions, device: torch.device
+    ) -> tuple[torch.nn.Module, CachedViews]:
         """The late part of the network, and what the early one sees of all images."""
         stem, body = split_backbone(backbone)
         file = None if self.run is None or process_count() > 1 else Path(self.run) / VIEWS
-        return body, keep_looks(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+        return body, cache_views(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
 
     def predict(self, images: Images) -> NDArray[np.generic]:
         """The most probable class of each image, one of `classes_`, shape (n,).

@@ -36,8 +36,15 @@ from entourage.label.baselines import (
     LinearSVMLabeller,
     PoissonLearning,
 )
-from entourage.label.semi_supervised.data import Examples
-from entourage.label.semi_supervised.method import Batch, Method, MethodOptions, Rows, SureMethod, WeightedMethod
+from entourage.label.semi_supervised.data import SemiSupervisedData
+from entourage.label.semi_supervised.method import (
+    Batch,
+    ConfidenceThresholdMethod,
+    Method,
+    MethodOptions,
+    Rows,
+    WeightedMethod,
+)
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.transduction import GraphTransduction
 
@@ -88,7 +95,7 @@ class MeanTeacher(WeightedMethod):
         return self.weight * self.ramp(step) * F.mse_loss(answer, self.teacher(self.looks.weak(batch.unlabelled)))
 
 
-class PseudoLabel(SureMethod):
+class PseudoLabel(ConfidenceThresholdMethod):
     """Cross-entropy with the network's own answer where it is sure, with a weight that grows."""
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
@@ -102,7 +109,7 @@ class PseudoLabel(SureMethod):
         return self.ramp(step) * (each * (sure >= self.threshold)).mean()
 
 
-class FixMatch(SureMethod):
+class FixMatch(ConfidenceThresholdMethod):
     """Cross-entropy of strong views with the network's own sure answers to weak views."""
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
@@ -134,7 +141,7 @@ class VirtualAdversarial(Method):
     def __init__(
         self,
         network: ImageNetwork,
-        examples: Examples,
+        examples: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
         radius: float = RADIUS,
@@ -202,7 +209,7 @@ LABELLERS: Mapping[str, type[GraphLabeller]] = {
     "poisson": PoissonLearning,
     "svm": LinearSVMLabeller,
 }
-"""What can label all images in the game's place: `play_rounds(network, examples, LABELLERS[name](), ...)`."""
+"""What can label all images in the game's place: `self_train(network, examples, LABELLERS[name](), ...)`."""
 
 
 FROZEN = ("linear", "linear-svm", "kernel-svm")

@@ -28,7 +28,7 @@ from entourage.io.files import atomic_path, check_output_file
 from entourage.io.weights import load_into, read_weights, write_weights
 from entourage.label.semi_supervised.data import Images, files_or_pixels
 from entourage.label.semi_supervised.network import ImageNetwork, outputs
-from entourage.label.semi_supervised.views import LiveLooks, LookOptions
+from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 
 _KIND = "entourage classifier"
 
@@ -102,7 +102,7 @@ class ImageClassifier:
         self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None
     ) -> Tensor:
         """Logits of decoded images, shape (n, m), seen as in the training."""
-        looks = LiveLooks(pixels, self.preprocessing, LookOptions(mirror=self.mirror))
+        looks = LiveViews(pixels, self.preprocessing, ViewOptions(mirror=self.mirror))
         if not len(looks):
             return torch.empty(0, len(self.classes))
         return outputs(network, looks, device, progress=progress).cpu()

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.label.semi_supervised.views import Looks
+from entourage.label.semi_supervised.views import Views
 
 UNLABELLED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class SemiSupervisedData:
     """Images and the labels that are known.
 
     Attributes:
@@ -28,7 +28,7 @@ class Examples:
         classes: how many classes there are, m.
     """
 
-    looks: Looks
+    looks: Views
     codes: NDArray[np.int64]
     classes: int
 

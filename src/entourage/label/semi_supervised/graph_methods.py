@@ -16,11 +16,11 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import Batch, Method, MethodOptions, Rows
 from entourage.label.semi_supervised.network import ImageNetwork
-from entourage.label.semi_supervised.options import Trust
-from entourage.label.semi_supervised.pseudo_labels import FoundLabels
+from entourage.label.semi_supervised.options import PseudoLabelMode
+from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
 from entourage.training.task import Losses
 
 
@@ -38,11 +38,11 @@ class Augmented(Method):
     def __init__(
         self,
         network: ImageNetwork,
-        examples: Examples,
+        examples: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
-        found: FoundLabels,
-        trust: Trust = "weighted",
+        found: PseudoLabels,
+        trust: PseudoLabelMode = "weighted",
         alike: bool = False,
     ) -> None:
         super().__init__(network, examples, options)
@@ -113,10 +113,10 @@ class Consistency(Method):
     def __init__(
         self,
         network: ImageNetwork,
-        examples: Examples,
+        examples: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
-        found: FoundLabels,
+        found: PseudoLabels,
         warmup_steps: int = 100,
         shares: Tensor | None = None,
     ) -> None:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.training.task import AveragedTask, Losses, WeightAverage
 from entourage.validation import is_number, validate_counts
@@ -87,7 +87,9 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
     model: ImageNetwork
     average: WeightAverage
 
-    def __init__(self, network: ImageNetwork, examples: Examples, options: MethodOptions | None = None) -> None:
+    def __init__(
+        self, network: ImageNetwork, examples: SemiSupervisedData, options: MethodOptions | None = None
+    ) -> None:
         self.options = options or MethodOptions()
         network.freeze_norm = self.options.freeze_norm
         super().__init__(network, None)
@@ -209,7 +211,7 @@ class WeightedMethod(Method):
     def __init__(
         self,
         network: ImageNetwork,
-        examples: Examples,
+        examples: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
         weight: float | None = None,
@@ -224,7 +226,7 @@ class WeightedMethod(Method):
         return {**super().describe(), "weight": self.weight}
 
 
-class SureMethod(Method):
+class ConfidenceThresholdMethod(Method):
     """A method that believes answers it is sure of.
 
     Args:
@@ -235,7 +237,7 @@ class SureMethod(Method):
     def __init__(
         self,
         network: ImageNetwork,
-        examples: Examples,
+        examples: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
         threshold: float = THRESHOLD,

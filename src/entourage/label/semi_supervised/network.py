@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from entourage.backbones.finetuning import keep_statistics
 from entourage.io.progress import progress_bar
-from entourage.label.semi_supervised.views import BATCH, Looks
+from entourage.label.semi_supervised.views import BATCH, Views
 
 MOMENTUM = 0.1  # of the statistics of batches
 
@@ -57,7 +57,7 @@ class ImageNetwork(nn.Module):
 
 
 @torch.no_grad()
-def outputs(module: nn.Module, looks: Looks, device: torch.device, *, progress: bool | None = None) -> Tensor:
+def outputs(module: nn.Module, looks: Views, device: torch.device, *, progress: bool | None = None) -> Tensor:
     """Run a network over all images, as they are; the answer is the mean over image and mirror image, if there is one.
 
     Args:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.views import LookOptions
+from entourage.label.semi_supervised.views import ViewOptions
 from entourage.training.images import PLAIN
 from entourage.training.options import TrainingOptions
 from entourage.validation import validate_counts
 
-Trust = Literal["hard", "soft", "weighted"]
+PseudoLabelMode = Literal["hard", "soft", "weighted"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,12 @@ class AugmentOptions:
     balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
-    trust: Trust = "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    trust: PseudoLabelMode = (
+        "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
+    )
     alike: bool = False  # of the method "labels": given and found labels are one set, or given ones are in every batch
     mirror: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
-    looks: LookOptions = field(default_factory=LookOptions)
+    looks: ViewOptions = field(default_factory=ViewOptions)
     batches: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(
@@ -50,7 +52,7 @@ class AugmentOptions:
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),
             "trained": ("late", "all"),
-            "trust": get_args(Trust),
+            "trust": get_args(PseudoLabelMode),
         }
         choices |= dict.fromkeys(("balance", "alike", "mirror"), (True, False))
         for name, known in choices.items():
@@ -60,7 +62,7 @@ class AugmentOptions:
             raise ValueError(f"monitor is {self.training.monitor!r}; expected None: in a round nothing is measured")
 
     @property
-    def views(self) -> LookOptions:
+    def views(self) -> ViewOptions:
         """`looks`, without mirror images if they are not allowed."""
         return self.looks if self.mirror else replace(self.looks, mirror=False)
 
@@ -72,7 +74,7 @@ _THESIS = AugmentOptions(
     method="labels",
     trust="hard",
     alike=True,
-    looks=LookOptions(weak=PLAIN),  # no augmentation is spoken of
+    looks=ViewOptions(weak=PLAIN),  # no augmentation is spoken of
     batches=MethodOptions(unlabelled_batch=64, decay=0.0, freeze_norm=False, head_rate=1.0),  # nor an average
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )

@@ -26,14 +26,14 @@ from entourage.game.graph import Affinity, NeighbourGraph
 from entourage.game.similarity import directions
 from entourage.label.base import GraphLabeller, checked_graph
 from entourage.label.baselines import LinearSVMLabeller
-from entourage.label.semi_supervised.data import Examples
-from entourage.label.semi_supervised.options import AugmentOptions, Trust
+from entourage.label.semi_supervised.data import SemiSupervisedData
+from entourage.label.semi_supervised.options import AugmentOptions, PseudoLabelMode
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 
 
 @dataclass(frozen=True, eq=False)
-class FoundLabels:
+class PseudoLabels:
     """A label for every image.
 
     Attributes:
@@ -55,7 +55,7 @@ class FoundLabels:
             raise ValueError(f"distributions of shape {shapes} for {n} labels; expected ({n}, m) and ({n},)")
 
     @classmethod
-    def of(cls, labeller: GraphLabeller) -> FoundLabels:
+    def of(cls, labeller: GraphLabeller) -> PseudoLabels:
         """What a fitted labeller found; classes are numbered in the order of its `classes_`. Given labels are sure."""
         codes = labeller.label_distributions_.argmax(axis=1).astype(np.int64)
         codes[labeller.undecided_] = -1
@@ -79,7 +79,7 @@ class FoundLabels:
         rest[np.arange(len(sure)), self.codes] = sure
         return torch.from_numpy(rest.astype(np.float32))
 
-    def targets(self, trust: Trust) -> tuple[torch.Tensor, torch.Tensor]:
+    def targets(self, trust: PseudoLabelMode) -> tuple[torch.Tensor, torch.Tensor]:
         """What to train on.
 
         Args:
@@ -89,8 +89,8 @@ class FoundLabels:
         Returns:
             Distributions, shape (n, m), and weights, shape (n,), float32; a weight is 0 where nothing was found.
         """
-        if trust not in get_args(Trust):
-            raise ValueError(f"trust is {trust!r}; expected one of {', '.join(get_args(Trust))}")
+        if trust not in get_args(PseudoLabelMode):
+            raise ValueError(f"trust is {trust!r}; expected one of {', '.join(get_args(PseudoLabelMode))}")
         found = self.codes >= 0
         one_hot = np.eye(self.distributions.shape[1], dtype=np.float32)[self.codes] * found[:, None]
         soft = torch.from_numpy(np.asarray(self.distributions, dtype=np.float32)) if trust == "soft" else None
@@ -238,7 +238,7 @@ def _deal(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     return fold
 
 
-class Finding(NamedTuple):
+class GraphFit(NamedTuple):
     """What a game came to.
 
     Attributes:
@@ -247,18 +247,18 @@ class Finding(NamedTuple):
         labeller: fitted; its classes are numbered as the examples' are.
     """
 
-    found: FoundLabels
+    found: PseudoLabels
     score: float | None
     labeller: GraphLabeller
 
 
 def find_labels(
     features: Tensor,
-    examples: Examples,
+    examples: SemiSupervisedData,
     labeller: GraphLabeller,
     options: AugmentOptions,
     prior: Floats | None = None,
-) -> Finding:
+) -> GraphFit:
     """Label all images over the graph of their features.
 
     Args:
@@ -273,7 +273,7 @@ def find_labels(
     chosen = clone(labeller).set_params(classes=np.arange(examples.classes), device=str(features.device))
     score = held_out_accuracy(chosen, graph, examples.codes, prior, balance=options.balance)
     fitted = fit_labeller(clone(chosen), graph, examples.codes, prior, balance=options.balance)
-    return Finding(FoundLabels.of(fitted), score, fitted)
+    return GraphFit(PseudoLabels.of(fitted), score, fitted)
 
 
 def graph_of(features: Tensor, labeller: GraphLabeller, options: AugmentOptions) -> sparse.csr_matrix:

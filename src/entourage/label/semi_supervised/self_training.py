@@ -28,13 +28,13 @@ from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import is_main_process, process_count
 from entourage.io.safe_formats import read_npz
 from entourage.label.base import GraphLabeller
-from entourage.label.semi_supervised.data import Examples
+from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.graph_methods import Augmented, Consistency
 from entourage.label.semi_supervised.method import Method
 from entourage.label.semi_supervised.network import ImageNetwork, outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import (
-    FoundLabels,
+    PseudoLabels,
     checked_affinity,
     clearly_less,
     find_labels,
@@ -53,7 +53,7 @@ _ELSEWHERE = ("device", "classes")  # what a round sets itself
 
 def game_digest(
     network: ImageNetwork,
-    examples: Examples,
+    examples: SemiSupervisedData,
     labeller: GraphLabeller,
     options: AugmentOptions,
     prior: Floats | None,
@@ -80,9 +80,9 @@ def game_arguments(labeller: GraphLabeller) -> dict[str, Any]:
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in told}
 
 
-def remembered(
-    folder: Path | None, found: FoundLabels, score: float | None, game: str
-) -> tuple[FoundLabels, float | None]:
+def load_or_store_labels(
+    folder: Path | None, found: PseudoLabels, score: float | None, game: str
+) -> tuple[PseudoLabels, float | None]:
     """What a round was begun with: as it is now, or as it was when a stopped run of the same game began it.
 
     On a GPU the last digits of features differ from run to run, and with them a label now and then; a round must go on
@@ -108,7 +108,7 @@ def remembered(
     if file.is_file():
         kept = _read(file)
         if "game" in kept and str(kept["game"]) == game:
-            begun = FoundLabels(kept["codes"], kept["distributions"], kept["confidence"], game)
+            begun = PseudoLabels(kept["codes"], kept["distributions"], kept["confidence"], game)
             return begun, None if np.isnan(kept["score"]) else float(kept["score"])
     if not (folder / CHECKPOINT).is_file():
         _write(file, found, score)
@@ -123,7 +123,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{error}; {to_begin_anew(file.parent.parent)}") from error
 
 
-def _write(file: Path, found: FoundLabels, score: float | None) -> None:
+def _write(file: Path, found: PseudoLabels, score: float | None) -> None:
     with atomic_path(file) as temporary:
         np.savez(
             temporary,
@@ -157,7 +157,7 @@ class Round:
 
 
 @dataclass(frozen=True, eq=False)
-class Augmentation:
+class SelfTrainingResult:
     """What all rounds came to.
 
     Attributes:
@@ -170,14 +170,14 @@ class Augmentation:
 
     network: ImageNetwork
     features: NDArray[np.float32]
-    found: FoundLabels
+    found: PseudoLabels
     labeller: GraphLabeller
     rounds: list[Round]
 
 
-def play_rounds(
+def self_train(
     network: ImageNetwork,
-    examples: Examples,
+    examples: SemiSupervisedData,
     labeller: GraphLabeller,
     options: AugmentOptions,
     device: torch.device,
@@ -185,7 +185,7 @@ def play_rounds(
     prior: Floats | None = None,
     run: Path | None = None,
     progress: bool | None = None,
-) -> Augmentation:
+) -> SelfTrainingResult:
     """Label all images and train a network on it, in rounds.
 
     Each round trains the network on the labels found over the graph of its features. Then new features make a new
@@ -213,7 +213,7 @@ def play_rounds(
         began = time.perf_counter()
         trained = copy.deepcopy(network)
         folder, title = None if run is None else run / f"round-{number}", f"Round {number} of at most {options.rounds}"
-        found, score = remembered(folder, found, score, game)
+        found, score = load_or_store_labels(folder, found, score, game)
         best = max((known for known in (best, score) if known is not None), default=None)
         task, schedule = _method(trained, examples, found, options, number)
         task.whole = run  # each round goes on from the one before
@@ -226,7 +226,7 @@ def play_rounds(
         if not kept:
             break
         network, features, (found, score, fitted) = trained, new_features, new
-    return Augmentation(network.eval(), features.cpu().numpy(), found, fitted, rounds)
+    return SelfTrainingResult(network.eval(), features.cpu().numpy(), found, fitted, rounds)
 
 
 def _worse(now: float | None, before: float | None, labels: int) -> bool:
@@ -235,7 +235,7 @@ def _worse(now: float | None, before: float | None, labels: int) -> bool:
 
 
 def _method(
-    network: ImageNetwork, examples: Examples, found: FoundLabels, options: AugmentOptions, number: int
+    network: ImageNetwork, examples: SemiSupervisedData, found: PseudoLabels, options: AugmentOptions, number: int
 ) -> tuple[Method, TrainingOptions]:
     """The task of a round, and how it is trained: in a short round, both warm-ups are short too."""
     batches = replace(options.batches, seed=options.batches.seed + number)
@@ -254,7 +254,7 @@ def _method(
     return task, replace(options.training, seed=options.training.seed + number, warmup_steps=warmup)
 
 
-def _shares(examples: Examples) -> Tensor:
+def _shares(examples: SemiSupervisedData) -> Tensor:
     """How frequent classes are among the given labels, shape (m,), as the game is told.
 
     Where a class has none, each is counted once more, so that nothing is held to 0.
@@ -276,7 +276,7 @@ _TOLD: Mapping[str, str] = MappingProxyType(
 )
 
 
-def circumstances(
+def run_config(
     backbone: str,
     options: AugmentOptions,
     labeller: GraphLabeller,
@@ -317,12 +317,12 @@ def circumstances(
 
 
 @contextmanager
-def begun_in(run: Path | None, now: Mapping[str, Any]) -> Iterator[Callable[[str], None]]:
+def locked_run(run: Path | None, now: Mapping[str, Any]) -> Iterator[Callable[[str], None]]:
     """Has a folder to itself until the block ends, if no other process has and nothing else was begun there.
 
     Args:
         run: the folder of all rounds, or None: nothing is kept, and all is well.
-        now: see `circumstances`.
+        now: see `run_config`.
 
     Yields:
         What is to be called with the digest of the images, once they are decoded and before they are looked at: it

@@ -25,32 +25,32 @@ from entourage.backbones.backbone import Preprocessing, digest_weights
 from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
-from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, PixelBank, augment, has_room
+from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, PixelBank, augment, fits_on_device
 from entourage.validation import validate_counts
 
 BATCH = {"cpu": 64, "cuda": 2048}
 
 
 @dataclass(frozen=True)
-class LookOptions:
+class ViewOptions:
     """Which views there are."""
 
     weak: AugmentationOptions = field(default=WEAK)
     strong: AugmentationOptions = field(default=STRONG)
-    weak_kept: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
-    strong_kept: int = 12
+    n_weak: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
+    n_strong: int = 12
     mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
 
     def __post_init__(self) -> None:
-        validate_counts(self, 2, "weak_kept")
-        validate_counts(self, 0, "strong_kept")
+        validate_counts(self, 2, "n_weak")
+        validate_counts(self, 0, "n_strong")
 
     def view(self, kind: AugmentationOptions) -> AugmentationOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""
         return kind if self.mirror else replace(kind, flip=0.0)
 
 
-class Looks(Protocol):
+class Views(Protocol):
     """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training.
 
     Attributes:
@@ -82,7 +82,7 @@ class Looks(Protocol):
         ...
 
 
-class LiveLooks:
+class LiveViews:
     """Views made anew at every step, for a network that is trained as a whole.
 
     Args:
@@ -92,11 +92,11 @@ class LiveLooks:
     """
 
     def __init__(
-        self, pixels: NDArray[np.uint8], preprocessing: Preprocessing, options: LookOptions | None = None
+        self, pixels: NDArray[np.uint8], preprocessing: Preprocessing, options: ViewOptions | None = None
     ) -> None:
         self.bank = PixelBank(pixels)
         self.preprocessing = preprocessing
-        self.options = options or LookOptions()
+        self.options = options or ViewOptions()
         self.mirror = self.options.mirror
         self.device = torch.device("cpu")
 
@@ -136,7 +136,7 @@ class LiveLooks:
 def check_mirrored(wanted: bool, there: bool) -> None:
     """Refuse to show mirror images where there are none."""
     if wanted and not there:
-        raise ValueError("mirror images are asked for where there are none; expected LookOptions(mirror=True)")
+        raise ValueError("mirror images are asked for where there are none; expected ViewOptions(mirror=True)")
 
 
 def digest_of(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
@@ -156,7 +156,7 @@ def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     return fitted.clamp(0.0, 255.0)
 
 
-class ViewFile:
+class ViewCacheFile:
     """Room on disk for the views of n images, which is filled from the first image on.
 
     Args:
@@ -205,7 +205,7 @@ def _make_room(path: Path, size: int) -> None:
         raise ValueError(f"cannot write {path}: {error.strerror}; expected room for {room}") from error
 
 
-class KeptLooks:
+class CachedViews:
     """Views that a frozen stem has looked at once: a step of training then begins in the middle of the network.
 
     Args:
@@ -235,7 +235,7 @@ class KeptLooks:
         here = self.values.device
         if here.type == device.type and device.index in (None, here.index):
             return
-        self.values = self.values.to(device if has_room(device, self.values.nbytes) else "cpu")
+        self.values = self.values.to(device if fits_on_device(device, self.values.nbytes) else "cpu")
 
     def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
         """Activations of the images themselves, shape (b, c, h, w)."""
@@ -250,7 +250,7 @@ class KeptLooks:
         """Activations of one of the strong views of each image."""
         count = self.values.shape[1]
         if count == self.weak_count:
-            raise ValueError(f"none of the {count} views of each image is strong; expected strong_kept of 1 or more")
+            raise ValueError(f"none of the {count} views of each image is strong; expected n_strong of 1 or more")
         return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
 
     def digest(self) -> str:
@@ -268,15 +268,15 @@ class KeptLooks:
 
 
 @torch.no_grad()
-def keep_looks(
+def cache_views(
     stem: nn.Module,
-    live: LiveLooks,
+    live: LiveViews,
     device: torch.device,
     *,
     seed: int = 0,
     file: Path | None = None,
     progress: bool | None = None,
-) -> KeptLooks:
+) -> CachedViews:
     """Let a stem look at every image: at itself, its mirror image, and as many random views as the options say.
 
     Without mirror images another weak view takes the place of the second.
@@ -291,7 +291,7 @@ def keep_looks(
         progress: show a bar; None: only on a terminal.
 
     Returns:
-        n * (weak_kept + strong_kept) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
+        n * (n_weak + n_strong) activations in 16 bits (bfloat16). Costs one pass of the stem for each.
 
     Raises:
         ValueError: there are no images, or no room for the file.
@@ -302,7 +302,7 @@ def keep_looks(
     stem.to(device).eval()
     live.move(device)
     options, n = live.options, len(live)
-    count = options.weak_kept + options.strong_kept
+    count = options.n_weak + options.n_strong
     size = BATCH.get(device.type, BATCH["cpu"])
 
     def look(rows: Tensor, view: int) -> Tensor:
@@ -324,18 +324,18 @@ def keep_looks(
                 kept.values[start : start + size, view] = look(rows, view).to(kept.values.dtype)
                 advance(len(rows))
             kept.mark(start + len(rows))
-    return KeptLooks(kept.values, options.weak_kept, mirror=options.mirror, origin=origin)
+    return CachedViews(kept.values, options.n_weak, mirror=options.mirror, origin=origin)
 
 
-def _nth(live: LiveLooks, rows: Tensor, view: int) -> Tensor:
+def _nth(live: LiveViews, rows: Tensor, view: int) -> Tensor:
     """The images of one of the views that are kept."""
     if view == 0 or (view == 1 and live.mirror):
         return live.plain(rows, mirrored=view == 1)
-    return live.weak(rows) if view < live.options.weak_kept else live.strong(rows)
+    return live.weak(rows) if view < live.options.n_weak else live.strong(rows)
 
 
 class _Memory:
-    """Room in memory, or on a GPU, with the face of a `ViewFile`."""
+    """Room in memory, or on a GPU, with the face of a `ViewCacheFile`."""
 
     def __init__(self, values: Tensor) -> None:
         self.values, self.done = values, 0
@@ -345,9 +345,9 @@ class _Memory:
         self.done = done
 
 
-def _room_for(shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str) -> ViewFile | _Memory:
+def _room_for(shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str) -> ViewCacheFile | _Memory:
     """Room for the views of all images: on the GPU if there is enough, else in the file, else in memory."""
-    fits = has_room(device, torch.bfloat16.itemsize * math.prod(shape))
+    fits = fits_on_device(device, torch.bfloat16.itemsize * math.prod(shape))
     if file is not None and not fits:
-        return ViewFile(file, origin, shape)
+        return ViewCacheFile(file, origin, shape)
     return _Memory(torch.empty(shape, dtype=torch.bfloat16, device=device if fits else "cpu"))
