@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from entourage.embed import PRESETS, RIVALS, GroupLoss, make_head, rival
+from entourage.embed import BASELINE_LOSSES, PRESETS, GroupLoss, baseline_loss, make_head
 
 SAMPLES, DIMENSIONS, CLASSES, PER_CLASS = 60, 1280, 100, 6
 YARDSTICK = "proxy-anchor"
@@ -72,7 +72,7 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
         "  with a cosine one, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0), "cosine"),
         "  with ten centres a class": with_head(GroupLoss(), "centres"),
         "  with that, and memory: as trained": with_head(GroupLoss.preset("default"), "centres"),
-        **{name: alone(rival(name, CLASSES, DIMENSIONS).to(device)) for name in RIVALS},
+        **{name: alone(baseline_loss(name, CLASSES, DIMENSIONS).to(device)) for name in BASELINE_LOSSES},
     }
 
 

@@ -12,7 +12,7 @@ from experiments.embed_losses import FIRST, OURS, RATES, THEN, chosen, contestan
 from experiments.embed_trials import MIRRORED, Bench
 from experiments.ledger import Ledger
 
-from entourage.embed import RIVALS, preset
+from entourage.embed import BASELINE_LOSSES, preset
 from entourage.embed.training.recipes import Recipe
 from entourage.training import NonFiniteLossError
 from experiments import embed_losses
@@ -50,7 +50,7 @@ def scripted(bench: Bench) -> Scripted:
 
 def test_every_loss_takes_part_once() -> None:
     ours = {"group loss, default", "group loss, original", "group loss, thesis"}
-    assert sorted((*FIRST, *THEN)) == sorted({*RIVALS, *ours})
+    assert sorted((*FIRST, *THEN)) == sorted({*BASELINE_LOSSES, *ours})
 
 
 def test_the_best_trial_decides(tmp_path: Path) -> None:

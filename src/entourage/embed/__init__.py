@@ -2,14 +2,14 @@
 
 from entourage.embed.losses.group_loss import GroupLoss, LossParts, choose_anchors
 from entourage.embed.losses.options import PRESETS, GroupLossOptions, preset
-from entourage.embed.losses.pml import RIVALS, GroupLossWithHead, rival
+from entourage.embed.losses.pml import BASELINE_LOSSES, GroupLossWithHead, baseline_loss
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import CentresHead, CosineHead, make_head
 from entourage.embed.training.sampler import BalancedBatchSampler
 
 __all__ = [
     "PRESETS",
-    "RIVALS",
+    "BASELINE_LOSSES",
     "BalancedBatchSampler",
     "CentresHead",
     "CosineHead",
@@ -21,5 +21,5 @@ __all__ = [
     "make_head",
     "preset",
     "retrieval_metrics",
-    "rival",
+    "baseline_loss",
 ]

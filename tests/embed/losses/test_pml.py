@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.embed import RIVALS, GroupLoss, rival
+from entourage.embed import BASELINE_LOSSES, GroupLoss, baseline_loss
 
 LABELS = torch.arange(4).repeat_interleave(5)
 pytestmark = pytest.mark.filterwarnings("ignore:.*")  # the library uses some of torch's old names
@@ -32,13 +32,13 @@ def gap(e: Tensor) -> float:
 
 def test_all_of_the_chapter_are_there() -> None:
     named = {"triplet", "lifted-structure", "n-pairs", "angular", "proxy-nca", "proxy-anchor", "multi-similarity"}
-    assert named | {"soft-triple", "normalised-softmax", "cross-entropy"} == set(RIVALS)
+    assert named | {"soft-triple", "normalised-softmax", "cross-entropy"} == set(BASELINE_LOSSES)
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINE_LOSSES)
 def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(name: str) -> None:
     e, z = batch()
-    loss = rival(name, 4, 8)
+    loss = baseline_loss(name, 4, 8)
     value = loss(e, z, LABELS)
     assert value.ndim == GroupLoss()(e, z, LABELS).ndim == 0
     value.backward()
@@ -54,7 +54,7 @@ def trained(name: str) -> tuple[Tensor, Tensor, torch.nn.Module]:
     """Embeddings before and after they followed a loss for a while, and the loss with all that it learnt."""
     e, z = batch()
     before = e.detach().clone()
-    loss = rival(name, 4, 8)
+    loss = baseline_loss(name, 4, 8)
     optimiser = torch.optim.Adam([{"params": [e]}, {"params": list(loss.parameters()), "lr": 0.1}], lr=0.05)
     for _ in range(150):
         optimiser.zero_grad()
@@ -63,7 +63,7 @@ def trained(name: str) -> tuple[Tensor, Tensor, torch.nn.Module]:
     return before, e.detach(), loss
 
 
-@pytest.mark.parametrize("name", [name for name in RIVALS if name not in ("cross-entropy", "soft-triple")])
+@pytest.mark.parametrize("name", [name for name in BASELINE_LOSSES if name not in ("cross-entropy", "soft-triple")])
 def test_each_brings_a_class_together(name: str) -> None:
     before, after, _ = trained(name)
     assert gap(after) > gap(before) + 0.05
@@ -78,7 +78,7 @@ def test_ten_centres_leave_a_class_room_but_each_sample_comes_to_one_of_its_own(
 
 @pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
 def test_what_is_learnt_of_a_class_starts_with_length_one(name: str) -> None:
-    (proxies,) = rival(name, 50, 256).parameters()
+    (proxies,) = baseline_loss(name, 50, 256).parameters()
     rows = proxies if proxies.shape[1] == 256 else proxies.T  # SoftTriple has a column a centre
     torch.testing.assert_close(rows.norm(dim=1).mean(), torch.tensor(1.0), atol=0.05, rtol=0)  # 256 draws: 1 +- 0.044
 
@@ -86,7 +86,7 @@ def test_what_is_learnt_of_a_class_starts_with_length_one(name: str) -> None:
 @pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
 def test_what_they_learn_stays_in_float32(name: str) -> None:
     e, z = batch()
-    loss = rival(name, 4, 8)
+    loss = baseline_loss(name, 4, 8)
     expected = loss(e.bfloat16().float(), z, LABELS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(loss(e.bfloat16(), z, LABELS), expected)
@@ -95,7 +95,7 @@ def test_what_they_learn_stays_in_float32(name: str) -> None:
 
 def test_the_proxy_anchor_is_the_papers_formula() -> None:
     e, z = batch()
-    loss = rival("proxy-anchor", 6, 8)  # two classes have no sample in the batch
+    loss = baseline_loss("proxy-anchor", 6, 8)  # two classes have no sample in the batch
     (proxies,) = loss.parameters()
     cosine = F.normalize(e) @ F.normalize(proxies).T  # (20, 6)
     own = F.one_hot(LABELS, 6).bool()
@@ -116,43 +116,43 @@ def test_the_triplet_loss_sees_semi_hard_triplets_alone() -> None:
     ]
     losses = [near - other + 0.2 for near, other in triplets if near < other < near + 0.2]
     assert 0 < len(losses) < len(triplets)
-    assert rival("triplet", 4, 8)(e, z, LABELS).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert baseline_loss("triplet", 4, 8)(e, z, LABELS).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
 def test_the_multi_similarity_loss_sees_mined_pairs_alone() -> None:
     e, z = batch()
-    loss = rival("multi-similarity", 4, 8)
+    loss = baseline_loss("multi-similarity", 4, 8)
     assert not torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS))
     assert torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS, loss.miner(e, LABELS)))
 
 
 def test_cross_entropy_is_torchs() -> None:
     e, z = batch()
-    assert torch.equal(rival("cross-entropy", 4, 8)(e, z, LABELS), F.cross_entropy(z, LABELS))
-    assert rival("cross-entropy", 4, 8)(e, z.bfloat16(), LABELS).dtype == torch.float32
+    assert torch.equal(baseline_loss("cross-entropy", 4, 8)(e, z, LABELS), F.cross_entropy(z, LABELS))
+    assert baseline_loss("cross-entropy", 4, 8)(e, z.bfloat16(), LABELS).dtype == torch.float32
 
 
 def test_an_unknown_rival_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="rival 'arcface' is unknown; expected one of cross-entropy, triplet, "):
-        rival("arcface", 4, 8)
+    with pytest.raises(ValueError, match="loss 'arcface' is unknown; expected one of cross-entropy, triplet, "):
+        baseline_loss("arcface", 4, 8)
 
 
 @pytest.mark.parametrize(
-    ("classes", "dimensions", "message"),
+    ("num_classes", "embedding_size", "message"),
     [
-        (0, 32, "classes is 0; expected a whole number of 1 or more"),
-        (4, -1, "dimensions is -1; expected a whole number of 1 or more"),
-        (4.0, 32, "classes is 4.0; expected a whole number of 1 or more"),
+        (0, 32, "num_classes is 0; expected a whole number of 1 or more"),
+        (4, -1, "embedding_size is -1; expected a whole number of 1 or more"),
+        (4.0, 32, "num_classes is 4.0; expected a whole number of 1 or more"),
     ],
 )
-def test_sizes_that_no_loss_can_have_are_refused(classes: int, dimensions: int, message: str) -> None:
+def test_sizes_that_no_loss_can_have_are_refused(num_classes: int, embedding_size: int, message: str) -> None:
     for name in ("proxy-nca", "cross-entropy"):
         with pytest.raises(ValueError, match=message):
-            rival(name, classes, dimensions)
+            baseline_loss(name, num_classes, embedding_size)
 
 
 def test_a_missing_library_is_explained_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)  # makes the import fail
     with pytest.raises(ValueError, match="'triplet' comes from pytorch-metric-learning, which is missing: pip install"):
-        rival("triplet", 4, 8)
-    assert rival("cross-entropy", 4, 8)
+        baseline_loss("triplet", 4, 8)
+    assert baseline_loss("cross-entropy", 4, 8)

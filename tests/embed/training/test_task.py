@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import RIVALS, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
+from entourage.embed import BASELINE_LOSSES, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
 from entourage.embed.models import build_network, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner, make_loss
 from entourage.training import TrainingOptions, train
-from entourage.training.images import PLAIN, PixelBank
+from entourage.training.images import PLAIN, ImageBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(
@@ -26,7 +26,7 @@ def data_of(toys: ModuleType) -> EmbeddingData:
     pixels, labels = toys.images()
     training = np.flatnonzero(np.isin(labels, [1, 2, 5, 6, 7]))
     return EmbeddingData(
-        PixelBank(pixels), labels, training, {"validation": np.flatnonzero(np.isin(labels, [0, 3, 4]))}
+        ImageBank(pixels), labels, training, {"validation": np.flatnonzero(np.isin(labels, [0, 3, 4]))}
     )
 
 
@@ -96,7 +96,7 @@ def test_the_classifiers_weight_is_not_asked_for_where_it_does_not_play(
 
 
 @pytest.mark.filterwarnings("ignore:.*")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINE_LOSSES)
 def test_every_rival_can_take_the_place_of_the_group_loss(toys: ModuleType, name: str) -> None:
     pytest.importorskip("pytorch_metric_learning")
     task = task_of(toys, replace(RECIPE, loss=name))
@@ -176,7 +176,7 @@ def test_other_pixels_and_another_backbone_are_another_run(toys: ModuleType) -> 
     task, before = task_of(toys), task_of(toys).describe()
     values = task.data.bank.values.copy()
     values[-1, -1, -1, -1] ^= 1
-    task.data = replace(task.data, bank=PixelBank(values))
+    task.data = replace(task.data, bank=ImageBank(values))
     task.backbone = "other"
     assert {name for name, value in task.describe().items() if value != before[name]} == {"pixels", "backbone"}
 
@@ -189,8 +189,8 @@ def test_fewer_classes_than_a_batch_wants_are_all_taken(toys: ModuleType) -> Non
 def test_one_class_is_refused_and_so_are_labels_that_do_not_fit(toys: ModuleType) -> None:
     pixels, labels = toys.images()
     with pytest.raises(ValueError, match="the training images are of one class; expected two or more"):
-        EmbeddingData(PixelBank(pixels), labels, np.arange(12))
+        EmbeddingData(ImageBank(pixels), labels, np.arange(12))
     with pytest.raises(ValueError, match="the set 'validation' has 1 classes; expected two or more"):
-        EmbeddingData(PixelBank(pixels), labels, np.arange(24), {"validation": np.arange(12)})
+        EmbeddingData(ImageBank(pixels), labels, np.arange(24), {"validation": np.arange(12)})
     with pytest.raises(ValueError, match=r"labels have shape \(95,\); expected \(96,\), one an image"):
-        EmbeddingData(PixelBank(pixels), labels[1:], np.arange(12))
+        EmbeddingData(ImageBank(pixels), labels[1:], np.arange(12))

@@ -38,7 +38,7 @@ class CrossEntropy(nn.Module):
         return F.cross_entropy(logits.to(_lifted(logits)), labels, label_smoothing=self.label_smoothing)
 
 
-class Rival(nn.Module):
+class PMLLoss(nn.Module):
     """A loss of pytorch-metric-learning, called like the Group Loss; what it learns are its parameters.
 
     Args:
@@ -63,61 +63,61 @@ class Rival(nn.Module):
             return loss
 
 
-def rival(name: str, classes: int, dimensions: int) -> nn.Module:
+def baseline_loss(name: str, num_classes: int, embedding_size: int) -> nn.Module:
     """A loss by name, to be called as `loss(embeddings, logits, labels)`.
 
     Args:
-        name: one of `RIVALS`.
-        classes: how many there are.
-        dimensions: of an embedding.
+        name: one of `BASELINE_LOSSES`.
+        num_classes: number of classes.
+        embedding_size: dimension of the embeddings.
 
     Raises:
         ValueError: on an unknown name, no classes or dimensions, or if pytorch-metric-learning is missing where it is
             needed.
     """
-    if name not in RIVALS:
-        raise ValueError(f"rival {name!r} is unknown; expected one of {', '.join(RIVALS)}")
-    check_sizes(classes=classes, dimensions=dimensions)
-    return CrossEntropy() if name == "cross-entropy" else _MAKERS[name](_library(name), classes, dimensions)
+    if name not in BASELINE_LOSSES:
+        raise ValueError(f"loss {name!r} is unknown; expected one of {', '.join(BASELINE_LOSSES)}")
+    check_sizes(num_classes=num_classes, embedding_size=embedding_size)
+    return CrossEntropy() if name == "cross-entropy" else _MAKERS[name](_library(name), num_classes, embedding_size)
 
 
-def _triplet(library: ModuleType, classes: int, dimensions: int) -> Rival:
+def _triplet(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
     miner = library.miners.TripletMarginMiner(margin=0.2, type_of_triplets="semihard")
-    return Rival(library.losses.TripletMarginLoss(margin=0.2), miner)
+    return PMLLoss(library.losses.TripletMarginLoss(margin=0.2), miner)
 
 
-def _n_pairs(library: ModuleType, classes: int, dimensions: int) -> Rival:
+def _n_pairs(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
     # The paper compares raw embeddings and holds their length down; on the sphere the loss could hardly fall.
     distance = library.distances.DotProductSimilarity(normalize_embeddings=False)
     length = library.regularizers.LpRegularizer(p=2, power=2)
     loss = library.losses.NPairsLoss(distance=distance, embedding_regularizer=length, embedding_reg_weight=0.002)
-    return Rival(loss)
+    return PMLLoss(loss)
 
 
-def _multi_similarity(library: ModuleType, classes: int, dimensions: int) -> Rival:
-    return Rival(
+def _multi_similarity(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
+    return PMLLoss(
         library.losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5), library.miners.MultiSimilarityMiner(epsilon=0.1)
     )
 
 
-def _learned(name: str, **settings: Any) -> Callable[[ModuleType, int, int], Rival]:
+def _learned(name: str, **settings: Any) -> Callable[[ModuleType, int, int], PMLLoss]:
     """A maker of losses that learn something of every class: proxies or centres, of which only the direction counts."""
 
-    def make(library: ModuleType, classes: int, dimensions: int) -> Rival:
+    def make(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
         # Rows of about length 1, as in our own classifiers: then one learning rate turns the proxies of all losses
         # equally fast. The library draws lengths of 1 to 36, with which some would hardly move in a short training.
-        unit = library.utils.common_functions.TorchInitWrapper(nn.init.normal_, std=1 / math.sqrt(dimensions))
+        unit = library.utils.common_functions.TorchInitWrapper(nn.init.normal_, std=1 / math.sqrt(embedding_size))
         loss = getattr(library.losses, name)
-        return Rival(loss(num_classes=classes, embedding_size=dimensions, weight_init_func=unit, **settings))
+        return PMLLoss(loss(num_classes=num_classes, embedding_size=embedding_size, weight_init_func=unit, **settings))
 
     return make
 
 
-_MAKERS: dict[str, Callable[[ModuleType, int, int], Rival]] = {
+_MAKERS: dict[str, Callable[[ModuleType, int, int], PMLLoss]] = {
     "triplet": _triplet,
-    "lifted-structure": lambda library, *_: Rival(library.losses.LiftedStructureLoss(neg_margin=1, pos_margin=0)),
+    "lifted-structure": lambda library, *_: PMLLoss(library.losses.LiftedStructureLoss(neg_margin=1, pos_margin=0)),
     "n-pairs": _n_pairs,
-    "angular": lambda library, *_: Rival(library.losses.AngularLoss(alpha=40)),
+    "angular": lambda library, *_: PMLLoss(library.losses.AngularLoss(alpha=40)),
     "proxy-nca": _learned("ProxyNCALoss", softmax_scale=9),  # squared distances of vectors of length 3, as in its code
     "proxy-anchor": _learned("ProxyAnchorLoss", margin=0.1, alpha=32),
     "multi-similarity": _multi_similarity,
@@ -125,7 +125,7 @@ _MAKERS: dict[str, Callable[[ModuleType, int, int], Rival]] = {
     "normalised-softmax": _learned("NormalizedSoftmaxLoss", temperature=0.05),
 }
 
-RIVALS = ("cross-entropy", *_MAKERS)
+BASELINE_LOSSES = ("cross-entropy", *_MAKERS)
 
 
 def _library(name: str) -> ModuleType:

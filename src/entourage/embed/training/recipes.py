@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.losses.options import preset as group_preset
-from entourage.embed.losses.pml import RIVALS
+from entourage.embed.losses.pml import BASELINE_LOSSES
 from entourage.embed.models import HeadKind
 from entourage.training.images import AugmentationOptions
 from entourage.training.options import OptimizerName, Schedule
@@ -33,7 +33,7 @@ class Stage:
 class Recipe:
     """What an embedding is trained with."""
 
-    loss: str = "group"  # or one of `RIVALS`
+    loss: str = "group"  # or one of `BASELINE_LOSSES`
     group: GroupLossOptions = field(default_factory=lambda: group_preset("default"))
     classes_per_batch: int = 15
     samples_per_class: int = 4
@@ -54,8 +54,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.loss not in ("group", *RIVALS):
-            raise ValueError(f"loss is {self.loss!r}; expected group or one of {', '.join(RIVALS)}")
+        if self.loss not in ("group", *BASELINE_LOSSES):
+            raise ValueError(f"loss is {self.loss!r}; expected group or one of {', '.join(BASELINE_LOSSES)}")
         if not self.stages:
             raise ValueError("stages is empty; expected one stage or more")
         if not 0 < self.crop <= 1:

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from entourage.backbones.backbone import Preprocessing
 from entourage.embed.losses.group_loss import GroupLoss
-from entourage.embed.losses.pml import CrossEntropy, rival
+from entourage.embed.losses.pml import CrossEntropy, baseline_loss
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Embedded, EmbeddingNetwork, Rows, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.sampler import BalancedBatchSampler
-from entourage.training.images import PixelBank, augment
-from entourage.training.task import AveragedTask, Losses
+from entourage.training.images import ImageBank, augment
+from entourage.training.task import EMATask, Losses
 
 MONITORED = "recall@1"
 OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
@@ -40,7 +40,7 @@ class EmbeddingData:
             are best; the others (a test set, say) are only looked at.
     """
 
-    bank: PixelBank
+    bank: ImageBank
     labels: Rows
     training: Rows
     judged: Mapping[str, Rows] = field(default_factory=dict)
@@ -104,10 +104,10 @@ def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
     """The loss that a recipe names."""
     if recipe.loss == "group":
         return GroupLoss(**asdict(recipe.group))
-    return rival(recipe.loss, classes, dimensions)
+    return baseline_loss(recipe.loss, classes, dimensions)
 
 
-class EmbeddingTask(AveragedTask[Rows, Batch]):
+class EmbeddingTask(EMATask[Rows, Batch]):
     """One stage of a recipe.
 
     Args:
@@ -124,7 +124,7 @@ class EmbeddingTask(AveragedTask[Rows, Batch]):
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
     own = (_MEMORY,)  # each process plays with the batches that it has seen
-    told_apart = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
+    mismatch_messages = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
 
     def __init__(
         self,
