@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.embed.losses.batch_graph import LabelledPlayers, Memory, portraits, relate
+from entourage.embed.losses.batch_graph import CrossBatchMemory, LabelledNodes, batch_similarity, similarity_inputs
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.game import clamp, cosine, gaussian, pearson, shift
 
@@ -19,15 +19,15 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize(("name", "similarity"), [("pearson", pearson), ("cosine", cosine), ("gaussian", gaussian)])
 def test_the_batch_has_the_games_similarities(name: str, similarity: object) -> None:
     x = normal(12, 5)
-    relations = relate(x, 3, GroupLossOptions(similarity=name, zero_diagonal=False))  # type: ignore[arg-type]
-    torch.testing.assert_close(relations.w, clamp(similarity(x)))  # type: ignore[operator]
-    assert relations.field is None
+    graph = batch_similarity(x, 3, GroupLossOptions(similarity=name, zero_diagonal=False))  # type: ignore[arg-type]
+    torch.testing.assert_close(graph.w, clamp(similarity(x)))  # type: ignore[operator]
+    assert graph.field is None
 
 
 @pytest.mark.parametrize(("negatives", "mend"), [("clamp", clamp), ("shift", shift)])
 def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, mend: object) -> None:
     x = normal(12, 5)
-    w = relate(x, 3, GroupLossOptions(negatives=negatives)).w  # type: ignore[arg-type]
+    w = batch_similarity(x, 3, GroupLossOptions(negatives=negatives)).w  # type: ignore[arg-type]
     expected = mend(pearson(x))  # type: ignore[operator]
     torch.testing.assert_close(w, expected.fill_diagonal_(0))
     assert (w >= 0).all()
@@ -37,7 +37,7 @@ def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, m
 def test_sharpness_is_a_power_of_all_similarities(negatives: str) -> None:
     x, vectors = normal(12, 5), normal(3, 5, seed=1)
     plain = GroupLossOptions(negatives=negatives, class_players=2.0)  # type: ignore[arg-type]
-    before, after = (relate(x, 3, replace(plain, sharpness=power), vectors) for power in (1.0, 3.0))
+    before, after = (batch_similarity(x, 3, replace(plain, sharpness=power), vectors) for power in (1.0, 3.0))
     torch.testing.assert_close(after.w, before.w**3)
     assert before.field is not None
     assert after.field is not None
@@ -50,7 +50,7 @@ def test_labelled_players_speak_for_their_label(similarity: str, negatives: str)
     x, vectors, old = normal(10, 6), normal(3, 6, seed=1), normal(4, 6, seed=2)
     old_labels = torch.tensor([2, 0, 2, 2])
     options = GroupLossOptions(similarity=similarity, negatives=negatives, class_players=2.5)  # type: ignore[arg-type]
-    relations = relate(x, 3, options, vectors, LabelledPlayers(portraits(old, options), old_labels))
+    graph = batch_similarity(x, 3, options, vectors, LabelledNodes(similarity_inputs(old, options), old_labels))
     together = torch.cat([x, vectors, old])
     # The Gaussian's bandwidth is that of the batch, whoever else plays.
     raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, others=together)
@@ -59,15 +59,17 @@ def test_labelled_players_speak_for_their_label(similarity: str, negatives: str)
     for i in range(10):
         for label in range(3):
             field[i, label] = 2.5 * w[i, 10 + label] + sum(w[i, 13 + j] for j in range(4) if old_labels[j] == label)
-    assert relations.field is not None
-    torch.testing.assert_close(relations.field, torch.from_numpy(field))
-    torch.testing.assert_close(relations.w, w[:, :10].clone().fill_diagonal_(0))
+    assert graph.field is not None
+    torch.testing.assert_close(graph.field, torch.from_numpy(field))
+    torch.testing.assert_close(graph.w, w[:, :10].clone().fill_diagonal_(0))
 
 
 def test_each_kind_of_labelled_players_can_play_without_the_other() -> None:
-    x, vectors, old = normal(10, 6), normal(3, 6, seed=1), LabelledPlayers(normal(2, 6, seed=2), torch.tensor([1, 0]))
+    x, vectors, old = normal(10, 6), normal(3, 6, seed=1), LabelledNodes(normal(2, 6, seed=2), torch.tensor([1, 0]))
     options = GroupLossOptions(class_players=1.0)
-    both, one, other = (relate(x, 3, options, v, o).field for v, o in ((vectors, old), (vectors, None), (None, old)))
+    both, one, other = (
+        batch_similarity(x, 3, options, v, o).field for v, o in ((vectors, old), (vectors, None), (None, old))
+    )
     assert both is not None
     assert one is not None
     assert other is not None
@@ -77,12 +79,12 @@ def test_each_kind_of_labelled_players_can_play_without_the_other() -> None:
 
 def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
     x, vectors = normal(10, 6).requires_grad_(), normal(3, 6, seed=1).requires_grad_()
-    memory = Memory(2)
+    memory = CrossBatchMemory(2)
     memory.add(x, torch.zeros(10, dtype=torch.long))
-    kept = memory.players("cpu")
+    kept = memory.nodes("cpu")
     assert kept is not None
-    assert not kept.portraits.requires_grad
-    field = relate(x, 3, GroupLossOptions(class_players=1.0), vectors, kept).field
+    assert not kept.inputs.requires_grad
+    field = batch_similarity(x, 3, GroupLossOptions(class_players=1.0), vectors, kept).field
     assert field is not None
     (slope,) = torch.autograd.grad(field.sum(), vectors)
     assert slope.abs().sum() > 0
@@ -91,73 +93,73 @@ def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
 def test_portraits_say_all_of_embeddings_that_a_similarity_looks_at() -> None:
     x = normal(6, 5)
     for name, similarity in (("pearson", pearson), ("cosine", cosine)):
-        seen = portraits(x, GroupLossOptions(similarity=name))  # type: ignore[arg-type]
+        seen = similarity_inputs(x, GroupLossOptions(similarity=name))  # type: ignore[arg-type]
         torch.testing.assert_close(seen @ seen.T, similarity(x))
-    assert torch.equal(portraits(x, GroupLossOptions(similarity="gaussian")), x)
+    assert torch.equal(similarity_inputs(x, GroupLossOptions(similarity="gaussian")), x)
 
 
 def test_the_memory_forgets_the_oldest() -> None:
-    memory = Memory(2)
-    assert memory.players("cpu") is None
+    memory = CrossBatchMemory(2)
+    assert memory.nodes("cpu") is None
     for batch in range(3):
         memory.add(torch.full((2, 1), float(batch)), torch.tensor([batch, batch]))
-    kept = memory.players("cpu")
+    kept = memory.nodes("cpu")
     assert kept is not None
-    assert kept.portraits.flatten().tolist() == [1, 1, 2, 2]
+    assert kept.inputs.flatten().tolist() == [1, 1, 2, 2]
     assert kept.labels.tolist() == [1, 1, 2, 2]
 
 
 def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
-    memory, other = Memory(3), Memory(3)
+    memory, other = CrossBatchMemory(3), CrossBatchMemory(3)
     other.add(normal(1, 5), torch.tensor([7]))
     for seed in range(2):
         memory.add(normal(4, 5, seed=seed), torch.arange(4) + seed)
     other.load_state(memory.state())
-    kept, again = memory.players("cpu"), other.players("cpu")
+    kept, again = memory.nodes("cpu"), other.nodes("cpu")
     assert kept is not None
     assert again is not None
-    assert torch.equal(kept.portraits, again.portraits)
+    assert torch.equal(kept.inputs, again.inputs)
     assert torch.equal(kept.labels, again.labels)
     other.load_state({})
-    assert other.players("cpu") is None
+    assert other.nodes("cpu") is None
 
 
 def test_what_is_remembered_does_not_change_with_the_batch() -> None:
-    memory, x, labels = Memory(1), normal(4, 5), torch.arange(4)
+    memory, x, labels = CrossBatchMemory(1), normal(4, 5), torch.arange(4)
     memory.add(x, labels)
     before, _ = x.clone().zero_(), (x.zero_(), labels.zero_())
-    kept = memory.players("cpu")
+    kept = memory.nodes("cpu")
     assert kept is not None
-    assert not torch.equal(kept.portraits, before)
+    assert not torch.equal(kept.inputs, before)
     assert kept.labels.tolist() == [0, 1, 2, 3]
 
 
 def test_the_memory_goes_where_it_is_needed() -> None:
-    memory, other = Memory(2), Memory(2)
+    memory, other = CrossBatchMemory(2), CrossBatchMemory(2)
     memory.add(normal(2, 3), torch.tensor([0, 1]))
     other.load_state(memory.state())  # a checkpoint's tensors are on the CPU
     other.add(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
-    kept = other.players("meta")
+    kept = other.nodes("meta")
     assert kept is not None
-    assert {kept.portraits.device.type, kept.labels.device.type} == {"meta"}
-    assert kept.portraits.shape == (4, 3)
+    assert {kept.inputs.device.type, kept.labels.device.type} == {"meta"}
+    assert kept.inputs.shape == (4, 3)
 
 
 def test_less_can_be_kept_and_nothing() -> None:
-    memory = Memory(4)
+    memory = CrossBatchMemory(4)
     for number in range(4):
         memory.add(torch.full((1, 1), float(number)), torch.tensor([number]))
-    memory.keep_at_most(9)  # is no order to keep more
-    memory.keep_at_most(2)
+    memory.limit(9)  # is no order to keep more
+    memory.limit(2)
     memory.add(torch.full((1, 1), 4.0), torch.tensor([4]))
-    kept = memory.players("cpu")
+    kept = memory.nodes("cpu")
     assert kept is not None
     assert kept.labels.tolist() == [3, 4]
     memory.clear()
-    assert memory.players("cpu") is None
+    assert memory.nodes("cpu") is None
 
 
 def test_no_batches_are_no_memory() -> None:
-    memory = Memory(0)
+    memory = CrossBatchMemory(0)
     memory.add(torch.zeros(2, 1), torch.tensor([0, 1]))
-    assert memory.players("cpu") is None
+    assert memory.nodes("cpu") is None

@@ -10,7 +10,7 @@ from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
 from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset
-from entourage.embed.losses.batch_graph import relate
+from entourage.embed.losses.batch_graph import batch_similarity
 from entourage.embed.losses.group_loss import proxy_loss, refine
 
 
@@ -119,7 +119,7 @@ def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
     assert (to_logits[anchors] == 0).all()
     assert (to_logits[~anchors] != 0).any(dim=1).all()
     assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still pull on the others
-    log_x = refine(relate(e, CLASSES, options), z, LABELS, anchors, options)
+    log_x = refine(batch_similarity(e, CLASSES, options), z, LABELS, anchors, options)
     assert torch.equal(log_x[anchors].exp(), F.one_hot(LABELS, CLASSES).double()[anchors])
 
 
@@ -127,7 +127,7 @@ def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     e, z = batch()
     loss = GroupLoss.preset("thesis", objective="agreement", anchor_choice="first")
     anchors, _ = choose_anchors(LABELS, 2, at_random=False)
-    x = refine(relate(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
+    x = refine(batch_similarity(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
     free = [i for i in range(16) if not anchors[i]]
     pairs = [(i, j) for i in free for j in free if i != j and LABELS[i] == LABELS[j]]
     expected = sum((x[i] * (x[i] / x[j]).log()).sum() for i, j in pairs) / len(pairs)
@@ -147,7 +147,7 @@ def test_the_parts_make_the_whole() -> None:
 def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
     e, z = batch()
     options = GroupLossOptions(label_smoothing=0.2, anchors_per_class=0)
-    log_x = refine(relate(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
+    log_x = refine(batch_similarity(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
     expected = F.cross_entropy(log_x, LABELS, label_smoothing=0.2)
     torch.testing.assert_close(GroupLoss(**asdict(options)).parts(e, z, LABELS).game, expected)
 
@@ -161,7 +161,7 @@ def test_class_vectors_play_as_anchors_of_their_class() -> None:
     everybody, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
     anchors = torch.arange(16 + CLASSES) >= 16
     thesis = preset("thesis")
-    log_x = refine(relate(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis)
+    log_x = refine(batch_similarity(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis)
     expected = F.nll_loss(log_x[:16], LABELS)
     torch.testing.assert_close(game, expected)
     for found, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
@@ -175,7 +175,7 @@ def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     remembered = loss(e[8:], z[8:], LABELS[8:])
     order = torch.cat([torch.arange(8, 16), torch.arange(8)])
     thesis = preset("thesis")
-    log_x = refine(relate(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis)
+    log_x = refine(batch_similarity(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis)
     torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
     assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
     assert not torch.allclose(loss(e[:8], z[:8], LABELS[:8]), alone)

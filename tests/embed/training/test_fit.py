@@ -16,7 +16,7 @@ from entourage.embed.training.fit import hold_out_classes, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner
 from entourage.training import TrainingOptions, TrainingResult
-from entourage.training.images import PLAIN, PixelBank
+from entourage.training.images import PLAIN, ImageBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(
@@ -34,7 +34,7 @@ RECIPE = Recipe(
 def data_of(toys: ModuleType, *, validation: bool = True) -> EmbeddingData:
     pixels, labels = toys.images(classes=12)
     training, held = hold_out_classes(labels, 0.5)
-    return EmbeddingData(PixelBank(pixels), labels, training, {"validation": held} if validation else {})
+    return EmbeddingData(ImageBank(pixels), labels, training, {"validation": held} if validation else {})
 
 
 def test_held_out_classes_are_never_trained_on() -> None:
@@ -110,7 +110,7 @@ class ScriptedTraining:
     def __call__(self, task: EmbeddingTask, options: TrainingOptions, folder: Any, **_: Any) -> TrainingResult:
         bias = task.model.network.head.bias
         assert isinstance(task.model.loss, GroupLoss)
-        self.remembered.append(task.model.loss.memory.players("cpu") is not None)
+        self.remembered.append(task.model.loss.memory.nodes("cpu") is not None)
         task.model.loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         self.began.append(float(bias[0].detach()))
         self.options.append(options)

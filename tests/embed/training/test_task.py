@@ -139,10 +139,10 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     assert kinds == {"average": False, "memory": True}  # each process has seen other batches
     assert isinstance(other.model.loss, GroupLoss)
     assert isinstance(task.model.loss, GroupLoss)
-    kept, again = task.model.loss.memory.players("cpu"), other.model.loss.memory.players("cpu")
+    kept, again = task.model.loss.memory.nodes("cpu"), other.model.loss.memory.nodes("cpu")
     assert kept is not None
     assert again is not None
-    assert torch.equal(kept.portraits, again.portraits)
+    assert torch.equal(kept.inputs, again.inputs)
     average = other.outcome().state_dict()
     assert all(torch.equal(value, average[name]) for name, value in task.outcome().state_dict().items())
     assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())

@@ -21,25 +21,25 @@ FAR = 1e9  # in sizes of the batch: whoever is as far away has no similarity to 
 
 
 @dataclass(frozen=True)
-class Relations:
+class BatchGraph:
     """The payoffs of a batch's game.
 
     Attributes:
         w: similarities between the samples of the batch, shape (n, n), non-negative.
         field: support by labelled players outside the batch, shape (n, m), non-negative; None where there are none.
-        faces: what of the batch the similarities looked at, shape (n, d), see `portraits`.
+        inputs: what of the batch the similarities looked at, shape (n, d), see `similarity_inputs`.
     """
 
     w: Tensor
     field: Tensor | None
-    faces: Tensor
+    inputs: Tensor
 
 
 @dataclass(frozen=True)
-class LabelledPlayers:
-    """Samples of earlier batches, as `portraits` shows them, with their labels: shapes (p, d) and (p,)."""
+class LabelledNodes:
+    """Samples of earlier batches, as `similarity_inputs` shows them, with their labels: shapes (p, d) and (p,)."""
 
-    portraits: Tensor
+    inputs: Tensor
     labels: Tensor
 
 
@@ -53,11 +53,11 @@ class Memory:
     def __init__(self, batches: int) -> None:
         self._kept: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
 
-    def add(self, portraits: Tensor, labels: Tensor) -> None:
+    def add(self, inputs: Tensor, labels: Tensor) -> None:
         """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
-        self._kept.append((portraits.detach().clone(), labels.clone()))
+        self._kept.append((inputs.detach().clone(), labels.clone()))
 
-    def players(self, device: torch.device | str) -> LabelledPlayers | None:
+    def nodes(self, device: torch.device | str) -> LabelledNodes | None:
         """All that are kept, oldest first; None before the first batch.
 
         Args:
@@ -65,11 +65,11 @@ class Memory:
         """
         if not self._kept:
             return None
-        for place, (portraits, labels) in enumerate(self._kept):
-            self._kept[place] = portraits.to(device), labels.to(device)
-        return LabelledPlayers(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
+        for place, (inputs, labels) in enumerate(self._kept):
+            self._kept[place] = inputs.to(device), labels.to(device)
+        return LabelledNodes(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
 
-    def keep_at_most(self, batches: int) -> None:
+    def limit(self, batches: int) -> None:
         """From now on, keep no more than so many."""
         if batches < (self._kept.maxlen or 0):
             self._kept = deque(self._kept, maxlen=batches)
@@ -82,31 +82,31 @@ class Memory:
         """All that `load_state` needs, by name."""
         return {
             f"{batch}.{name}": value
-            for batch, (portraits, labels) in enumerate(self._kept)
-            for name, value in (("portraits", portraits), ("labels", labels))
+            for batch, (inputs, labels) in enumerate(self._kept)
+            for name, value in (("inputs", inputs), ("labels", labels))
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave."""
         self.clear()
         for batch in range(len(state) // 2):
-            self._kept.append((state[f"{batch}.portraits"], state[f"{batch}.labels"]))
+            self._kept.append((state[f"{batch}.inputs"], state[f"{batch}.labels"]))
 
 
-def portraits(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
+def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
     """What of embeddings a similarity looks at, shape (n, d): for a correlation the directions of centred rows."""
     if options.similarity == "gaussian":
         return embeddings
     return directions(centre(embeddings) if options.similarity == "pearson" else embeddings)
 
 
-def relate(
+def batch_similarity(
     embeddings: Tensor,
     classes: int,
     options: GroupLossOptions,
     class_vectors: Tensor | None = None,
-    earlier: LabelledPlayers | None = None,
-) -> Relations:
+    earlier: LabelledNodes | None = None,
+) -> BatchGraph:
     """The similarities that a batch plays with (thesis, chapter 4, eq. 1 and "Dealing with negative similarities").
 
     Args:
@@ -114,18 +114,18 @@ def relate(
         classes: m, the number of labels.
         options: similarity, negatives, sharpness, zero_diagonal and class_players are looked at.
         class_vectors: the classifier's rows, shape (m, d), if they play.
-        earlier: samples of earlier batches, if they play; they are known by their portraits, which are made only once.
+        earlier: samples of earlier batches, if they play; they are known by their inputs, which are made only once.
 
     Returns:
         Similarities and the field of labelled players. Costs O(n (n + m + p) d) time.
     """
     n = len(embeddings)
-    faces = portraits(embeddings, options)  # (n, d)
-    blocks = [_similarity(faces, None, options)]  # (n, n)
+    inputs = similarity_inputs(embeddings, options)  # (n, d)
+    blocks = [_similarity(inputs, None, options)]  # (n, n)
     if class_vectors is not None:
-        blocks.append(_similarity(faces, portraits(class_vectors.to(faces), options), options))  # (n, m)
+        blocks.append(_similarity(inputs, similarity_inputs(class_vectors.to(inputs), options), options))  # (n, m)
     if earlier is not None:
-        blocks.append(_similarity(faces, earlier.portraits.to(faces), options))  # (n, p)
+        blocks.append(_similarity(inputs, earlier.inputs.to(inputs), options))  # (n, p)
     w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
     w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
     if options.sharpness != 1:
@@ -140,17 +140,17 @@ def relate(
     w = w[:, :n]
     if options.zero_diagonal:
         w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)
-    return Relations(w, field, faces)
+    return BatchGraph(w, field, inputs)
 
 
-def _similarity(faces: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:
-    """Similarities of a batch to itself or to others, by their portraits."""
+def _similarity(inputs: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:
+    """Similarities of a batch to itself or to others, by their inputs."""
     if options.similarity == "gaussian":
         # Its bandwidth grows with the batch, so that only the size of others in comparison with it matters.
-        largest = faces.detach().abs().amax().clamp_min(torch.finfo(faces.dtype).tiny)
+        largest = inputs.detach().abs().amax().clamp_min(torch.finfo(inputs.dtype).tiny)
         near = None if others is None else (others / largest).clamp(-FAR, FAR)
-        return gaussian(faces / largest, others=near)
-    return faces @ (faces if others is None else others).T
+        return gaussian(inputs / largest, others=near)
+    return inputs @ (inputs if others is None else others).T
 
 
 class NonFiniteInputError(ValueError):
@@ -177,7 +177,7 @@ def check_shapes(
     logits: Tensor,
     labels: Tensor,
     class_vectors: Tensor | None,
-    earlier: LabelledPlayers | None,
+    earlier: LabelledNodes | None,
     *,
     needs_vectors: bool,
 ) -> None:
@@ -206,8 +206,8 @@ def check_shapes(
     if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
         expected = (logits.shape[1], d)
         raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
-    if earlier is not None and earlier.portraits.shape[1] != d:
-        known = earlier.portraits.shape[1]
+    if earlier is not None and earlier.inputs.shape[1] != d:
+        known = earlier.inputs.shape[1]
         raise ValueError(
             f"embeddings have {d} dimensions; expected {known}, as the batches in the loss' memory have; "
             "memory.clear() forgets them"
@@ -220,7 +220,7 @@ def check_values(
     class_vectors: Tensor | None,
     labels: Tensor,
     sizes: Tensor,
-    earlier: LabelledPlayers | None,
+    earlier: LabelledNodes | None,
     per_class: int,
 ) -> float:
     """Refuse values that no loss can be made of, in a single look at all: a GPU is waited for once, not at each.

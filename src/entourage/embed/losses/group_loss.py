@@ -15,7 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from entourage.embed.losses.batch_graph import Memory, Relations, check_shapes, check_types, check_values, relate
+from entourage.embed.losses.batch_graph import (
+    BatchGraph,
+    CrossBatchMemory,
+    batch_similarity,
+    check_shapes,
+    check_types,
+    check_values,
+)
 from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
 from entourage.game.dynamics import log_replicator
 
@@ -199,7 +206,7 @@ class GroupLoss(nn.Module):
             class_players=class_players,
             memory=memory,
         )
-        self.memory = Memory(memory)
+        self.memory = CrossBatchMemory(memory)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -246,7 +253,7 @@ class GroupLoss(nn.Module):
         """The same in parts, for a log that shows them; `remember` lets the next batches play with this one."""
         options = self.options
         check_types(embeddings, logits, labels)
-        earlier = self.memory.players(embeddings.device) if self.training else None
+        earlier = self.memory.nodes(embeddings.device) if self.training else None
         check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
         anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
@@ -258,13 +265,13 @@ class GroupLoss(nn.Module):
             labels = labels.long()
             if largest > LARGEST_LOGIT:
                 opinions = opinions.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
-            relations = relate(players, opinions.shape[1], options, vectors, earlier)
-            log_x = refine(relations, opinions, labels, anchors, options)
+            graph = batch_similarity(players, opinions.shape[1], options, vectors, earlier)
+            log_x = refine(graph, opinions, labels, anchors, options)
             game = _judge(log_x, labels, ~anchors, options)
             cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
         if remember and options.memory:
-            self.memory.add(relations.faces, labels)
+            self.memory.add(graph.inputs, labels)
         return LossParts(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:
@@ -273,11 +280,11 @@ class GroupLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in asdict(self.options).items() if value != default[name])
 
 
-def refine(relations: Relations, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions) -> Tensor:
+def refine(graph: BatchGraph, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions) -> Tensor:
     """The strategies after the game (thesis, Algorithm 1, steps 2 to 4).
 
     Args:
-        relations: who listens to whom, of n samples.
+        graph: who listens to whom, of n samples.
         logits: shape (n, m), float32 or float64.
         labels: shape (n,), int64.
         anchors: who is told its label, shape (n,), boolean.
@@ -289,7 +296,7 @@ def refine(relations: Relations, logits: Tensor, labels: Tensor, anchors: Tensor
     prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
     told = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
     log_x = torch.where(anchors[:, None], told, prior)
-    return log_replicator(relations.w, log_x, field=relations.field, rounds=options.iterations)
+    return log_replicator(graph.w, log_x, field=graph.field, rounds=options.iterations)
 
 
 def _judge(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:

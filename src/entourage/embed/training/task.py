@@ -151,7 +151,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
             seed=recipe.seed,
         )
         if isinstance(learner.loss, GroupLoss):  # who comes again while he is remembered would know his label
-            learner.loss.memory.keep_at_most(len(self.sampler) // 4)
+            learner.loss.memory.limit(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
         """Positions among the training rows: a few of each of a few classes, or shuffled for the classification."""
