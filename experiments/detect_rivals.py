@@ -26,7 +26,7 @@ from entourage.detect.training.task import Draw, PageTask, Recipe, cut_early, ma
 from entourage.detect.training.task import WindowBatch as Batch
 from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows
 from entourage.training import Losses, TrainingOptions, train
-from entourage.training.time_budget import TRIAL_STEPS, steps_within
+from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
 from experiments.detect_rival_models import make_rival
 
 # torchvision's second versions were trained with AdamW, this decay and 16 images a step, at a third of this rate: they
@@ -152,7 +152,7 @@ def train_rival(
     parts = PARTS if recipe.batch % PARTS == 0 else 1
     task = RivalTask(model, sheets, recipe, parts)
     trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe, parts)
-    steps = steps_within(
+    steps = steps_in_budget(
         trial,
         range(TRIAL_STEPS),
         run,

@@ -35,7 +35,7 @@ from entourage.embed.training.fit import (
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.run_folder import read_course
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 from experiments.cells import FailedError
 from experiments.command import one_or_more
 
@@ -91,7 +91,7 @@ class Setting:
 class Halves:
     """A data set in memory: rows of classes to train on, and rows of other classes to test on."""
 
-    bank: PixelBank
+    bank: ImageBank
     labels: Rows
     training: Rows
     test: Rows
@@ -117,7 +117,7 @@ class Bench:
             side = self.setting.recipe.decoded_side
             pixels = decode_pixels(images, (side, side), progress=False)
             labels, split = images.labels[pixels.kept], images.split[pixels.kept]
-            bank = PixelBank(pixels.values)
+            bank = ImageBank(pixels.values)
             self._read[dataset] = Halves(bank, labels, np.flatnonzero(split == 0), np.flatnonzero(split == 1))
         return self._read[dataset]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster.small import RECIPE, make
 
-from entourage.cluster.task import learn, steps_within
+from entourage.cluster.task import learn, steps_in_budget
 from entourage.training import time_budget as pace
 
 
@@ -28,12 +28,12 @@ def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
 def test_the_trial_does_all_that_the_training_does_with_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     task, trials = make(), []
 
-    def seconds_a_step(trial: Any, *given: Any, **how: Any) -> float:
+    def seconds_per_step(trial: Any, *given: Any, **how: Any) -> float:
         trials.append(trial)
         return 6.0
 
-    monkeypatch.setattr(pace, "seconds_a_step", seconds_a_step)
-    assert steps_within(task, None, 1.0, "cpu", progress=False) == 10
+    monkeypatch.setattr(pace, "seconds_per_step", seconds_per_step)
+    assert steps_in_budget(task, None, 1.0, "cpu", progress=False) == 10
     (trial,) = trials
     assert trial.recipe == task.recipe  # clipping among others, and the average
     assert trial.average is not None

@@ -53,7 +53,7 @@ def test_training_helps_digits_never_seen(digits: demo.Digits, tmp_path: Path) -
     trained = demo.train_digits(few, QUICK)
     rows = digits.unseen[::4]
     truth = digits.labels[rows]
-    bank = demo.PixelBank(digits.pixels)
+    bank = demo.ImageBank(digits.pixels)
     after = demo.embed_rows(trained.network, bank, rows, trained.preprocessing)
     with torch.inference_mode():
         before = untrained(trained.preprocessing.normalise(bank.take(rows)))

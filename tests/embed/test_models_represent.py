@@ -8,7 +8,7 @@ import torch
 
 from entourage.embed import models as represent
 from entourage.embed.models import build_network, embed_rows, join_embeddings, middle
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 
 
 @pytest.mark.parametrize("batch", [4, 1000])
@@ -19,11 +19,11 @@ def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypa
     pixels, _ = toys.images()
     rows = np.array([7, 3, 50, 3, 0, 95])
     inputs = backbone.preprocessing.normalise(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2))
-    found = embed_rows(network, PixelBank(pixels), rows, backbone.preprocessing)
+    found = embed_rows(network, ImageBank(pixels), rows, backbone.preprocessing)
     torch.testing.assert_close(found, network.embed(inputs).detach())
-    both = embed_rows(network, PixelBank(pixels), rows, backbone.preprocessing, flip=True)
+    both = embed_rows(network, ImageBank(pixels), rows, backbone.preprocessing, flip=True)
     torch.testing.assert_close(both, (network.embed(inputs) + network.embed(inputs.flip(3))).detach())
-    assert embed_rows(network, PixelBank(pixels), rows[:0], backbone.preprocessing).shape == (0, 8)
+    assert embed_rows(network, ImageBank(pixels), rows[:0], backbone.preprocessing).shape == (0, 8)
 
 
 def test_the_middle_of_larger_images_is_taken() -> None:

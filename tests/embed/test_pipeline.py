@@ -24,7 +24,7 @@ from entourage.embed.training.recipes import Recipe
 from entourage.embed.training.run_folder import read_config
 from entourage.embed.training.task import EmbeddingData
 from entourage.io.weights import read_weights
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 
 
 def test_a_run_holds_all_that_was_promised(trained: Path, image_folder: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
     images = images.subset(pixels.kept)
     rows = split_parts(images, 0.25).validation
     network = build_network(toys.backbone(), 2).eval()
-    embeddings = embed_rows(network, PixelBank(pixels.values), rows, toys.backbone().preprocessing)
+    embeddings = embed_rows(network, ImageBank(pixels.values), rows, toys.backbone().preprocessing)
     untrained = retrieval_metrics(embeddings, images.labels[rows])
     index = read_weights(index_file(trained))[0]["embeddings"][rows]
     expected = {
@@ -149,7 +149,7 @@ def test_other_classes_that_are_held_out_are_told_in_words(
 def test_the_curve_of_the_training_is_of_as_many_images_as_the_test(image_folder: Path) -> None:
     images = read_images(image_folder)
     images = images.subset(np.array(["broken" not in item for item in images.items]))
-    bank, rows = PixelBank(np.zeros((64, 2, 2, 3), dtype=np.uint8)), np.arange(64)
+    bank, rows = ImageBank(np.zeros((64, 2, 2, 3), dtype=np.uint8)), np.arange(64)
     small, large = np.flatnonzero(images.labels == 4), rows[40:]
     parts = Parts(rows[:32], np.concatenate([small[:2], [large[0]]]), large[1:])
     assert len(pipeline._data(images, bank, parts).judged["training"]) == 24  # the test has 23, in classes of eight

@@ -145,7 +145,7 @@ def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
         raise StopIteration
 
     monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: torch.nn.Linear(1, 1))
-    monkeypatch.setattr(detect_rivals, "steps_within", lambda *_, **__: 5)
+    monkeypatch.setattr(detect_rivals, "steps_in_budget", lambda *_, **__: 5)
     monkeypatch.setattr(detect_rivals, "train", look)
     for batch in (3, 4):
         recipe = replace(RECIPE, validation=0, batch=batch)

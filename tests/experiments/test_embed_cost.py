@@ -24,7 +24,7 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
 ) -> None:
     times, asked = iter(range(100, 0, -1)), []
 
-    def seconds_a_step(
+    def seconds_per_step(
         task: EmbeddingTask, steps: Sequence[object], *_: object, epoch: int, options: TrainingOptions
     ) -> float:
         recipe = one_set.setting.recipe
@@ -32,7 +32,7 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
         asked.append((type(task.model.loss), len(steps), epoch))
         return next(times)
 
-    monkeypatch.setattr(embed_cost, "seconds_a_step", seconds_a_step)
+    monkeypatch.setattr(embed_cost, "seconds_per_step", seconds_per_step)
     monkeypatch.setattr(embed_cost, "STEPS", 1)
     ledger = run_experiment(cost_experiment(one_set), tmp_path, say=False)
     steps = asked[0][2]
@@ -51,13 +51,13 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
 def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def seconds_a_step(
+    def seconds_per_step(
         task: EmbeddingTask, steps: Sequence[object], place: torch.device, *_: object, epoch: int, **__: object
     ) -> float:
         tried.append((len(task.plan(0)), place.type))
         return 0.5
 
-    monkeypatch.setattr(embed_cost, "seconds_a_step", seconds_a_step)
+    monkeypatch.setattr(embed_cost, "seconds_per_step", seconds_per_step)
     timed = embed_cost._time(one_set, "cub200", "proxy-nca")
     steps = tried[0][0]
     assert steps == 3  # 64 images, 20 in a batch
@@ -68,7 +68,7 @@ def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatc
 def test_memory_is_that_of_the_device_that_is_used(one_set: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     second, asked = torch.device("cuda", 1), []
     monkeypatch.setattr(embed_cost, "resolve_device", lambda device: second)
-    monkeypatch.setattr(embed_cost, "seconds_a_step", lambda *_, **__: 0.5)
+    monkeypatch.setattr(embed_cost, "seconds_per_step", lambda *_, **__: 0.5)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device=None: asked.append(device))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 2**31 if device == second else 0)
     assert embed_cost._time(one_set, "cub200", "proxy-nca")["gigabytes"] == 2.0

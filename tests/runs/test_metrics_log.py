@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from entourage.runs.metrics_log import METRICS, Journal, cut_back
+from entourage.runs.metrics_log import METRICS, MetricsLog, cut_back
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -14,7 +14,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def write(folder: Path, steps: range, start: int = 0) -> None:
     folder.mkdir(exist_ok=True)
-    with Journal(folder, start) as journal:
+    with MetricsLog(folder, start) as journal:
         for step in steps:
             journal.train(step, step // 4, 0.1, {"loss": 1 / step}, 2.0 * step)
             if step % 4 == 0:
@@ -56,14 +56,14 @@ def test_a_new_run_begins_with_an_empty_record(tmp_path: Path) -> None:
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Journal(None, tensorboard=True) as journal:
+    with MetricsLog(None, tensorboard=True) as journal:
         journal.train(1, 0, 0.1, {"loss": 1.0}, 1.0)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with Journal(tmp_path, tensorboard=True) as journal:
+    with MetricsLog(tmp_path, tensorboard=True) as journal:
         journal.train(3, 0, 0.5, {"loss": 0.25, "part": 2.0}, 1.0)
         journal.validation(3, 0, {"error": 4.0}, 1.0)
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
@@ -79,4 +79,4 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
 def test_a_missing_tensorboard_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"TensorBoard is not installed; .*tensorboard"):
-        Journal(tmp_path, tensorboard=True)
+        MetricsLog(tmp_path, tensorboard=True)

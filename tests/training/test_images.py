@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from entourage.training import images as bank
-from entourage.training.images import PixelBank, fits_on_device
+from entourage.training.images import ImageBank, fits_on_device
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
 
 
 def test_rows_are_taken_in_their_order_as_images() -> None:
-    bank = PixelBank(PIXELS)
+    bank = ImageBank(PIXELS)
     assert len(bank) == 5
     taken = bank.take(np.array([4, 0, 4]))
     assert taken.dtype == torch.uint8
@@ -21,7 +21,7 @@ def test_rows_are_taken_in_their_order_as_images() -> None:
 
 
 def test_what_is_taken_is_a_copy() -> None:
-    bank = PixelBank(PIXELS.copy())
+    bank = ImageBank(PIXELS.copy())
     bank.take(np.array([1])).zero_()
     assert np.array_equal(bank.values, PIXELS)
 
@@ -29,11 +29,11 @@ def test_what_is_taken_is_a_copy() -> None:
 def test_a_mapped_file_will_do(tmp_path: Path) -> None:
     np.save(tmp_path / "pixels.npy", PIXELS)
     mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r")
-    assert np.array_equal(PixelBank(mapped).take(np.array([2])).permute(0, 2, 3, 1).numpy(), PIXELS[[2]])
+    assert np.array_equal(ImageBank(mapped).take(np.array([2])).permute(0, 2, 3, 1).numpy(), PIXELS[[2]])
 
 
 def test_a_cpu_holds_no_second_copy() -> None:
-    bank = PixelBank(PIXELS)
+    bank = ImageBank(PIXELS)
     bank.move(torch.device("cpu"))
     assert bank._resident is None
     assert len(bank.take(np.array([], dtype=np.int64))) == 0
@@ -47,7 +47,7 @@ def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # stands for a copy to the GPU
     assert fits_on_device(torch.device("cuda"), PIXELS.nbytes) == fits
     assert not fits_on_device(torch.device("cpu"), PIXELS.nbytes)
-    bank = PixelBank(PIXELS)
+    bank = ImageBank(PIXELS)
     bank.move(torch.device("cuda"))
     assert (bank._resident is not None) == fits
     assert np.array_equal(bank.take(np.array([3, 1])).permute(0, 2, 3, 1).numpy(), PIXELS[[3, 1]])
@@ -58,13 +58,13 @@ def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
 )
 def test_other_arrays_are_refused(values: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"pixels of shape .* and type .*; expected uint8 \(n, h, w, 3\)"):
-        PixelBank(values)
+        ImageBank(values)
 
 
 def test_pixels_are_digested_as_a_whole_however_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).integers(0, 256, (20, 4, 4, 3), dtype=np.uint8)
-    whole = PixelBank(values).digest
+    whole = ImageBank(values).digest
     monkeypatch.setattr(bank, "DIGESTED", 7)
-    assert PixelBank(values).digest == whole
+    assert ImageBank(values).digest == whole
     values[19, 3, 3, 2] ^= 1
-    assert PixelBank(values).digest != whole
+    assert ImageBank(values).digest != whole

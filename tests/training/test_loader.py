@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from entourage.training import Task, TrainingOptions
-from entourage.training.loader import Feed, Place
+from entourage.training.loader import BatchLoader, StepPosition
 
 CPU = torch.device("cpu")
 
@@ -35,13 +35,13 @@ class Numbers(Task[int, list[Any]]):
         raise AssertionError
 
 
-def feed(length: int, rank: int = 0, world: int = 1, **options: Any) -> Feed[int, list[Any]]:
-    return Feed(Numbers(length), TrainingOptions(**options), CPU, rank, world)
+def feed(length: int, rank: int = 0, world: int = 1, **options: Any) -> BatchLoader[int, list[Any]]:
+    return BatchLoader(Numbers(length), TrainingOptions(**options), CPU, rank, world)
 
 
 def all_of(
-    feed: Feed[int, list[Any]], step: int = 0, epoch: int = 0, position: int = 0
-) -> list[tuple[Place, list[Any]]]:
+    feed: BatchLoader[int, list[Any]], step: int = 0, epoch: int = 0, position: int = 0
+) -> list[tuple[StepPosition, list[Any]]]:
     return list(feed.batches(step, epoch, position))
 
 
@@ -125,4 +125,4 @@ def test_an_error_while_loading_reaches_the_caller() -> None:
             raise ValueError(f"no row {item}")
 
     with pytest.raises(ValueError, match="no row 0"):
-        list(Feed(Broken(3), TrainingOptions(), CPU).batches(0, 0, 0))
+        list(BatchLoader(Broken(3), TrainingOptions(), CPU).batches(0, 0, 0))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from entourage.training.meters import LossWindow
+from entourage.training.meters import LossMeter
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def scalars(**values: float) -> dict[str, torch.Tensor]:
 
 
 def test_means_are_over_all_batches_since_the_last_look(accelerator: Accelerator) -> None:
-    window = LossWindow()
+    window = LossMeter()
     for value in (1.0, 2.0, 6.0):
         losses = scalars(loss=value, part=-value)
         assert window.add(losses) is losses["loss"]
@@ -28,20 +28,20 @@ def test_means_are_over_all_batches_since_the_last_look(accelerator: Accelerator
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_the_first_broken_loss_is_named(accelerator: Accelerator, value: float) -> None:
-    window = LossWindow(accumulate=2)
+    window = LossMeter(accumulate=2)
     for number in range(8):  # of the steps 11 to 14
         window.add(scalars(loss=1.0, a=value if number == 6 else 0.0, b=value if number >= 3 else 0.0))
     assert window.read(accelerator, 14).broken == ("b", 12)
 
 
 def test_types_may_be_mixed(accelerator: Accelerator) -> None:
-    window = LossWindow()
+    window = LossMeter()
     window.add({"loss": torch.tensor(1.5, dtype=torch.float64), "part": torch.tensor(0.25, dtype=torch.bfloat16)})
     assert window.read(accelerator, 1).means == {"loss": 1.5, "part": 0.25}
 
 
 def test_bad_losses_are_refused() -> None:
-    window = LossWindow()
+    window = LossMeter()
     with pytest.raises(ValueError, match="the task returned the losses part; expected 'loss' among them"):
         window.add(scalars(part=1.0))
     with pytest.raises(ValueError, match=r"'part' has shape \(2,\); expected a scalar"):

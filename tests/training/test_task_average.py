@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.training import WeightAverage
+from entourage.training import EMA
 
 
 def filled(value: float) -> nn.Module:
@@ -14,7 +14,7 @@ def filled(value: float) -> nn.Module:
 
 
 def test_the_average_is_the_closed_form() -> None:
-    average = WeightAverage(filled(0.0), decay=0.2)
+    average = EMA(filled(0.0), decay=0.2)
     expected = 0.0
     for update, value in enumerate([1.0, 5.0, -3.0, 2.0]):
         average.update(filled(value))
@@ -28,7 +28,7 @@ def test_the_average_is_the_closed_form() -> None:
 
 def test_the_model_is_copied_and_left_alone() -> None:
     model = filled(1.0)
-    average = WeightAverage(model)
+    average = EMA(model)
     average.update(filled(3.0))
     assert not average.module.training
     assert not any(parameter.requires_grad for parameter in average.module.parameters())
@@ -38,7 +38,7 @@ def test_the_model_is_copied_and_left_alone() -> None:
 
 def test_weights_and_averages_that_were_replaced_are_found_again() -> None:
     model = filled(1.0)
-    average = WeightAverage(model, decay=0.0)  # the average is the last value
+    average = EMA(model, decay=0.0)  # the average is the last value
     average.update(model)
     model.weight.data = torch.full((2,), 8.0)
     model.running_mean = torch.full((2,), 9.0)
@@ -55,14 +55,14 @@ def test_tied_weights_move_once() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight
     nn.init.zeros_(model[0].weight)
-    average = WeightAverage(model, decay=0.5)
+    average = EMA(model, decay=0.5)
     nn.init.ones_(model[0].weight)
     average.update(model)
     torch.testing.assert_close(average.module[1].weight, torch.full((2, 2), 0.9))
 
 
 def test_the_state_brings_it_back() -> None:
-    average, other = WeightAverage(filled(0.0), 0.9), WeightAverage(filled(7.0), 0.9)
+    average, other = EMA(filled(0.0), 0.9), EMA(filled(7.0), 0.9)
     average.update(filled(2.0))
     other.load_state(average.state())
     for each in (average, other):
@@ -75,4 +75,4 @@ def test_the_state_brings_it_back() -> None:
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
 def test_a_bad_decay_is_refused(decay: float) -> None:
     with pytest.raises(ValueError, match=f"decay is {decay}; expected a number in"):
-        WeightAverage(filled(0.0), decay)
+        EMA(filled(0.0), decay)

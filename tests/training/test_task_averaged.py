@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.training import AveragedTask, TrainingOptions, train
+from entourage.training import EMATask, TrainingOptions, train
 
 STEPS = 6  # of an epoch
 PLAIN = TrainingOptions(optimizer="sgd", momentum=0.0, learning_rate=1.0, epochs=2, workers=0)
 
 
-class Climb(AveragedTask[int, float]):
+class Climb(EMATask[int, float]):
     """The weight of a model of one weight grows by 1 with every step, so that all of it is known beforehand."""
 
     def __init__(self, decay: float | None) -> None:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from entourage.io import weights
-from entourage.runs.metrics_log import Journal
-from entourage.training import NonFiniteLossError, Task, TrainingOptions, WeightAverage, train
+from entourage.runs.metrics_log import MetricsLog
+from entourage.training import EMA, NonFiniteLossError, Task, TrainingOptions, train
 from entourage.training.checkpoint import Checkpoints, RunState
 
 
@@ -57,7 +57,7 @@ class Noisy(Rows):
         self.model = nn.Sequential(
             nn.Linear(3, 8), nn.BatchNorm1d(8) if batch_norm else nn.Identity(), nn.Dropout(0.3), nn.Linear(8, 1)
         )
-        self.average = WeightAverage(self.model, 0.9)
+        self.average = EMA(self.model, 0.9)
 
     def plan(self, epoch: int) -> Sequence[Any]:
         return np.random.default_rng([5, epoch]).permutation(24).reshape(-1, 4)
@@ -110,7 +110,7 @@ def half_a_file(tensors: Mapping[str, Tensor], path: Path, notes: dict[str, str]
     path.write_bytes(path.read_bytes()[:-50])
 
 
-def half_a_line(journal: Journal, line: dict[str, Any]) -> None:
+def half_a_line(journal: MetricsLog, line: dict[str, Any]) -> None:
     assert journal._file is not None
     journal._file.write(json.dumps(line)[:25])
     journal._file.flush()
@@ -133,7 +133,7 @@ MOMENTS: list[Callable[[], None]] = [
     lambda: die_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
     lambda: die_at_call(Checkpoints, "offer_best", 0),  # new best weights, and no checkpoint that knows of them
     lambda: setattr(Checkpoints, "_settle_best", die_with_new_best),  # such a checkpoint, and they are not in place
-    lambda: die_at_call(Journal, "_write", 4, half_a_line),
+    lambda: die_at_call(MetricsLog, "_write", 4, half_a_line),
     lambda: die_at_call(weights, "save_file", 3, half_a_file),
     lambda: die_at_call(Noisy, "validate", 0),
     lambda: die_at_call(Checkpoints, "load_best", 0),

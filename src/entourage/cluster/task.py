@@ -30,7 +30,7 @@ from entourage.training import time_budget as pace
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.options import StepRecipe, TrainingOptions
-from entourage.training.task import AveragedTask
+from entourage.training.task import EMATask
 
 CHECKPOINT_STEPS = 50  # as often as the losses are written down: an epoch may take hours on a CPU
 
@@ -62,7 +62,7 @@ class Recipe(StepRecipe):
         )
 
 
-class ClusterTask(AveragedTask[Draw, Draw]):
+class ClusterTask(EMATask[Draw, Draw]):
     """What the training loop trains.
 
     Args:
@@ -178,7 +178,7 @@ def _needs(sampler: EpisodeSampler) -> dict[str, int]:
     return {"k_min": getattr(sampler, "k_min", 1), "each": getattr(sampler, "least", 1)}
 
 
-def steps_within(
+def steps_in_budget(
     task: ClusterTask, run: Path | None, minutes: float, device: str, *, progress: bool | None = None
 ) -> int:
     """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
@@ -186,7 +186,7 @@ def steps_within(
     trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
     rng = np.random.default_rng(recipe.seed)
     draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
-    return pace.steps_within(
+    return pace.steps_in_budget(
         trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed, progress=progress
     )
 
@@ -217,7 +217,7 @@ def learn(
     """
     before = task.network.notes
     if minutes is not None:
-        steps = steps_within(task, run, minutes, device, progress=progress)
+        steps = steps_in_budget(task, run, minutes, device, progress=progress)
         task.recipe = replace(task.recipe, steps=steps)
     result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
     network = task.outcome()

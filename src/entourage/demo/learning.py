@@ -43,7 +43,7 @@ from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import INK, figure_style, to_svg
 from entourage.report.page import Block, Section
-from entourage.training.images import AugmentationOptions, PixelBank
+from entourage.training.images import AugmentationOptions, ImageBank
 
 Labels = NDArray[np.int64]
 
@@ -195,7 +195,7 @@ def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
         body = DigitBody().eval()
     preprocessing = Preprocessing((SIDE, SIDE), (127.0,) * 3, (128.0,) * 3, crop=1.0)
     backbone = Backbone("digits", DigitBody.dim, body, preprocessing, weights="random")
-    data = EmbeddingData(PixelBank(digits.pixels), digits.labels, digits.training)
+    data = EmbeddingData(ImageBank(digits.pixels), digits.labels, digits.training)
     return train_embedding(backbone, data, recipe, device="cpu", progress=False)
 
 
@@ -206,7 +206,7 @@ def pixel_vectors(digits: Digits) -> Tensor:
 
 
 def _embedded(digits: Digits, trained: TrainedEmbedding) -> Tensor:
-    bank = PixelBank(digits.pixels)
+    bank = ImageBank(digits.pixels)
     return directions(embed_rows(trained.network, bank, digits.unseen, trained.preprocessing))
 
 

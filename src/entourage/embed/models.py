@@ -21,7 +21,7 @@ from entourage.backbones.backbone import Backbone, Preprocessing
 from entourage.backbones.finetuning import keep_statistics
 from entourage.game.similarity import directions
 from entourage.io.progress import progress_bar
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 from entourage.validation import check_sizes
 
 HeadKind = Literal["linear", "cosine", "centres"]
@@ -239,7 +239,7 @@ BATCH = {"cpu": 64, "cuda": 1024}
 @torch.inference_mode()
 def embed_rows(
     network: EmbeddingNetwork,
-    bank: PixelBank,
+    bank: ImageBank,
     rows: Rows,
     preprocessing: Preprocessing,
     *,

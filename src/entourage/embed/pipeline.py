@@ -39,7 +39,7 @@ from entourage.embed.training.task import EmbeddingData
 from entourage.io.files import check_outputs, write_json
 from entourage.io.progress import status
 from entourage.report.page import pluralize, write_page
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 
 COMMAND = "embed train"
 IN_MEMORY = 2**32  # bytes of decoded images; more of them are kept in a file of the run
@@ -99,7 +99,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
         parts = _check_parts(job, images)
     for doubt in _doubts(job, images, parts):
         warnings.warn(doubt, stacklevel=2)
-    bank = PixelBank(pixels.values)
+    bank = ImageBank(pixels.values)
     tried = _search(job, EmbeddingData(bank, images.labels, parts.training), parts.validation) if job.trials else []
     if tried:
         job, parts = replace(job, recipe=tried[0].recipe), split_parts(images, 0.0)
@@ -192,7 +192,7 @@ def _decode(job: TrainJob, images: ImageSet) -> Pixels:
     return decode_pixels(images, (side, side), progress=job.progress, cache_file=file)
 
 
-def _data(images: ImageSet, bank: PixelBank, parts: Parts) -> EmbeddingData:
+def _data(images: ImageSet, bank: ImageBank, parts: Parts) -> EmbeddingData:
     judged = {name: rows for name, rows in parts.named().items() if name != "training"}
     judged = {name: rows for name, rows in judged.items() if measurable(images.labels[rows])}
     beside = judged.get("test", judged.get("validation"))  # the curve that the training's is to be compared with

@@ -34,7 +34,7 @@ from entourage.embed.training.run_folder import RunConfig, load_members, read_co
 from entourage.io.files import check_output_file
 from entourage.io.weights import read_weights, write_weights
 from entourage.report.page import Block, Section, write_page
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 
 KEPT = 8  # sets of images whose index a run keeps
 
@@ -295,7 +295,7 @@ def _vectors(
     rows = [row for row, place in enumerate(places) if place is None]
     if rows:
         members = load_members(job.run, config, job.device)
-        vectors[rows] = embed_ensemble(members, PixelBank(pixels), np.arange(len(rows))).cpu()
+        vectors[rows] = embed_ensemble(members, ImageBank(pixels), np.arange(len(rows))).cpu()
     return vectors
 
 

@@ -14,7 +14,7 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 
 
-class Journal:
+class MetricsLog:
     """Writes the record of a run; lines of steps that a continued run makes again are cut off first.
 
     A line of training has `step`, `epoch`, `lr`, `losses` and `seconds`, one of validation `step`, `epoch`, `metrics`
@@ -39,7 +39,7 @@ class Journal:
         cut_back(folder / METRICS, step)
         self._file = (folder / METRICS).open("a", encoding="utf-8")
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> MetricsLog:
         return self
 
     def __exit__(

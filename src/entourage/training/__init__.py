@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from entourage.training.loop import train
     from entourage.training.meters import NonFiniteLossError
     from entourage.training.options import StepRecipe, TrainingOptions
-    from entourage.training.task import AveragedTask, Losses, Task, WeightAverage
+    from entourage.training.task import EMA, EMATask, Losses, Task
 
 __all__ = [
-    "AveragedTask",
+    "EMATask",
     "Losses",
     "NonFiniteLossError",
     "StepRecipe",
     "Task",
     "TrainingOptions",
     "TrainingResult",
-    "WeightAverage",
+    "EMA",
     "train",
 ]
 
@@ -32,6 +32,6 @@ __getattr__, __dir__ = lazy_exports(
         "loop": ("train",),
         "meters": ("NonFiniteLossError",),
         "options": ("StepRecipe", "TrainingOptions"),
-        "task": ("AveragedTask", "Losses", "Task", "WeightAverage"),
+        "task": ("EMATask", "Losses", "Task", "EMA"),
     },
 )

@@ -188,7 +188,7 @@ class Checkpoints:
             return None
         tensors, notes = self._read(read_weights, self.path)
         try:
-            check_same_run(self.folder, notes["identity"], self.identity, task.told_apart, self.whole)
+            check_same_run(self.folder, notes["identity"], self.identity, task.mismatch_messages, self.whole)
             state = RunState(**notes["state"])
             parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "own": {}}
             for name, value in tensors.items():

@@ -29,7 +29,7 @@ def fits_on_device(device: torch.device, size: int) -> bool:
     return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
 
 
-class PixelBank:
+class ImageBank:
     """Rows of pixels, in memory, in a mapped file or on a GPU.
 
     Args:

@@ -54,7 +54,7 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 
 
 @dataclass(frozen=True)
-class Place:
+class StepPosition:
     """Where in a run a batch belongs.
 
     Attributes:
@@ -74,7 +74,7 @@ class Place:
     ends_epoch: bool
 
 
-class Feed(Generic[Item, Batch]):
+class BatchLoader(Generic[Item, Batch]):
     """The batches of one process.
 
     A step takes the next `accumulate * world` items of the plan; process r of w takes items r, r + w, ... of them. A
@@ -104,11 +104,11 @@ class Feed(Generic[Item, Batch]):
         total = self.options.epochs * self._steps(self._plan(0))
         return total if self.options.max_steps is None else min(total, self.options.max_steps)
 
-    def seed(self, place: Place) -> list[int]:
+    def seed(self, place: StepPosition) -> list[int]:
         """What all chance at this place derives from, the same for the same slot however processes share the work."""
         return [self.options.seed, place.step, place.micro * self.world + self.rank]
 
-    def batches(self, step: int, epoch: int, position: int) -> Generator[tuple[Place, Batch]]:
+    def batches(self, step: int, epoch: int, position: int) -> Generator[tuple[StepPosition, Batch]]:
         """All that is still to come after `step` updates, `position` of them in `epoch`.
 
         Yields:
@@ -119,7 +119,7 @@ class Feed(Generic[Item, Batch]):
             for place, item in places:
                 yield place, to_device(self._load(place, item), self.device)
             return
-        waiting: deque[tuple[Place, Future[Batch]]] = deque()
+        waiting: deque[tuple[StepPosition, Future[Batch]]] = deque()
         executor = ThreadPoolExecutor(self.options.workers, "load", initializer=self._enter_thread)
         try:
             for place, item in places:
@@ -131,7 +131,7 @@ class Feed(Generic[Item, Batch]):
         finally:  # after an early end only the batches in hand are finished
             executor.shutdown(wait=True, cancel_futures=True)
 
-    def _next(self, waiting: deque[tuple[Place, Future[Batch]]]) -> tuple[Place, Batch]:
+    def _next(self, waiting: deque[tuple[StepPosition, Future[Batch]]]) -> tuple[StepPosition, Batch]:
         place, future = waiting.popleft()
         return place, to_device(future.result(), self.device)
 
@@ -139,11 +139,11 @@ class Feed(Generic[Item, Batch]):
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # a new thread would take the first GPU, also for pinned memory
 
-    def _load(self, place: Place, item: Item) -> Batch:
+    def _load(self, place: StepPosition, item: Item) -> Batch:
         batch = self.task.load(item, np.random.default_rng(self.seed(place)))
         return pin(batch) if self.device.type == "cuda" else batch
 
-    def _places(self, step: int, epoch: int, position: int) -> Iterator[tuple[Place, Item]]:
+    def _places(self, step: int, epoch: int, position: int) -> Iterator[tuple[StepPosition, Item]]:
         for current in range(epoch, self.options.epochs):
             plan = self._plan(current)
             steps = self._steps(plan)
@@ -153,7 +153,7 @@ class Feed(Generic[Item, Batch]):
                 for micro in range(self.options.accumulate):
                     slot = (at * self.options.accumulate + micro) * self.world + self.rank
                     ends = micro == self.options.accumulate - 1
-                    yield Place(step, micro, current, at, ends, ends and at == steps - 1), plan[slot % len(plan)]
+                    yield StepPosition(step, micro, current, at, ends, ends and at == steps - 1), plan[slot % len(plan)]
                 step += 1
 
     def _plan(self, epoch: int) -> Sequence[Item]:

@@ -15,11 +15,11 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from entourage.runs.directory import try_lock
-from entourage.runs.metrics_log import Journal
+from entourage.runs.metrics_log import MetricsLog
 from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
 from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, identity, own_state
-from entourage.training.loader import Feed, Place
-from entourage.training.meters import LossWindow, NonFiniteLossError, TrainingLine, training_line
+from entourage.training.loader import BatchLoader, StepPosition
+from entourage.training.meters import LossMeter, NonFiniteLossError, TrainingLine, training_line
 from entourage.training.optim import learning_rate_factor, make_optimizer, set_learning_rate
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Batch, Item, Task
@@ -93,8 +93,8 @@ class _Training:
         task.autocast = accelerator.autocast
         task.prepare(device)
         self.optimizer = make_optimizer(options, task.parameter_groups(), task.model, device)
-        self.feed = Feed(task, options, device, accelerator.process_index, accelerator.num_processes)
-        self.window = LossWindow(options.accumulate)
+        self.feed = BatchLoader(task, options, device, accelerator.process_index, accelerator.num_processes)
+        self.window = LossMeter(options.accumulate)
         self.checkpoints: Checkpoints | None = None
         self.state = RunState()
         if folder is not None:
@@ -144,7 +144,7 @@ class _Training:
                 self.checkpoints.tidy(self.state)
             self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
             self.model = stack.enter_context(wrapped(self.accelerator, self.task.model))
-            self.journal = stack.enter_context(Journal(folder, self.state.step, self.options.tensorboard))
+            self.journal = stack.enter_context(MetricsLog(folder, self.state.step, self.options.tensorboard))
             show = progress if main else False
             line = training_line(title, self.state.step, self.total, self.options.epochs, show)
             self.line: TrainingLine = stack.enter_context(line)
@@ -160,7 +160,7 @@ class _Training:
                     if self.state.out_of_patience(self.options):
                         return
 
-    def _learn(self, place: Place, batch: Any) -> None:
+    def _learn(self, place: StepPosition, batch: Any) -> None:
         """Add the gradients of a batch."""
         reseed(self.accelerator.device, self.feed.seed(place))
         shared = nullcontext() if place.ends_step else self.accelerator.no_sync(self.model)
@@ -170,7 +170,7 @@ class _Training:
             scaler = self.accelerator.scaler
             (share if scaler is None else scaler.scale(share)).backward()
 
-    def _update(self, place: Place) -> None:
+    def _update(self, place: StepPosition) -> None:
         """Change the weights; in float16 gradients that overflowed are passed over and the scale adapts."""
         scaler = self.accelerator.scaler
         set_learning_rate(self.optimizer, self._rate(place))
@@ -186,11 +186,11 @@ class _Training:
         self.optimizer.zero_grad(set_to_none=True)
         self.task.after_step(place.step + 1)
 
-    def _rate(self, place: Place) -> float:
+    def _rate(self, place: StepPosition) -> float:
         factor = learning_rate_factor(self.options, place.step, place.epoch, self.total)
         return self.options.learning_rate * factor
 
-    def _look_around(self, place: Place) -> None:
+    def _look_around(self, place: StepPosition) -> None:
         """Log, validate and keep, where it is time; all processes come to the same answer."""
         options, step = self.options, place.step + 1
         last = step == options.max_steps or (place.ends_epoch and place.epoch == options.epochs - 1)
@@ -207,7 +207,7 @@ class _Training:
         if keep:
             self._keep()
 
-    def _log(self, place: Place) -> None:
+    def _log(self, place: StepPosition) -> None:
         reading = self.window.read(self.accelerator, self.state.step)
         if reading.broken is not None:
             name, step = reading.broken
@@ -215,7 +215,7 @@ class _Training:
         self.journal.train(self.state.step, place.epoch, self._rate(place), reading.means, self._seconds())
         self.line.losses(self.state.step, place.epoch, reading.means)
 
-    def _validate(self, place: Place) -> None:
+    def _validate(self, place: StepPosition) -> None:
         answer: list[dict[str, float]] = [{}]
         outcome = self.task.outcome()
         if self.accelerator.is_main_process:

@@ -77,7 +77,7 @@ class Reading:
     broken: tuple[str, int] | None
 
 
-class LossWindow:
+class LossMeter:
     """Collects the losses of the batches one by one; a look at them empties it.
 
     Args:

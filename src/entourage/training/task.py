@@ -34,7 +34,7 @@ class Task(ABC, Generic[Item, Batch]):
             only its weights are averaged over processes and kept in checkpoints. A part of it that must stay in
             evaluation mode overrides its own `train`.
         skips_parameters: whether some parameters take no part in some steps; several processes must know it.
-        told_apart: by the name of a value of `identity`, what to say if it is another one than the run in the folder
+        mismatch_messages: by the name of a value of `identity`, what to say if it is another one than the run in the folder
             has; for values that say nothing to people, such as digests.
         own: how the names of tensors begin that each process has for itself in `extra_state`, such as what it remembers
             of its own batches; a checkpoint keeps these of every process.
@@ -46,7 +46,7 @@ class Task(ABC, Generic[Item, Batch]):
 
     model: nn.Module
     skips_parameters: bool = False
-    told_apart: Mapping[str, str] = MappingProxyType({})
+    mismatch_messages: Mapping[str, str] = MappingProxyType({})
     own: tuple[str, ...] = ()
     whole: Path | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -131,7 +131,7 @@ def _marks(*modules: nn.Module) -> tuple[object, ...]:
     return tuple(None if tensor is None else (id(tensor), tensor.data_ptr()) for tensor in firsts)
 
 
-class WeightAverage:
+class EMA:
     """An exponential moving average of a module's weights and buffers.
 
     Update t (from 0) keeps the share d_t = min(decay, (1 + t) / (10 + t)) of the average, so that the untrained
@@ -193,7 +193,7 @@ class WeightAverage:
 _AVERAGE = "average."
 
 
-class AveragedTask(Task[Item, Batch]):
+class EMATask(Task[Item, Batch]):
     """A task that keeps an average of its weights beside them, if it is told to.
 
     The average follows every step, goes to the device with the model, is what is validated and kept, and is found
@@ -201,18 +201,18 @@ class AveragedTask(Task[Item, Batch]):
 
     Args:
         model: the network that is trained.
-        decay: the share of the average that an update keeps, see `WeightAverage`; None or 0: there is no average, and
+        decay: the share of the average that an update keeps, see `EMA`; None or 0: there is no average, and
             the outcome is the model.
 
     Attributes:
         average: of the model's weights; None where there is none.
     """
 
-    average: WeightAverage | None
+    average: EMA | None
 
     def __init__(self, model: nn.Module, decay: float | None) -> None:
         self.model = model
-        self.average = WeightAverage(model, decay) if decay else None
+        self.average = EMA(model, decay) if decay else None
 
     def prepare(self, device: torch.device) -> None:
         """The average goes where the model is."""

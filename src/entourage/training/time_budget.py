@@ -27,7 +27,7 @@ WARM_SHARE = 1 / 3  # of a trial, at its beginning, that is not counted: it load
 _PLAN = "steps.json"
 
 
-def steps_within(
+def steps_in_budget(
     trial: Task[Item, Batch],
     items: Sequence[Item],
     run: Path | None,
@@ -65,7 +65,7 @@ def steps_within(
         return _planned(run, minutes)
     most = 60 * minutes * TRIAL_SHARE
     with progress_bar("Measuring the pace", len(items), progress) as advance:
-        seconds = seconds_a_step(
+        seconds = seconds_per_step(
             trial, items, resolve_device(device), most, epoch=epoch, seed=seed, advance=advance, options=options
         )
     steps = max(2, int(60 * minutes / seconds))
@@ -75,7 +75,7 @@ def steps_within(
     return _planned(run, minutes)
 
 
-def seconds_a_step(
+def seconds_per_step(
     trial: Task[Item, Batch],
     items: Sequence[Item],
     place: torch.device,

@@ -15,14 +15,14 @@ from entourage.embed.training.fit import embed_ensemble, embed_images, train_emb
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.run_folder import load_members, read_config
 from entourage.embed.training.task import EmbeddingData
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 
 RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage(1, 1e-2),), seed=5)
 
 
 def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_path: Path) -> None:
     pixels, labels = toys.images()
-    data = EmbeddingData(PixelBank(pixels), labels, np.arange(96))
+    data = EmbeddingData(ImageBank(pixels), labels, np.arange(96))
     members = train_ensemble(toys.backbone, data, RECIPE, 2, run=tmp_path, device="cpu", progress=False)
     assert {path.name for path in tmp_path.iterdir()} == {"member-1", "member-2"}
     alone = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
@@ -37,7 +37,7 @@ def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_pa
 def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
     pixels, labels = toys.images()
     with pytest.raises(ValueError, match="members is 0; expected 1 or more"):
-        train_ensemble(toys.backbone, EmbeddingData(PixelBank(pixels), labels, np.arange(96)), RECIPE, 0)
+        train_ensemble(toys.backbone, EmbeddingData(ImageBank(pixels), labels, np.arange(96)), RECIPE, 0)
 
 
 def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
@@ -50,7 +50,7 @@ def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
     pixels = decode_pixels(images, (20, 20), progress=False)
     assert found.kept.tolist() == pixels.kept.tolist()
     assert found.skipped == pixels.failures
-    torch.testing.assert_close(found.embeddings, embed_ensemble(members, PixelBank(pixels.values), np.arange(64)))
+    torch.testing.assert_close(found.embeddings, embed_ensemble(members, ImageBank(pixels.values), np.arange(64)))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match="none of its 1 images can be read: not an image"):

@@ -19,7 +19,7 @@ from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.random_search import RECORD, Trial, draw_recipes, search_recipes, told
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData
-from entourage.training.images import PLAIN, PixelBank
+from entourage.training.images import PLAIN, ImageBank
 from entourage.training.meters import NonFiniteLossError
 
 RECIPE = Recipe(size=20, view=PLAIN, stages=(Stage(1, 1e-3, "classification"), Stage(1, 1e-2)), seed=5)
@@ -27,7 +27,7 @@ RECIPE = Recipe(size=20, view=PLAIN, stages=(Stage(1, 1e-3, "classification"), S
 
 def parts_of(toys: ModuleType) -> tuple[EmbeddingData, Rows]:
     pixels, labels = toys.images(each=6)
-    return EmbeddingData(PixelBank(pixels), labels, np.flatnonzero(labels > 2)), np.flatnonzero(labels <= 2)
+    return EmbeddingData(ImageBank(pixels), labels, np.flatnonzero(labels > 2)), np.flatnonzero(labels <= 2)
 
 
 def search(toys: ModuleType, run: Path, count: int = 3, **change: Any) -> list[Trial]:
@@ -100,7 +100,7 @@ def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> 
     for change, name in (
         ({"count": 2}, "trials 1, now 2"),
         ({"load": other}, "backbone 'toy .*', now 'other .*'"),
-        ({"data": replace(data, bank=PixelBank(pixels))}, "other images"),
+        ({"data": replace(data, bank=ImageBank(pixels))}, "other images"),
         ({"held_out": held_out[1:]}, "other training images or classes"),
         ({"recipe": replace(RECIPE, head="cosine")}, "recipe"),
     ):

@@ -9,7 +9,7 @@ import torch
 
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.baselines import LABELLERS, METHODS
-from entourage.label.semi_supervised.method import Method, MethodOptions
+from entourage.label.semi_supervised.method import MethodOptions, SemiSupervisedMethod
 from entourage.label.semi_supervised.network import outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import find_labels
@@ -20,7 +20,7 @@ from entourage.training import TrainingOptions, train
 def test_all_rivals_are_there() -> None:
     assert list(METHODS) == ["supervised", "pi-model", "mean-teacher", "pseudo-label", "vat", "fixmatch"]
     assert list(LABELLERS) == ["game", "spreading", "propagation", "harmonic", "poisson", "svm"]
-    assert all(issubclass(method, Method) for method in METHODS.values())
+    assert all(issubclass(method, SemiSupervisedMethod) for method in METHODS.values())
     assert all(issubclass(labeller, GraphLabeller) for labeller in LABELLERS.values())
     assert len(set(METHODS.values())) == len(set(LABELLERS.values())) == 6
 

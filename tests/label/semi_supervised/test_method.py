@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.label.semi_supervised.data import SemiSupervisedData
-from entourage.label.semi_supervised.method import Batch, Method, MethodOptions
+from entourage.label.semi_supervised.method import Batch, MethodOptions, SemiSupervisedMethod
 from entourage.label.semi_supervised.views import LiveViews
 from entourage.training import TrainingOptions, train
 
 SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
 
 
-class Sum(Method):
+class Sum(SemiSupervisedMethod):
     """The mean of all logits of weak views, and twice that of strong views."""
 
     def views(self, batch: Batch) -> Sequence[Tensor]:
@@ -148,7 +148,7 @@ def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
 
 
 def test_another_run_has_another_description(toys: ModuleType) -> None:
-    def described(examples: SemiSupervisedData, options: MethodOptions, kind: type[Method] = Sum) -> str:
+    def described(examples: SemiSupervisedData, options: MethodOptions, kind: type[SemiSupervisedMethod] = Sum) -> str:
         return str(kind(toys.linear(), examples, options).describe())
 
     class Other(Sum):

@@ -25,10 +25,10 @@ from entourage.detect.evaluation.evaluate import known_objects
 from entourage.detect.evaluation.ground_truth import TruthPage
 from entourage.detect.evaluation.metrics import score_pages, without_twins
 from entourage.detect.models.watershed import WatershedDetector
-from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
+from entourage.detect.training.augmentation import AugmentationOptions, MarginDrawer, Margins, disguise, paste_margins
 from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
 from entourage.training.options import StepRecipe, TrainingOptions
-from entourage.training.task import AveragedTask, Batch, Losses
+from entourage.training.task import Batch, EMATask, Losses
 
 _CELL = 8  # pixels of a cell of the mask of what is not looked at
 
@@ -73,7 +73,7 @@ def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, wid
 
 
 @torch.no_grad()
-def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOptions | None) -> WindowBatch:
+def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: AugmentationOptions | None) -> WindowBatch:
     """All pixels of a step, on the device.
 
     Args:
@@ -135,7 +135,7 @@ class Recipe(StepRecipe):
 
     batch: int = 16
     window: WindowOptions = field(default_factory=WindowOptions)
-    view: ViewOptions | None = field(default_factory=ViewOptions)
+    view: AugmentationOptions | None = field(default_factory=AugmentationOptions)
     margin: int = 0
     warmup: int = 300
     weight_decay: float = 0.02
@@ -161,14 +161,14 @@ class Recipe(StepRecipe):
         return replace(super().training_options(), clip_norm=self.clip_norm, checkpoint_every=CHECKPOINT_STEPS)
 
 
-class PageTask(AveragedTask[int, Batch]):
+class PageTask(EMATask[int, Batch]):
     """A task whose steps are numbers; what they draw comes from the loop's generator.
 
     Args:
         model: is trained in place.
         sheets: the pages.
         recipe: how.
-        decay: of the average of the weights, as for `AveragedTask`.
+        decay: of the average of the weights, as for `EMATask`.
 
     Attributes:
         device: where training takes place.

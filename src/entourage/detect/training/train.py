@@ -26,7 +26,7 @@ from entourage.io.files import check_outputs, write_json
 from entourage.symbols import V1_IDS
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
-from entourage.training.time_budget import TRIAL_STEPS, steps_within
+from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
 
 ClassList = Literal["detector", "v1", "muscima"]
 COMMAND = "detect train"
@@ -131,7 +131,7 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
     if job.minutes is not None:
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
-        steps = steps_within(
+        steps = steps_in_budget(
             task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed, progress=job.progress
         )
         task.recipe = replace(task.recipe, steps=steps)

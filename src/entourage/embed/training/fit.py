@@ -25,7 +25,7 @@ from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import MONITORED, EmbeddingData, EmbeddingTask, Learner, make_loss
 from entourage.io.progress import progress_bar
 from entourage.training.checkpoint import TrainingResult
-from entourage.training.images import PixelBank
+from entourage.training.images import ImageBank
 from entourage.training.loop import train
 from entourage.training.options import TrainingOptions
 
@@ -267,7 +267,7 @@ def embed_images(
         for start in range(0, len(images), CHUNK):
             places = np.arange(start, min(start + CHUNK, len(images)))
             pixels = decode_pixels(images.subset(places), (side, side), progress=False)
-            parts.append(embed_ensemble(members, PixelBank(pixels.values), np.arange(len(pixels.kept)), flip=flip))
+            parts.append(embed_ensemble(members, ImageBank(pixels.values), np.arange(len(pixels.kept)), flip=flip))
             kept.append(places[pixels.kept])
             skipped += pixels.failures
             advance(len(places))
@@ -278,7 +278,7 @@ def embed_images(
 
 def embed_ensemble(
     members: Sequence[TrainedEmbedding],
-    bank: PixelBank,
+    bank: ImageBank,
     rows: Rows,
     *,
     flip: bool = False,

@@ -4,7 +4,7 @@ from entourage.label.semi_supervised.augmenter import LabelAugmenter
 from entourage.label.semi_supervised.baselines import LABELLERS, METHODS
 from entourage.label.semi_supervised.classifier import ImageClassifier, Predictions
 from entourage.label.semi_supervised.data import SemiSupervisedData
-from entourage.label.semi_supervised.method import Method, MethodOptions
+from entourage.label.semi_supervised.method import MethodOptions, SemiSupervisedMethod
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import PRESETS, AugmentOptions, preset
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions, cache_views
@@ -20,7 +20,7 @@ __all__ = [
     "LabelAugmenter",
     "LiveViews",
     "ViewOptions",
-    "Method",
+    "SemiSupervisedMethod",
     "MethodOptions",
     "Predictions",
     "cache_views",

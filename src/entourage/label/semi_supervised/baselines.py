@@ -40,16 +40,16 @@ from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.method import (
     Batch,
     ConfidenceThresholdMethod,
-    Method,
     MethodOptions,
     Rows,
+    SemiSupervisedMethod,
     WeightedMethod,
 )
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.transduction import GraphTransduction
 
 
-class Supervised(Method):
+class Supervised(SemiSupervisedMethod):
     """Cross-entropy on the labelled images; the others are not even loaded ("CNN" in the thesis' tables)."""
 
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
@@ -128,13 +128,13 @@ RADIUS = 0.003  # length of the perturbation as a share of the input's own lengt
 PROBE = 1e-3  # and of the one with which the direction is looked for
 
 
-class VirtualAdversarial(Method):
+class VirtualAdversarial(SemiSupervisedMethod):
     """Divergence between the answers to an image and to its worst small perturbation.
 
     The variant that also makes answers sure (entropy minimisation) soon gives all images one class if labels are few.
 
     Args:
-        network, examples, options: as for `Method`.
+        network, examples, options: as for `SemiSupervisedMethod`.
         radius: length of the perturbation as a share of the input's own.
     """
 
@@ -191,7 +191,7 @@ def _length(inputs: Tensor) -> Tensor:
     return length.clamp_min(1e-12)
 
 
-METHODS: Mapping[str, type[Method]] = {
+METHODS: Mapping[str, type[SemiSupervisedMethod]] = {
     "supervised": Supervised,
     "pi-model": PiModel,
     "mean-teacher": MeanTeacher,

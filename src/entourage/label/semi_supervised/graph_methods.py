@@ -17,18 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.label.semi_supervised.data import SemiSupervisedData
-from entourage.label.semi_supervised.method import Batch, Method, MethodOptions, Rows
+from entourage.label.semi_supervised.method import Batch, MethodOptions, Rows, SemiSupervisedMethod
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import PseudoLabelMode
 from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
 from entourage.training.task import Losses
 
 
-class Augmented(Method):
+class Augmented(SemiSupervisedMethod):
     """Cross-entropy with found labels on weak views.
 
     Args:
-        network, examples, options: as for `Method`.
+        network, examples, options: as for `SemiSupervisedMethod`.
         found: a label for every image.
         trust: how far they are trusted.
         alike: given and found labels are one set to train on, as in the thesis; otherwise each batch has given ones of
@@ -99,11 +99,11 @@ INDIFFERENT = 1e-6  # a belief whose classes differ by less prefers none: it is 
 MEMORY = 0.98  # of the running mean of the network's answers
 
 
-class Consistency(Method):
+class Consistency(SemiSupervisedMethod):
     """Strong views should be answered as the graph and the averaged network together label the image.
 
     Args:
-        network, examples, options: as for `Method`.
+        network, examples, options: as for `SemiSupervisedMethod`.
         found: what the graph says.
         warmup_steps: in which only the graph is heard; the network's answers mean nothing yet.
         shares: how frequent each class is, if that is known, shape (m,); the network's answers are held to it, so that

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.network import ImageNetwork
-from entourage.training.task import AveragedTask, Losses, WeightAverage
+from entourage.training.task import EMA, EMATask, Losses
 from entourage.validation import is_number, validate_counts
 
 Rows = NDArray[np.int64]
 
-TOLD_APART: Mapping[str, str] = MappingProxyType(
+MISMATCH_MESSAGES: Mapping[str, str] = MappingProxyType(
     {
         "task.labels": "other labels or classes than are given now",
         "task.images": "other images, another size or other views than there are now",
@@ -72,7 +72,7 @@ class Batch(NamedTuple):
     unlabelled: Tensor
 
 
-class Method(AveragedTask[tuple[Rows, Rows], Batch]):
+class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
     """A way to train a network on few labels and many images.
 
     Subclasses say which `views` of the unlabelled images the network shall see and how much they disagree.
@@ -83,9 +83,9 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         options: what all methods share.
     """
 
-    told_apart: Mapping[str, str] = TOLD_APART
+    mismatch_messages: Mapping[str, str] = MISMATCH_MESSAGES
     model: ImageNetwork
-    average: WeightAverage
+    average: EMA
 
     def __init__(
         self, network: ImageNetwork, examples: SemiSupervisedData, options: MethodOptions | None = None
@@ -93,7 +93,7 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         self.options = options or MethodOptions()
         network.freeze_norm = self.options.freeze_norm
         super().__init__(network, None)
-        self.average = WeightAverage(network, self.options.decay)  # also of decay 0: a teacher is a network of its own
+        self.average = EMA(network, self.options.decay)  # also of decay 0: a teacher is a network of its own
         self.examples = examples
         self.looks = examples.looks
 
@@ -175,7 +175,7 @@ class Method(AveragedTask[tuple[Rows, Rows], Batch]):
         ]
 
     def describe(self) -> dict[str, Any]:
-        """Method, options and labels."""
+        """SemiSupervisedMethod, options and labels."""
         labels = hashlib.blake2b(self.examples.codes.tobytes(), digest_size=8).hexdigest()
         return {"method": type(self).__name__, **asdict(self.options), "images": self.looks.digest(), "labels": labels}
 
@@ -195,11 +195,11 @@ def _share_statistics(model: nn.Module) -> None:
 THRESHOLD = 0.95  # Pseudo-Label's first version trusted every answer; later comparisons of it have this
 
 
-class WeightedMethod(Method):
+class WeightedMethod(SemiSupervisedMethod):
     """A method whose disagreement has a weight.
 
     Args:
-        network, examples, options: as for `Method`.
+        network, examples, options: as for `SemiSupervisedMethod`.
         weight: of the difference, when it has grown; None: the `usual` one.
 
     Attributes:
@@ -226,11 +226,11 @@ class WeightedMethod(Method):
         return {**super().describe(), "weight": self.weight}
 
 
-class ConfidenceThresholdMethod(Method):
+class ConfidenceThresholdMethod(SemiSupervisedMethod):
     """A method that believes answers it is sure of.
 
     Args:
-        network, examples, options: as for `Method`.
+        network, examples, options: as for `SemiSupervisedMethod`.
         threshold: how sure an answer must be.
     """
 

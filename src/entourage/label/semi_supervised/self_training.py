@@ -30,7 +30,7 @@ from entourage.io.safe_formats import read_npz
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.graph_methods import Augmented, Consistency
-from entourage.label.semi_supervised.method import Method
+from entourage.label.semi_supervised.method import SemiSupervisedMethod
 from entourage.label.semi_supervised.network import ImageNetwork, outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import (
@@ -236,17 +236,17 @@ def _worse(now: float | None, before: float | None, labels: int) -> bool:
 
 def _method(
     network: ImageNetwork, examples: SemiSupervisedData, found: PseudoLabels, options: AugmentOptions, number: int
-) -> tuple[Method, TrainingOptions]:
+) -> tuple[SemiSupervisedMethod, TrainingOptions]:
     """The task of a round, and how it is trained: in a short round, both warm-ups are short too."""
     batches = replace(options.batches, seed=options.batches.seed + number)
-    task: Method
+    task: SemiSupervisedMethod
     if options.method == "consistency":
         task = Consistency(
             network, examples, batches, found=found, shares=_shares(examples) if options.balance else None
         )
     else:
         task = Augmented(network, examples, batches, found=found, trust=options.trust, alike=options.alike)
-    task.told_apart = {"task.found": _OTHER_LABELS, **task.told_apart}
+    task.mismatch_messages = {"task.found": _OTHER_LABELS, **task.mismatch_messages}
     steps = options.training.epochs * task.steps()
     if isinstance(task, Consistency):
         task.warmup_steps = min(task.warmup_steps, steps // 3)

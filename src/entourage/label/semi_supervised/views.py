@@ -25,7 +25,7 @@ from entourage.backbones.backbone import Preprocessing, digest_weights
 from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
-from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, PixelBank, augment, fits_on_device
+from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, ImageBank, augment, fits_on_device
 from entourage.validation import validate_counts
 
 BATCH = {"cpu": 64, "cuda": 2048}
@@ -94,7 +94,7 @@ class LiveViews:
     def __init__(
         self, pixels: NDArray[np.uint8], preprocessing: Preprocessing, options: ViewOptions | None = None
     ) -> None:
-        self.bank = PixelBank(pixels)
+        self.bank = ImageBank(pixels)
         self.preprocessing = preprocessing
         self.options = options or ViewOptions()
         self.mirror = self.options.mirror
