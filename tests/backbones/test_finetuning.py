@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones.finetuning import SteadyNorm, keep_statistics, with_steady_norms
+from entourage.backbones.finetuning import SteadyNorm, freeze_batch_norm, with_steady_norms
 from entourage.backbones.registry import load_backbone
 
 
@@ -14,7 +14,7 @@ def test_statistics_stay_and_are_what_is_gone_by() -> None:
     layer = nn.BatchNorm1d(2)
     module = nn.Sequential(nn.Dropout(), nn.Sequential(layer)).train()
     x = 5 + 3 * torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
-    keep_statistics(module)
+    freeze_batch_norm(module)
     torch.testing.assert_close(layer(x), x, atol=1e-4, rtol=1e-4)  # mean 0 and variance 1, as they were
     assert layer.running_mean is not None
     assert layer.running_mean.tolist() == [0, 0]

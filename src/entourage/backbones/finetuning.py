@@ -19,7 +19,7 @@ from entourage.backbones.backbone import Backbone
 from entourage.backbones.efficientnet_lite import PooledFeatures, fold_for_inference
 
 
-def keep_statistics(module: nn.Module) -> None:
+def freeze_batch_norm(module: nn.Module) -> None:
     """Has batch normalisation go by the statistics it has and keep them, also in training: `train()` undoes it.
 
     Statistics of batches of few classes, or of few images, say little of what a network will be asked about.

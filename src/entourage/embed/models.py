@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing
-from entourage.backbones.finetuning import keep_statistics
+from entourage.backbones.finetuning import freeze_batch_norm
 from entourage.game.similarity import directions
 from entourage.io.progress import progress_bar
 from entourage.training.images import ImageBank
@@ -205,7 +205,7 @@ class EmbeddingNetwork(nn.Module):
         """As usual, but frozen statistics stay frozen."""
         super().train(mode)
         if self.freeze_norm:
-            keep_statistics(self.body)
+            freeze_batch_norm(self.body)
         return self
 
 

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones.finetuning import keep_statistics
+from entourage.backbones.finetuning import freeze_batch_norm
 from entourage.io.progress import progress_bar
 from entourage.label.semi_supervised.views import BATCH, Views
 
@@ -52,7 +52,7 @@ class ImageNetwork(nn.Module):
         """As usual, but frozen statistics stay frozen."""
         super().train(mode)
         if self.freeze_norm:
-            keep_statistics(self.body)
+            freeze_batch_norm(self.body)
         return self
 
 
