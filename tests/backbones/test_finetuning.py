@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones.finetuning import SteadyNorm, freeze_batch_norm, with_steady_norms
+from entourage.backbones.finetuning import FrozenBatchNorm2d, freeze_batch_norm, with_steady_norms
 from entourage.backbones.registry import load_backbone
 
 
@@ -40,7 +40,7 @@ def test_steady_norms_are_the_same_layers_under_the_same_names() -> None:
     module = toy()
     steady = with_steady_norms(copy.deepcopy(module))
     kinds = [type(layer) for layer in steady.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    assert kinds == [SteadyNorm, SteadyNorm, nn.SyncBatchNorm]
+    assert kinds == [FrozenBatchNorm2d, FrozenBatchNorm2d, nn.SyncBatchNorm]
     assert list(steady.state_dict()) == list(module.state_dict())
     x = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
     for training in (False, True):
@@ -52,7 +52,7 @@ def test_steady_norms_are_the_same_layers_under_the_same_names() -> None:
 
 def test_weights_are_shared_with_the_layer_before() -> None:
     norm = nn.BatchNorm2d(2)
-    steady = SteadyNorm.of(norm)
+    steady = FrozenBatchNorm2d.of(norm)
     assert steady.weight is norm.weight
     assert steady.running_mean is norm.running_mean
     assert steady.training
@@ -62,7 +62,7 @@ def test_weights_are_shared_with_the_layer_before() -> None:
 def test_networks_that_are_trained_have_steady_norms(frozen: bool) -> None:
     module = load_backbone("efficientnet-lite0", "cpu", frozen=frozen, pretrained=False).module
     kinds = {type(layer) for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)}
-    assert kinds == (set() if frozen else {SteadyNorm})
+    assert kinds == (set() if frozen else {FrozenBatchNorm2d})
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU computes it in another way")

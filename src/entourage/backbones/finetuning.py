@@ -30,16 +30,16 @@ def freeze_batch_norm(module: nn.Module) -> None:
 
 
 def with_steady_norms(module: nn.Module) -> nn.Module:
-    """Replaces every `nn.BatchNorm2d` in a network by a `SteadyNorm` with the same weights, under the same name."""
+    """Replaces every `nn.BatchNorm2d` in a network by a `FrozenBatchNorm2d` with the same weights, under the same name."""
     for name, child in module.named_children():
         if type(child) is nn.BatchNorm2d:  # a subclass does something of its own
-            setattr(module, name, SteadyNorm.of(child))
+            setattr(module, name, FrozenBatchNorm2d.of(child))
         else:
             with_steady_norms(child)
     return module
 
 
-class SteadyNorm(nn.BatchNorm2d):
+class FrozenBatchNorm2d(nn.BatchNorm2d):
     """Batch normalisation that is trained fast on a GPU while its statistics stay as they are.
 
     torch computes the gradients of this case in another memory layout than that of channels last, which the convolution
@@ -47,7 +47,7 @@ class SteadyNorm(nn.BatchNorm2d):
     """
 
     @classmethod
-    def of(cls, norm: nn.BatchNorm2d) -> SteadyNorm:
+    def of(cls, norm: nn.BatchNorm2d) -> FrozenBatchNorm2d:
         """The same layer with the same weights and statistics, shared."""
         with torch.device("meta"):  # they are replaced
             layer = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
