@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from entourage.backbones.finetuning import FrozenBatchNorm2d, freeze_batch_norm, with_steady_norms
+from entourage.backbones.finetuning import FrozenBatchNorm2d, convert_frozen_batch_norm, freeze_batch_norm
 from entourage.backbones.registry import load_backbone
 
 
@@ -38,7 +38,7 @@ def toy() -> nn.Sequential:
 
 def test_steady_norms_are_the_same_layers_under_the_same_names() -> None:
     module = toy()
-    steady = with_steady_norms(copy.deepcopy(module))
+    steady = convert_frozen_batch_norm(copy.deepcopy(module))
     kinds = [type(layer) for layer in steady.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     assert kinds == [FrozenBatchNorm2d, FrozenBatchNorm2d, nn.SyncBatchNorm]
     assert list(steady.state_dict()) == list(module.state_dict())
@@ -74,7 +74,7 @@ def test_on_a_gpu_values_and_gradients_are_torchs_own(layout: torch.memory_forma
         return [y, *torch.autograd.grad((y * torch.linspace(0, 1, y.numel(), device="cuda").view_as(y)).sum(), given)]
 
     module = toy()[:2].cuda().eval()
-    steady = with_steady_norms(copy.deepcopy(module))
+    steady = convert_frozen_batch_norm(copy.deepcopy(module))
     x = torch.randn(64, 3, 9, 9, device="cuda").contiguous(memory_format=layout).requires_grad_()
     for one, other in zip(found(steady, x), found(module, x), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)  # sums of some thousand float32 in another order

@@ -29,13 +29,13 @@ def freeze_batch_norm(module: nn.Module) -> None:
             layer.eval()
 
 
-def with_steady_norms(module: nn.Module) -> nn.Module:
+def convert_frozen_batch_norm(module: nn.Module) -> nn.Module:
     """Replaces every `nn.BatchNorm2d` in a network by a `FrozenBatchNorm2d` with the same weights, under the same name."""
     for name, child in module.named_children():
         if type(child) is nn.BatchNorm2d:  # a subclass does something of its own
             setattr(module, name, FrozenBatchNorm2d.of(child))
         else:
-            with_steady_norms(child)
+            convert_frozen_batch_norm(child)
     return module
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 from entourage.backbones.bn_inception import BN_INCEPTION, load_bn_inception
 from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, load_efficientnet_lite
-from entourage.backbones.finetuning import with_steady_norms
+from entourage.backbones.finetuning import convert_frozen_batch_norm
 from entourage.compute import resolve_device
 from entourage.io.files import error_reason
 
@@ -116,6 +116,6 @@ def load_backbone(
     else:
         raise ValueError(f"backbone {name!r} is unknown; expected one of {', '.join(BACKBONE_NAMES)}")
     if not frozen:
-        with_steady_norms(backbone.module)
+        convert_frozen_batch_norm(backbone.module)
     backbone.module.to(place)
     return backbone
