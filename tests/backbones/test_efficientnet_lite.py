@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, fold_for_inference, freeze
+from entourage.backbones.efficientnet_lite import EFFICIENTNET_LITE, _build, _read_weights, freeze, fuse_conv_bn
 from entourage.backbones.registry import load_backbone
 
 
@@ -12,7 +12,7 @@ from entourage.backbones.registry import load_backbone
 def test_folding_changes_nothing_but_the_speed(name: str, size: int) -> None:
     state = _read_weights(name)
     plain, folded = _build(name, state), _build(name, state)
-    fold_for_inference(folded)
+    fuse_conv_bn(folded)
     images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         before, after = plain.extract_features(images), folded.extract_features(images)  # type: ignore[operator]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from entourage.backbones.backbone import Backbone
-from entourage.backbones.efficientnet_lite import PooledFeatures, fold_for_inference
+from entourage.backbones.efficientnet_lite import PooledFeatures, fuse_conv_bn
 
 
 def freeze_batch_norm(module: nn.Module) -> None:
@@ -157,7 +157,7 @@ def split_backbone(backbone: Backbone, stages: int = TRAINED_STAGES) -> tuple[St
     cut = _first_of_last(network, stages)
     early = copy.deepcopy(network)
     early._blocks = early._blocks[:cut]  # type: ignore[index]
-    fold_for_inference(early)
+    fuse_conv_bn(early)
     stem = Stem(early, cut).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return stem, Tail(network, cut)
 
