@@ -99,7 +99,7 @@ class RivalTask(PageTask[Draw]):
         )
         return {"loss": torch.stack(list(parts.values())).sum(), **{n: v.detach() for n, v in parts.items()}}
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes this run this run."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
         rival = type(_inner(self.model)).__name__
@@ -164,7 +164,7 @@ def train_rival(
     )
     task.recipe = replace(recipe, steps=steps)
     result = train(task, _training_options(task.recipe, parts), run, device=device, title=name)
-    rival = RivalDetector(_inner(task.outcome()), sheets.classes, device)
+    rival = RivalDetector(_inner(task.final_model()), sheets.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
 
 

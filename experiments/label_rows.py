@@ -23,7 +23,7 @@ from entourage.backbones.registry import load_backbone
 from entourage.compute import resolve_device
 from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
-from entourage.game import NeighbourGraph, directions
+from entourage.game import NeighborGraph, directions
 from entourage.io.files import atomic_path
 from entourage.label.semi_supervised.baselines import FROZEN, LABELLERS, METHODS, frozen_classifier
 from entourage.label.semi_supervised.data import SemiSupervisedData
@@ -104,7 +104,7 @@ def prepare(
     pixels = decode_pixels(images, (stored, stored))
     network = load_backbone(backbone, "cpu", frozen=False)
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
-    parts = [split[pixels.kept] == part for part in (0, 1)]
+    parts = [split[pixels.indices] == part for part in (0, 1)]
     views = (options.views, with_views(options, ()).views)
     seen = [LiveViews(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, views, strict=True)]
     looks: Sequence[Views] = seen
@@ -114,7 +114,7 @@ def prepare(
         features = [outputs(tail, one, place) for one in looks]
     else:
         features = [plain_features(replace(network, preprocessing=preprocessing), one, place) for one in seen]
-    known, asked = (images.labels[pixels.kept][rows] for rows in parts)
+    known, asked = (images.labels[pixels.indices][rows] for rows in parts)
     classes = len(images.class_names)
     return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], place)
 
@@ -146,7 +146,7 @@ def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> 
 
 def shared_graph(setting: Setting) -> Any:
     """The graph of the untrained backbone's features, as `self_train` makes its own."""
-    return NeighbourGraph(directions(setting.features), NEIGHBOURS).w
+    return NeighborGraph(directions(setting.features), NEIGHBOURS).w
 
 
 def trained_row(
@@ -175,7 +175,7 @@ def trained_row(
         own = {key: value for key, value in settings.items() if key not in ("learning_rate", "epochs")}
         task = METHODS[name](setting.network(), examples, batches, **own)
         train(task, training, device=setting.device, progress=False)
-        network = task.outcome()
+        network = task.final_model()
     else:
         labeller = LABELLERS[name.partition("+")[0]]()
         told_shares = options.balance and name != UNTOLD

@@ -31,7 +31,7 @@ RECORDED = {
 
 
 def test_a_run_is_known_by_its_recipe() -> None:
-    described = make(Recipe(curriculum=SIZES)).describe()
+    described = make(Recipe(curriculum=SIZES)).config()
     assert described["recipe"] == {**RECORDED, "curriculum": json.loads(json.dumps(asdict(SIZES)))}
 
 
@@ -103,7 +103,7 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
     def described(learn: object, validate: object = GAUSSIANS, **about: str) -> str:
         network = ClusterNetwork((2,), SMALL)
         task = ClusterTask(network, learn, validate, LossOptions(), RECIPE, about=about)  # type: ignore[arg-type]
-        return json.dumps(task.describe())
+        return json.dumps(task.config())
 
     other = items.clone()
     other[3, 1] += 1e-3

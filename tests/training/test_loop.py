@@ -66,10 +66,10 @@ def test_threads_and_folders_change_no_weight(worker: ModuleType, tmp_path: Path
     train(tasks[0], worker.NOISY, tmp_path, device="cpu")
     for task, workers in zip(tasks[1:], (0, 4), strict=True):
         train(task, replace(worker.NOISY, workers=workers), device="cpu")
-        assert torch.equal(weights_of(task.outcome()), weights_of(tasks[0].outcome()))
+        assert torch.equal(weights_of(task.final_model()), weights_of(tasks[0].final_model()))
     other = worker.Noisy()
     train(other, replace(worker.NOISY, seed=1), device="cpu")
-    assert not torch.equal(weights_of(other.outcome()), weights_of(tasks[0].outcome()))
+    assert not torch.equal(weights_of(other.final_model()), weights_of(tasks[0].final_model()))
 
 
 def test_mixed_precision_learns_in_float32_weights(worker: ModuleType) -> None:

@@ -27,7 +27,7 @@ def test_a_run_is_recorded(worker: ModuleType, tmp_path: Path) -> None:
     assert read[-1]["metrics"] == result.metrics
     assert result.best == min(line["metrics"]["error"] for line in read if "metrics" in line)
     kept = load_file(tmp_path / "model.safetensors")
-    assert all(torch.equal(kept[name], value) for name, value in task.outcome().state_dict().items())
+    assert all(torch.equal(kept[name], value) for name, value in task.final_model().state_dict().items())
 
 
 def test_logged_losses_are_means_since_the_line_before(worker: ModuleType, tmp_path: Path) -> None:

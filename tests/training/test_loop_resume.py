@@ -34,9 +34,9 @@ def test_a_finished_run_returns_at_once_with_its_weights(worker: ModuleType, tmp
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert train(second, worker.NOISY, tmp_path, device="cpu") == result
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
-    assert torch.equal(weights_of(first.outcome()), weights_of(second.outcome()))
+    assert torch.equal(weights_of(first.final_model()), weights_of(second.final_model()))
     assert torch.equal(weights_of(first.model), weights_of(second.model))
-    assert not second.outcome().training
+    assert not second.final_model().training
 
 
 def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
     monkeypatch.setattr("entourage.training.loop.try_lock", claimed_just_after_the_other)
     late.loss = lambda *_: pytest.fail("a step was made again")
     train(late, worker.NOISY, tmp_path, device="cpu")
-    assert torch.equal(weights_of(late.outcome()), weights_of(other.outcome()))
+    assert torch.equal(weights_of(late.final_model()), weights_of(other.final_model()))
 
 
 def test_a_run_that_is_over_may_be_looked_at_by_many(worker: ModuleType, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ def test_by_default_all_that_learns_is_one_group(worker: ModuleType) -> None:
 
 def test_by_default_the_model_is_the_outcome_and_nothing_else_is_kept(worker: ModuleType) -> None:
     task = worker.Rows()
-    assert task.outcome() is task.model
-    assert task.extra_state() == task.describe() == task.validate(task.model) == {}
+    assert task.final_model() is task.model
+    assert task.extra_state() == task.config() == task.validate(task.model) == {}
     task.load_extra_state({})
     with pytest.raises(ValueError, match="Rows has no extra state; the checkpoint holds a"):
         task.load_extra_state({"a": torch.ones(1)})

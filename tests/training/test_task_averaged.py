@@ -73,9 +73,9 @@ def test_the_average_follows_every_step_and_is_what_is_validated_and_kept(tmp_pa
     train(task, PLAIN, tmp_path, device="cpu")
     assert weight(task.model) == 2 * STEPS
     # Twelve updates of float32 numbers below 12: rounding stays far below 1e-5.
-    assert weight(task.outcome()) == pytest.approx(expected(0.3, 2 * STEPS), abs=1e-5)
+    assert weight(task.final_model()) == pytest.approx(expected(0.3, 2 * STEPS), abs=1e-5)
     assert task.validated == pytest.approx([expected(0.3, STEPS), expected(0.3, 2 * STEPS)], abs=1e-5)
-    assert task.outcome() is not task.model
+    assert task.final_model() is not task.model
 
 
 @pytest.mark.parametrize("decay", [None, 0, 0.0])
@@ -83,7 +83,7 @@ def test_without_an_average_the_model_is_the_outcome(decay: float | None, tmp_pa
     task = Climb(decay)
     assert task.average is None
     train(task, PLAIN, tmp_path, device="cpu")
-    assert task.outcome() is task.model
+    assert task.final_model() is task.model
     assert task.validated == [STEPS, 2 * STEPS]
     assert task.extra_state() == {}
     task.load_extra_state({})
@@ -98,7 +98,7 @@ def test_a_run_that_goes_on_has_the_average_it_left(kind: type[Climb], tmp_path:
         train(begun, PLAIN, tmp_path, device="cpu")
     train(continued, PLAIN, tmp_path, device="cpu")
     assert len(continued.validated) == 1  # the first epoch was not trained again
-    assert weight(continued.outcome()) == weight(whole.outcome())
+    assert weight(continued.final_model()) == weight(whole.final_model())
     if isinstance(continued, Counting):
         assert continued.count == 20 * STEPS
 
@@ -114,5 +114,5 @@ def test_an_average_that_nobody_keeps_is_refused() -> None:
 def test_the_average_goes_to_the_device_of_the_model() -> None:
     task = Climb(0.5)
     task.prepare(torch.device("meta"))
-    assert task.outcome().weight.device.type == "meta"
+    assert task.final_model().weight.device.type == "meta"
     Climb(None).prepare(torch.device("meta"))  # there is nothing to move

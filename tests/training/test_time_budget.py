@@ -109,7 +109,7 @@ def test_a_trial_does_what_the_loop_does(worker: ModuleType, options: TrainingOp
     seconds_per_step(trial, items, CPU, 1e9, epoch=1, seed=3, options=options)
     train(trained, replace(options, epochs=1, seed=3), device="cpu")
     assert trial.average.updates == trained.average.updates == 6
-    for one, other in ((trial.model, trained.model), (trial.outcome(), trained.outcome())):
+    for one, other in ((trial.model, trained.model), (trial.final_model(), trained.final_model())):
         assert torch.equal(weights_of(one), weights_of(other))
 
 

@@ -72,7 +72,7 @@ class Noisy(Rows):
     def after_step(self, step: int) -> None:
         self.average.update(self.model)
 
-    def outcome(self) -> nn.Module:
+    def final_model(self) -> nn.Module:
         return self.average.module
 
     def extra_state(self) -> dict[str, Tensor]:
@@ -182,7 +182,7 @@ class BreaksInOne(Rows):
 class Remembers(Noisy):
     """Each process remembers its own last batch, and learns from the next one in its light."""
 
-    own = ("last.",)
+    per_process_state = ("last.",)
 
     def __init__(self) -> None:
         super().__init__()

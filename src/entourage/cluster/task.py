@@ -157,7 +157,7 @@ class ClusterTask(EMATask[Draw, Draw]):
             self.say(f"step {self.step} of {self.recipe.steps}: {found}")
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes this run this run: what is learned from first, as that explains whatever else differs."""
         samplers = {"sampler": self.sampler, "validation": self.validation}
         data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.describe().items()}
@@ -220,7 +220,7 @@ def learn(
         steps = steps_in_budget(task, run, minutes, device, progress=progress)
         task.recipe = replace(task.recipe, steps=steps)
     result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
-    network = task.outcome()
+    network = task.final_model()
     if not isinstance(network, ClusterNetwork):
         raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
     spent = {"steps": result.steps, "seconds": round(result.seconds)}

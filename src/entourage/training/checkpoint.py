@@ -251,7 +251,7 @@ class Checkpoints:
 
 def own_state(task: Task[Any, Any]) -> dict[str, Tensor]:
     """What of a task's extra state this process has for itself, on the CPU."""
-    return {name: value.cpu() for name, value in task.extra_state().items() if name.startswith(task.own)}
+    return {name: value.cpu() for name, value in task.extra_state().items() if name.startswith(task.per_process_state)}
 
 
 def _extra_of(
@@ -260,7 +260,7 @@ def _extra_of(
     """The extra state of a process: the main one's, with this one's own in place of the main one's own."""
     if rank == 0:
         return dict(main)
-    shared = {name: value for name, value in main.items() if not name.startswith(task.own)}
+    shared = {name: value for name, value in main.items() if not name.startswith(task.per_process_state)}
     mine = f"{rank}."
     return shared | {name.removeprefix(mine): value for name, value in others.items() if name.startswith(mine)}
 
@@ -327,7 +327,7 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
         Values by name, as they come back from JSON.
     """
     values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
-    described = {f"task.{name}": value for name, value in task.describe().items()}
+    described = {f"task.{name}": value for name, value in task.config().items()}
     told = json.dumps({**values, **described}, default=operator.index)  # NumPy's whole numbers are no JSON
     return dict(json.loads(told))
 

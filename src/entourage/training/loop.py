@@ -41,7 +41,7 @@ def train(
     With a run folder the call may be killed at any moment: the next one continues from the last checkpoint and ends
     with the same weights (bit for bit on a CPU in float32), and a call after the end returns at once with the weights
     loaded. Several processes, started by `torchrun` or `accelerate launch`, share the work; the folder must be visible
-    to all of them. The trained network is `task.outcome()`, in evaluation mode.
+    to all of them. The trained network is `task.final_model()`, in evaluation mode.
 
     Args:
         task: what is trained.
@@ -100,7 +100,7 @@ class _Training:
         if folder is not None:
             precision = resolve_precision(options.precision, device)
             known = identity(task, options, precision, accelerator.num_processes)
-            self.checkpoints = Checkpoints(folder, known, task.whole)
+            self.checkpoints = Checkpoints(folder, known, task.root_dir)
         self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
 
     def complete(self, progress: bool | None, title: str) -> TrainingResult:
@@ -114,7 +114,7 @@ class _Training:
                         self._make_steps()
                     self._finish()
         self.task.model.eval()
-        self.task.outcome().eval()
+        self.task.final_model().eval()
         return self.state.result(self.options)
 
     @contextmanager
@@ -217,7 +217,7 @@ class _Training:
 
     def _validate(self, place: StepPosition) -> None:
         answer: list[dict[str, float]] = [{}]
-        outcome = self.task.outcome()
+        outcome = self.task.final_model()
         if self.accelerator.is_main_process:
             reseed(self.accelerator.device, [self.options.seed, self.state.step])
             self.task.model.eval()
@@ -255,14 +255,14 @@ class _Training:
     def _save(self, checkpoints: Checkpoints) -> None:
         """The main process writes what all of them have; they meet here."""
         others: list[dict[str, Tensor]] = []
-        if self.accelerator.num_processes > 1 and self.task.own:
+        if self.accelerator.num_processes > 1 and self.task.per_process_state:
             others = gather_object([own_state(self.task)])[1:]
         if self.accelerator.is_main_process:
             checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)
 
     def _finish(self) -> None:
         self.accelerator.wait_for_everyone()  # the best weights are in the folder
-        outcome = self.task.outcome()
+        outcome = self.task.final_model()
         if self.options.restore_best and self.state.best_step is not None:
             if self.checkpoints is None:
                 outcome.load_state_dict(self.best)

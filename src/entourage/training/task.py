@@ -81,7 +81,7 @@ class Task(ABC, Generic[Item, Batch]):
         """
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Metrics of `outcome()`, which is passed in evaluation mode; gradients are off. The main process asks."""
+        """Metrics of `final_model()`, which is passed in evaluation mode; gradients are off. The main process asks."""
         return {}
 
     def prepare(self, device: torch.device) -> None:
@@ -94,7 +94,7 @@ class Task(ABC, Generic[Item, Batch]):
     def after_step(self, step: int) -> None:
         """Called after each update, in every process; e.g. for a moving average. `step` counts it already."""
 
-    def outcome(self) -> nn.Module:
+    def final_model(self) -> nn.Module:
         """The network that is validated and kept: the model, or what `extra_state` holds of it, e.g. an average."""
         return self.model
 
@@ -107,7 +107,7 @@ class Task(ABC, Generic[Item, Batch]):
         if state:
             raise ValueError(f"{type(self).__name__} has no extra state; the checkpoint holds {', '.join(state)}")
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What must be equal for a run to be continued, as JSON: data, architecture, options of the loss."""
         return {}
 
@@ -224,7 +224,7 @@ class EMATask(Task[Item, Batch]):
         if self.average is not None:
             self.average.update(self.model)
 
-    def outcome(self) -> nn.Module:
+    def final_model(self) -> nn.Module:
         """The average, or the model where there is none."""
         return self.model if self.average is None else self.average.module
 

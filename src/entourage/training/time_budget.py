@@ -183,9 +183,9 @@ class _Timed(Task[Item, Batch]):
         """Those of the trial."""
         return self.trial.parameter_groups()
 
-    def outcome(self) -> nn.Module:
+    def final_model(self) -> nn.Module:
         """That of the trial."""
-        return self.trial.outcome()
+        return self.trial.final_model()
 
     def after_step(self, step: int) -> None:
         """All that the trial does after a step belongs to it; then a look at the clock."""
@@ -203,7 +203,7 @@ class _Timed(Task[Item, Batch]):
             raise _EnoughError
 
     def _time_validation(self) -> None:
-        outcome = self.trial.outcome()
+        outcome = self.trial.final_model()
         self.trial.model.eval()
         outcome.eval()
         since = self._now()

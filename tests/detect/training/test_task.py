@@ -102,4 +102,4 @@ def test_other_classes_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_description_tells_recipes_apart(tmp_path: Path) -> None:
-    assert make(tmp_path / "a").describe() != make(tmp_path / "b", PLAIN).describe()
+    assert make(tmp_path / "a").config() != make(tmp_path / "b", PLAIN).config()

@@ -135,7 +135,7 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     train(task, TrainingOptions(epochs=1, workers=0), device="cpu", progress=False)
     other.model.load_state_dict(task.model.state_dict())
     other.load_extra_state(task.extra_state())
-    kinds = {name.partition(".")[0]: name.startswith(task.own) for name in task.extra_state()}
+    kinds = {name.partition(".")[0]: name.startswith(task.per_process_state) for name in task.extra_state()}
     assert kinds == {"average": False, "memory": True}  # each process has seen other batches
     assert isinstance(other.model.loss, GroupLoss)
     assert isinstance(task.model.loss, GroupLoss)
@@ -143,8 +143,8 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     assert kept is not None
     assert again is not None
     assert torch.equal(kept.inputs, again.inputs)
-    average = other.outcome().state_dict()
-    assert all(torch.equal(value, average[name]) for name, value in task.outcome().state_dict().items())
+    average = other.final_model().state_dict()
+    assert all(torch.equal(value, average[name]) for name, value in task.final_model().state_dict().items())
     assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())
 
 
@@ -161,24 +161,24 @@ def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, sa
 
 def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:
     task = task_of(toys)
-    assert task.outcome() is task.model
+    assert task.final_model() is task.model
     assert task.extra_state() == {}
     task.load_extra_state({})
 
 
 @pytest.mark.parametrize("change", [{"seed": 3}, {"head_rate": 1.0}, {"group": GroupLossOptions(iterations=2)}])
 def test_another_recipe_is_another_run(toys: ModuleType, change: dict[str, object]) -> None:
-    assert task_of(toys, replace(RECIPE, **change)).describe() != task_of(toys).describe()  # type: ignore[arg-type]
-    assert task_of(toys).describe() == task_of(toys).describe()
+    assert task_of(toys, replace(RECIPE, **change)).config() != task_of(toys).config()  # type: ignore[arg-type]
+    assert task_of(toys).config() == task_of(toys).config()
 
 
 def test_other_pixels_and_another_backbone_are_another_run(toys: ModuleType) -> None:
-    task, before = task_of(toys), task_of(toys).describe()
+    task, before = task_of(toys), task_of(toys).config()
     values = task.data.bank.values.copy()
     values[-1, -1, -1, -1] ^= 1
     task.data = replace(task.data, bank=ImageBank(values))
     task.backbone = "other"
-    assert {name for name, value in task.describe().items() if value != before[name]} == {"pixels", "backbone"}
+    assert {name for name, value in task.config().items() if value != before[name]} == {"pixels", "backbone"}
 
 
 def test_fewer_classes_than_a_batch_wants_are_all_taken(toys: ModuleType) -> None:

@@ -40,5 +40,5 @@ def test_unlabelled_images_change_nothing(toys: ModuleType) -> None:
             seen[6:] = np.random.default_rng(5).integers(0, 256, seen[6:].shape)
         task = Supervised(toys.network(), SemiSupervisedData(LiveViews(seen, toys.preprocessing()), codes, 3), SMALL)
         train(task, TrainingOptions(epochs=2, workers=0), device="cpu", progress=False)
-        outcomes.append(task.outcome().state_dict())
+        outcomes.append(task.final_model().state_dict())
     assert all(torch.equal(outcomes[0][name], outcomes[1][name]) for name in outcomes[0])

@@ -35,6 +35,6 @@ def test_less_sure_answers_count_if_told_so(toys: ModuleType) -> None:
     strong = torch.randn(2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     loss = method.disagreement([weak, strong], toys.batch(method.examples, [0], [1, 2]), step=0)
     torch.testing.assert_close(loss, -strong.log_softmax(dim=1)[0, 1] / 2)
-    assert method.describe()["threshold"] == 0.6
+    assert method.config()["threshold"] == 0.6
     with pytest.raises(ValueError, match=r"threshold is 1\.5; expected a share of 0 to 1"):
         FixMatch(toys.linear(), toys.numbers(), threshold=1.5)

@@ -44,6 +44,6 @@ def test_less_sure_answers_count_if_told_so(toys: ModuleType) -> None:
     logits = torch.stack([(1 - shares).log(), shares.log(), torch.full((2,), -1e4)], dim=1).double()
     loss = method.disagreement([logits], toys.batch(method.examples, [0], [1, 2]), step=0)
     torch.testing.assert_close(loss, -shares[0].log() / 2)
-    assert method.describe()["threshold"] == 0.6
+    assert method.config()["threshold"] == 0.6
     with pytest.raises(ValueError, match=r"threshold is -0\.1; expected a share of 0 to 1"):
         PseudoLabel(toys.linear(), toys.numbers(), threshold=-0.1)

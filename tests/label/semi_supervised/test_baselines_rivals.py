@@ -37,7 +37,7 @@ def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) ->
     training = TrainingOptions(epochs=30, learning_rate=0.02, workers=0, log_every=5)
     result = train(task, training, device="cpu", progress=False)
     assert result.steps == 60
-    logits = outputs(task.outcome(), examples.looks, torch.device("cpu"))
+    logits = outputs(task.final_model(), examples.looks, torch.device("cpu"))
     assert (logits.argmax(dim=1).numpy() == truth).mean() >= 0.9
 
 

@@ -84,6 +84,6 @@ def test_the_perturbation_is_as_long_as_told(toys: ModuleType) -> None:
     method = VirtualAdversarial(toys.linear(), examples, radius=0.03)
     clean, moved = method.views(toys.batch(examples, [0], [5, 6]))
     torch.testing.assert_close(lengths(moved - clean), 0.03 * lengths(clean))
-    assert method.describe()["radius"] == 0.03
+    assert method.config()["radius"] == 0.03
     with pytest.raises(ValueError, match="radius is 0; expected a number above 0"):
         VirtualAdversarial(toys.linear(), examples, radius=0)

@@ -70,7 +70,7 @@ def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None
     labels, others = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
     sure = [0.5] * 8
     described = [
-        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust, alike=alike).describe())
+        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust, alike=alike).config())
         for codes, trust, alike in ((labels, "hard", 0), (others, "hard", 0), (labels, "soft", 0), (labels, "hard", 1))
     ]
     assert len(set(described)) == 4

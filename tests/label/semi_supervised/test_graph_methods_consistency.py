@@ -146,7 +146,7 @@ def test_a_killed_training_ends_as_if_it_had_not_been(toys: ModuleType, tmp_path
     assert continued.average.updates == whole.average.updates == 12
     assert torch.equal(continued.answers, whole.answers)
     assert not torch.equal(whole.answers, whole.shares)
-    for mine, theirs in ((continued.model, whole.model), (continued.outcome(), whole.outcome())):
+    for mine, theirs in ((continued.model, whole.model), (continued.final_model(), whole.final_model())):
         state = theirs.state_dict()
         assert all(torch.equal(value, state[name]) for name, value in mine.state_dict().items())
 

@@ -100,7 +100,7 @@ def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, 
     before = layer.running_mean.clone()
     method.model.train()(torch.full((4, 3, 12, 12), 3.0))
     assert torch.equal(layer.running_mean, before) == freeze
-    assert method.describe()["freeze_norm"] == freeze
+    assert method.config()["freeze_norm"] == freeze
 
 
 def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
@@ -127,7 +127,7 @@ def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
     with torch.no_grad():
         network.head.weight.zero_()
     method.after_step(1)
-    kept = method.outcome()
+    kept = method.final_model()
     torch.testing.assert_close(kept.head.weight, 0.1 * before)  # an average starts fast: (1 + 0) / (10 + 0)
     views = examples.looks.weak(torch.arange(3))
     answer = method.teacher(views)
@@ -135,21 +135,23 @@ def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
     assert not method.teacher(views.clone().requires_grad_()).requires_grad
     other = Sum(toys.linear(), examples, MethodOptions(least_steps=1, decay=0.5))
     other.load_extra_state(method.extra_state())
-    assert torch.equal(other.outcome().head.weight, kept.head.weight)
+    assert torch.equal(other.final_model().head.weight, kept.head.weight)
     assert other.average.updates == 1
 
 
 def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
     method = Sum(toys.network(), toys.examples()[0], replace(SMALL, decay=0.0))
     train(method, TrainingOptions(epochs=1, learning_rate=0.01, workers=0), device="cpu", progress=False)
-    for mine, theirs in zip(method.outcome().state_dict().values(), method.model.state_dict().values(), strict=True):
+    for mine, theirs in zip(
+        method.final_model().state_dict().values(), method.model.state_dict().values(), strict=True
+    ):
         torch.testing.assert_close(mine, theirs)
     assert method.model.head.weight.abs().max() > 0
 
 
 def test_another_run_has_another_description(toys: ModuleType) -> None:
     def described(examples: SemiSupervisedData, options: MethodOptions, kind: type[SemiSupervisedMethod] = Sum) -> str:
-        return str(kind(toys.linear(), examples, options).describe())
+        return str(kind(toys.linear(), examples, options).config())
 
     class Other(Sum):
         pass

@@ -30,7 +30,7 @@ def test_the_weight_can_be_chosen(toys: ModuleType, method: type[WeightedMethod]
     batch = toys.batch(examples, [0], [3, 4, 5])
     expected = 2.5 * usual.disagreement(logits, batch, step=0)
     torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
-    assert heavy.describe()["weight"] == 25
+    assert heavy.config()["weight"] == 25
     with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
         method(toys.linear(), examples, weight=-1)
 

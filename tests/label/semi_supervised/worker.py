@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
         torch.distributed.barrier()  # no one reads the checkpoint before it is written
     continued = task()
     result = train(continued, OPTIONS, folder / "stopped", device="cpu", progress=False)
-    weights = zip(whole.outcome().state_dict().values(), continued.outcome().state_dict().values(), strict=True)
+    weights = zip(whole.final_model().state_dict().values(), continued.final_model().state_dict().values(), strict=True)
     told = {
         "steps": result.steps,
         "answers": [whole.answers.tolist(), continued.answers.tolist()],

@@ -110,7 +110,7 @@ class PatchTask(PageTask[tuple[Draw, Tensor]]):
         made = make_batch(draw, self.sheets.pixels, PATCH, PATCH, self.recipe.view)
         return {"loss": F.cross_entropy(model(made.ink), labels)}
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes this run this run."""
         return {"pages": len(self.sheets), "symbols": len(self.sheets.labels), "patch": PATCH}
 
@@ -147,7 +147,7 @@ class ColourTask(PageTask[Coloured]):
         stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
         return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes this run this run."""
         return {"pages": len(self.sheets), "symbols": len(self.sheets.labels)}
 

@@ -25,7 +25,7 @@ from entourage.detect.evaluation.evaluate import known_objects
 from entourage.detect.evaluation.ground_truth import TruthPage
 from entourage.detect.evaluation.metrics import score_pages, without_twins
 from entourage.detect.models.watershed import WatershedDetector
-from entourage.detect.training.augmentation import AugmentationOptions, MarginDrawer, Margins, disguise, paste_margins
+from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
 from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, EMATask, Losses
@@ -73,7 +73,7 @@ def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, wid
 
 
 @torch.no_grad()
-def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: AugmentationOptions | None) -> WindowBatch:
+def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOptions | None) -> WindowBatch:
     """All pixels of a step, on the device.
 
     Args:
@@ -135,7 +135,7 @@ class Recipe(StepRecipe):
 
     batch: int = 16
     window: WindowOptions = field(default_factory=WindowOptions)
-    view: AugmentationOptions | None = field(default_factory=AugmentationOptions)
+    view: ViewOptions | None = field(default_factory=ViewOptions)
     margin: int = 0
     warmup: int = 300
     weight_decay: float = 0.02
@@ -266,11 +266,11 @@ class DetectionTask(PageTask[Draw]):
 
     def trained(self) -> WatershedDetector:
         """The averaged detector, in evaluation mode."""
-        learner = self.outcome()
+        learner = self.final_model()
         assert isinstance(learner, Learner)
         return learner.detector.eval()
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes this run this run."""
         return {
             "classes": list(self.detector.classes),

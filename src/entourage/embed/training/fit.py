@@ -128,10 +128,10 @@ def train_embedding(
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.origin)
         options = stage_options(recipe, stage, judged="validation" in data.judged)
         folder = None if run is None else Path(run) / f"stage-{number + 1}"
-        task.whole = None if run is None else Path(run)  # each stage goes on from the one before
+        task.root_dir = None if run is None else Path(run)  # each stage goes on from the one before
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
-        learner.load_state_dict(task.outcome().state_dict())
+        learner.load_state_dict(task.final_model().state_dict())
         reached = results[-1].best
         if reached is not None and (best is None or reached >= best[0]):
             weights = {name: value.detach().clone() for name, value in learner.state_dict().items()}
@@ -267,8 +267,8 @@ def embed_images(
         for start in range(0, len(images), CHUNK):
             places = np.arange(start, min(start + CHUNK, len(images)))
             pixels = decode_pixels(images.subset(places), (side, side), progress=False)
-            parts.append(embed_ensemble(members, ImageBank(pixels.values), np.arange(len(pixels.kept)), flip=flip))
-            kept.append(places[pixels.kept])
+            parts.append(embed_ensemble(members, ImageBank(pixels.values), np.arange(len(pixels.indices)), flip=flip))
+            kept.append(places[pixels.indices])
             skipped += pixels.failures
             advance(len(places))
     if not sum(map(len, kept)):

@@ -123,7 +123,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
     model: Learner
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
-    own = (_MEMORY,)  # each process plays with the batches that it has seen
+    per_process_state = (_MEMORY,)  # each process plays with the batches that it has seen
     mismatch_messages = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
 
     def __init__(
@@ -212,7 +212,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         if isinstance(self.model.loss, GroupLoss):
             self.model.loss.memory.load_state({name.removeprefix(_MEMORY): value for name, value in memory.items()})
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """The backbone, the recipe, the stage and the data."""
         return {
             "backbone": self.backbone,

@@ -165,9 +165,9 @@ class VirtualAdversarial(SemiSupervisedMethod):
         divergence = F.kl_div(moved, clean.detach(), log_target=True, reduction="batchmean")
         return WEIGHT * self.ramp(step) * divergence
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """With the radius."""
-        return {**super().describe(), "radius": self.radius}
+        return {**super().config(), "radius": self.radius}
 
     def _worst_direction(self, inputs: Tensor) -> Tensor:
         """Unit perturbations, shape (b, c, h, w): one step of the power method on the divergence's curvature."""

@@ -96,7 +96,7 @@ class ImageClassifier:
         module = _BothSides(network) if self.mirror else network
         whole = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
         found = extract_features(asked, whole, device=device, progress=progress)
-        return self._answer(torch.from_numpy(found.features), found.kept, found.failures)
+        return self._answer(torch.from_numpy(found.features), found.indices, found.failures)
 
     def _ask_pixels(
         self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None

@@ -77,9 +77,9 @@ class Augmented(SemiSupervisedMethod):
         """Weighted cross-entropy with the found labels."""
         return weighted_cross_entropy(logits[0], self.targets[batch.unlabelled], self.weights[batch.unlabelled])
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """With what was found."""
-        return {**super().describe(), "trust": self.trust, "alike": self.alike, "found": self.found}
+        return {**super().config(), "trust": self.trust, "alike": self.alike, "found": self.found}
 
 
 def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
@@ -171,10 +171,10 @@ class Consistency(SemiSupervisedMethod):
         self.answers = state["answers"].to(self.answers.device)
         super().load_extra_state({name: value for name, value in state.items() if name != "answers"})
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """With what the graph said, and how frequent classes are."""
         shares = None if self.shares is None else [round(share, 6) for share in self.shares.tolist()]
-        return {**super().describe(), "warmup_steps": self.warmup_steps, "found": self.found, "shares": shares}
+        return {**super().config(), "warmup_steps": self.warmup_steps, "found": self.found, "shares": shares}
 
 
 def _mean_over_processes(mean: Tensor) -> Tensor:

@@ -174,7 +174,7 @@ class SemiSupervisedMethod(EMATask[tuple[Rows, Rows], Batch]):
             {"params": list(self.model.head.parameters()), "lr_scale": self.options.head_rate},
         ]
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """SemiSupervisedMethod, options and labels."""
         labels = hashlib.blake2b(self.examples.codes.tobytes(), digest_size=8).hexdigest()
         return {"method": type(self).__name__, **asdict(self.options), "images": self.looks.digest(), "labels": labels}
@@ -221,9 +221,9 @@ class WeightedMethod(SemiSupervisedMethod):
         if not is_number(self.weight) or not self.weight >= 0:
             raise ValueError(f"weight is {weight!r}; expected 0 or more")
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """With the weight."""
-        return {**super().describe(), "weight": self.weight}
+        return {**super().config(), "weight": self.weight}
 
 
 class ConfidenceThresholdMethod(SemiSupervisedMethod):
@@ -247,6 +247,6 @@ class ConfidenceThresholdMethod(SemiSupervisedMethod):
             raise ValueError(f"threshold is {threshold!r}; expected a share of 0 to 1")
         self.threshold = threshold
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """With the threshold."""
-        return {**super().describe(), "threshold": self.threshold}
+        return {**super().config(), "threshold": self.threshold}

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn.base import clone
 from torch import Tensor
 
-from entourage.game.graph import Affinity, NeighbourGraph
+from entourage.game.graph import Affinity, NeighborGraph
 from entourage.game.similarity import directions
 from entourage.label.base import GraphLabeller, checked_graph
 from entourage.label.baselines import LinearSVMLabeller
@@ -285,7 +285,7 @@ def graph_of(features: Tensor, labeller: GraphLabeller, options: AugmentOptions)
     points = directions(features) if options.metric == "cosine" else features
     if isinstance(labeller, LinearSVMLabeller):
         return sparse.csr_matrix(points.cpu().numpy())
-    graph = NeighbourGraph(
+    graph = NeighborGraph(
         points,
         options.neighbours if labeller.n_neighbors == "auto" else labeller.n_neighbors,
         affinity=affinity,

@@ -216,9 +216,9 @@ def self_train(
         found, score = load_or_store_labels(folder, found, score, game)
         best = max((known for known in (best, score) if known is not None), default=None)
         task, schedule = _method(trained, examples, found, options, number)
-        task.whole = run  # each round goes on from the one before
+        task.root_dir = run  # each round goes on from the one before
         train(task, schedule, folder, device=device, progress=progress, title=title)
-        trained.load_state_dict(task.outcome().state_dict())
+        trained.load_state_dict(task.final_model().state_dict())
         new_features = outputs(trained.body, examples.looks, device, progress=progress)
         new = find_labels(new_features, examples, labeller, options, prior)
         kept = number == 1 or not _worse(new.score, best, hidden_labels(examples.codes))
