@@ -48,7 +48,7 @@ def main() -> None:
     images = find_dataset("coil100")
     pixels = decode_pixels(images, (SIDE, SIDE))
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)
-    labels = images.labels[pixels.kept]
+    labels = images.labels[pixels.indices]
     if options.rivals:
         rival_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
 

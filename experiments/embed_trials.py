@@ -116,7 +116,7 @@ class Bench:
                 images = images.subset(_first_classes(images.labels, images.split, self.setting.classes))
             side = self.setting.recipe.decoded_side
             pixels = decode_pixels(images, (side, side), progress=False)
-            labels, split = images.labels[pixels.kept], images.split[pixels.kept]
+            labels, split = images.labels[pixels.indices], images.split[pixels.indices]
             bank = ImageBank(pixels.values)
             self._read[dataset] = Halves(bank, labels, np.flatnonzero(split == 0), np.flatnonzero(split == 1))
         return self._read[dataset]

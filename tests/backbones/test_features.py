@@ -19,10 +19,10 @@ def test_features_come_in_order(
     make_images: Makes, expected_features: Expected, backbone: Backbone, batch_size: int, workers: int | None
 ) -> None:
     extraction = extract_features(make_images(7), backbone, batch_size=batch_size, workers=workers, device="cpu")
-    assert extraction.kept == list(range(7))
+    assert extraction.indices == list(range(7))
     assert extraction.failures == []
     assert extraction.features.dtype == np.float32
-    np.testing.assert_allclose(extraction.features, expected_features(extraction.kept), atol=1e-6)
+    np.testing.assert_allclose(extraction.features, expected_features(extraction.indices), atol=1e-6)
 
 
 def test_broken_images_are_set_aside(make_images: Makes, expected_features: Expected, backbone: Backbone) -> None:
@@ -31,7 +31,7 @@ def test_broken_images_are_set_aside(make_images: Makes, expected_features: Expe
         paths[index].write_bytes(b"broken")
     paths[4].unlink()
     extraction = extract_features(paths, backbone, batch_size=2, device="cpu")
-    assert extraction.kept == [2, 3, 5]
+    assert extraction.indices == [2, 3, 5]
     np.testing.assert_allclose(extraction.features, expected_features([2, 3, 5]), atol=1e-6)
     unknown = "not an image, or of an unknown format"
     assert extraction.failures == [(paths[0], unknown), (paths[1], unknown), (paths[4], "no such file")]
@@ -40,7 +40,7 @@ def test_broken_images_are_set_aside(make_images: Makes, expected_features: Expe
 def test_nothing_in_nothing_out(backbone: Backbone) -> None:
     extraction = extract_features([], backbone, device="cpu")
     assert extraction.features.shape == (0, 3)
-    assert extraction.kept == []
+    assert extraction.indices == []
 
 
 def test_few_images_are_decoded_ahead(make_images: Makes, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_the_second_run_computes_nothing(
     assert network.seen == 5
     np.testing.assert_array_equal(first.features, second.features)
     np.testing.assert_allclose(first.features, expected_features(list(range(5))), atol=1e-6)
-    assert second.kept == list(range(5))
+    assert second.indices == list(range(5))
 
 
 def test_renamed_copied_and_reordered_images_are_known(
@@ -82,7 +82,7 @@ def test_an_interrupted_run_is_resumed(
         run(paths)
     monkeypatch.undo()
     assert network.seen == 4
-    assert len(run(paths).kept) == 6
+    assert len(run(paths).indices) == 6
     assert network.seen == 6
 
 
@@ -93,13 +93,13 @@ def test_failures_are_reported_for_every_path_and_not_kept(run: Run, make_images
     paths[2].write_bytes(b"broken")
     paths[3].unlink()
     extraction = run(paths)
-    assert extraction.kept == [0]
+    assert extraction.indices == [0]
     assert extraction.features.shape == (1, 3)
     assert [path for path, _ in extraction.failures] == paths[1:]
     assert extraction.failures[2][1] == "no such file"
     assert run(paths).failures == extraction.failures
     paths[1].write_bytes(whole)
-    assert run(paths).kept == [0, 1]
+    assert run(paths).indices == [0, 1]
     assert network.seen == 2
 
 
@@ -117,7 +117,7 @@ def test_an_unwritable_cache_costs_only_the_cache(run: Run, make_images: Makes, 
     (tmp_path / "file").write_text("in the way")
     with pytest.warns(UserWarning, match="features are not cached"):
         extraction = run(make_images(2), cache_dir=tmp_path / "file")
-    assert extraction.kept == [0, 1]
+    assert extraction.indices == [0, 1]
 
 
 def test_runs_at_the_same_time_do_not_disturb_each_other(

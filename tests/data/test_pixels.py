@@ -41,7 +41,7 @@ def test_images_of_the_right_size_stay_as_they_are(workers: int | None, crop: fl
     assert pixels.values.dtype == np.uint8
     assert isinstance(images.source, RawImages)
     np.testing.assert_array_equal(pixels.values, images.source.values.transpose(0, 2, 3, 1))
-    np.testing.assert_array_equal(pixels.kept, np.arange(600))
+    np.testing.assert_array_equal(pixels.indices, np.arange(600))
     assert pixels.failures == []
 
 
@@ -68,7 +68,7 @@ def test_image_files_are_decoded_and_named(tmp_path: Path, save_grey: Callable[[
     paths = [save_grey(tmp_path / f"{value}.png", value) for value in (3, 200)]
     pixels = decode_pixels([paths[0], tmp_path / "gone.png", paths[1]], (2, 2))
     assert pixels.values[:, 0, 0, 0].tolist() == [3, 200]
-    assert pixels.kept.tolist() == [0, 2]
+    assert pixels.indices.tolist() == [0, 2]
     assert pixels.failures == [(str(tmp_path / "gone.png"), "no such file")]
 
 
@@ -81,11 +81,11 @@ def test_broken_images_are_set_aside(tmp_path: Path, cached: bool, bad: tuple[in
         pixels = decode_pixels(images, (6, 8), cache_file=file, workers=2)
         kept = [place for place in range(300) if place not in bad]
         assert pixels.values.shape == (len(kept), 6, 8, 3)
-        assert pixels.kept.tolist() == kept
+        assert pixels.indices.tolist() == kept
         np.testing.assert_array_equal(pixels.values[:, 0, 0, 0], np.array(kept, dtype=np.int64) % 251)
         assert [name for name, _ in pixels.failures] == [f"i{place}" for place in bad]
         assert all(reason.startswith("not an image") for _, reason in pixels.failures)
-    images_alone = images.subset(pixels.kept)
+    images_alone = images.subset(pixels.indices)
     assert len(images_alone) == len(kept)
 
 

@@ -50,7 +50,7 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
 ) -> None:
     images = read_images(image_folder)
     pixels = decode_pixels(images, (toys.SIDE, toys.SIDE), progress=False)
-    images = images.subset(pixels.kept)
+    images = images.subset(pixels.indices)
     rows = split_parts(images, 0.25).validation
     network = build_network(toys.backbone(), 2).eval()
     embeddings = embed_rows(network, ImageBank(pixels.values), rows, toys.backbone().preprocessing)

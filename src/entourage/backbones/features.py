@@ -39,20 +39,20 @@ class Extraction:
 
     Attributes:
         features: shape (n_ok, dim).
-        kept: for each row of `features` its image's place among the given paths, ascending.
+        indices: for each row of `features` its image's place among the given paths, ascending.
         failures: path and reason, one line, of every image that could not be read.
     """
 
     features: NDArray[np.float32]
-    kept: list[int]
+    indices: list[int]
     failures: list[tuple[Path, str]]
 
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """One batch on its way: features (b, dim) of the images at `kept`, and place and reason of those that failed."""
+    """One batch on its way: features (b, dim) of the images at `indices`, and place and reason of those that failed."""
 
-    kept: list[int]
+    indices: list[int]
     features: NDArray[np.float32]
     failures: list[tuple[int, str]]
 
@@ -80,15 +80,15 @@ def extract_features(
         The features. Memory: the result, and the pixels of about three batches.
     """
     parts = [np.empty((0, backbone.dim), dtype=np.float32)]
-    kept: list[int] = []
+    indices: list[int] = []
     failures: list[tuple[Path, str]] = []
     with progress_bar("Reading images", len(paths), progress) as advance:
         for batch in extract_batches(paths, backbone, batch_size=batch_size, workers=workers, device=device):
             parts.append(batch.features)
-            kept += batch.kept
+            indices += batch.indices
             failures += [(paths[index], reason) for index, reason in batch.failures]
-            advance(len(batch.kept) + len(batch.failures))
-    return Extraction(np.concatenate(parts), kept, failures)
+            advance(len(batch.indices) + len(batch.failures))
+    return Extraction(np.concatenate(parts), indices, failures)
 
 
 def extract_batches(
@@ -258,15 +258,15 @@ def cached_features(
     keys, firsts = list(new), [paths[equal[0]] for equal in new.values()]
     with store.writer() as writer, progress_bar("Reading images", len(keys), progress) as advance:
         for batch in extract_batches(firsts, backbone, batch_size=batch_size, workers=workers, device=device):
-            writer.add([keys[index] for index in batch.kept], batch.features)
-            for index, row in zip(batch.kept, batch.features, strict=True):
+            writer.add([keys[index] for index in batch.indices], batch.features)
+            for index, row in zip(batch.indices, batch.features, strict=True):
                 features[new[keys[index]]] = row
             for index, reason in batch.failures:
                 reasons.update(dict.fromkeys(new[keys[index]], reason))
-            advance(len(batch.kept) + len(batch.failures))
-    kept = [index for index in range(len(paths)) if index not in reasons]
+            advance(len(batch.indices) + len(batch.failures))
+    indices = [index for index in range(len(paths)) if index not in reasons]
     failures = [(paths[index], reasons[index]) for index in sorted(reasons)]
-    return Extraction(features[kept] if failures else features, kept, failures)
+    return Extraction(features[indices] if failures else features, indices, failures)
 
 
 def default_cache_dir() -> Path:

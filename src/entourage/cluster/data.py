@@ -225,9 +225,9 @@ def _squared(folder: Path, progress: bool | None) -> Items:
     files = list_images(folder)
     pixels = decode_pixels(files, (SIDE, SIDE), progress=progress)
     skipped = [(_name(Path(path), folder), reason) for path, reason in pixels.failures]
-    if not len(pixels.kept):
+    if not len(pixels.indices):
         raise _nothing(folder, skipped)
-    kept = [files[i] for i in pixels.kept]
+    kept = [files[i] for i in pixels.indices]
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, h, w, 3) -> (n, 3, h, w)
     return Items("images", [_name(path, folder) for path in kept], values, kept, skipped)
 
@@ -237,9 +237,9 @@ def _seen_through(folder: Path, backbone: str, device: str, progress: bool | Non
     files = list_images(folder)
     found = cached_features(files, load_backbone(backbone, device), device=device, progress=progress)
     skipped = [(_name(path, folder), reason) for path, reason in found.failures]
-    if not found.kept:
+    if not found.indices:
         raise _nothing(folder, skipped)
-    kept = [files[i] for i in found.kept]
+    kept = [files[i] for i in found.indices]
     return Items("images", [_name(path, folder) for path in kept], torch.from_numpy(found.features), kept, skipped)
 
 

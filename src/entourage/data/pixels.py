@@ -134,12 +134,12 @@ class Pixels:
 
     Attributes:
         values: RGB, shape (n_ok, height, width, 3); with a file behind it, mapped into memory and read-only.
-        kept: for each row of `values` its image's place in the set, shape (n_ok,), ascending: `labels[pixels.kept]`.
+        indices: for each row of `values` its image's place in the set, shape (n_ok,), ascending: `labels[pixels.indices]`.
         failures: name and reason, one line, of every image that could not be read.
     """
 
     values: NDArray[np.uint8]
-    kept: NDArray[np.int64]
+    indices: NDArray[np.int64]
     failures: list[tuple[str, str]]
 
 
@@ -206,8 +206,8 @@ def decode_pixels(
 
 def _pixels(values: NDArray[np.uint8], failures: list[tuple[int, str]], names: Sequence[object]) -> Pixels:
     failed = np.array([place for place, _ in failures], dtype=np.int64)
-    kept = np.setdiff1d(np.arange(len(names)), failed)
-    return Pixels(values, kept, [(str(names[place]), reason) for place, reason in failures])
+    indices = np.setdiff1d(np.arange(len(names)), failed)
+    return Pixels(values, indices, [(str(names[place]), reason) for place, reason in failures])
 
 
 def _decode_chunks(

@@ -94,7 +94,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     backbone = load_backbone(job.backbone, job.device, frozen=False)  # and so is a network that is not there
     pixels = _decode(job, every)
-    images = every.subset(pixels.kept)
+    images = every.subset(pixels.indices)
     with naming(pixels.failures):
         parts = _check_parts(job, images)
     for doubt in _doubts(job, images, parts):
@@ -118,7 +118,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     config = save_run(job.out, members, job.recipe, backbone.name, int(data.codes.max()) + 1, images.name)
     every_row = np.arange(len(images))
     embedded = Embedded(images, embed_ensemble(members, data.bank, every_row, progress=job.progress))
-    write_index(job.out, config, every, EmbeddedImages(embedded.embeddings, pixels.kept, pixels.failures))
+    write_index(job.out, config, every, EmbeddedImages(embedded.embeddings, pixels.indices, pixels.failures))
     with status("Writing the report", job.progress):
         measured |= _after(job, embedded, parts)
         curves = read_course(job.out / "training" / "member-1")

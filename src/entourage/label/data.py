@@ -74,10 +74,10 @@ def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress
     found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
     skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
     skipped += [(name, "its name is not UTF-8") for name in nameless]
-    if not found.kept:
+    if not found.indices:
         name, reason = skipped[0]
         raise ValueError(f"{folder}: none of the {len(skipped)} images can be read; the first is {name}: {reason}")
-    images = [paths[i] for i in found.kept]
+    images = [paths[i] for i in found.indices]
     return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)
 
 
