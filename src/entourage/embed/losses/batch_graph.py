@@ -43,7 +43,7 @@ class LabelledNodes:
     labels: Tensor
 
 
-class Memory:
+class CrossBatchMemory:
     """The last batches, as players that keep their place while the network moves on.
 
     Args:
