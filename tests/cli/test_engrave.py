@@ -111,7 +111,7 @@ def test_rare_symbols_are_cropped(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, _ = run("--compose", "1", "--out", out, *SIZE, "--formats", "coco")
     assert code == 0
-    code, text = run("crops", out, "--out", tmp_path / "crops.parquet", "--share", "0.05")
+    code, text = run("crops", out, "--out", tmp_path / "crops.parquet", "--max-frequency", "0.05")
     assert code == 0
     assert "crops of" in text
 

@@ -24,7 +24,7 @@ def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
 
 def test_every_font_engraves_each_score_in_all() -> None:
     job = EngraveOptions(
-        Path("out"), (Path("songs"),), every_font=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
+        Path("out"), (Path("songs"),), all_fonts=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
     )
     assert [t.name for t in tasks_of(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
@@ -76,7 +76,7 @@ def test_draws_depend_on_seed_and_purpose() -> None:
         ({"sources": (Path("x"),), "formats": ("pdf",)}, "format 'pdf' is unknown"),
         ({"sources": (Path("x"),), "fonts": ()}, "no font"),
         ({"sources": (Path("x"),), "balanced": True}, "only composed scores"),
-        ({"sources": (Path("x"),), "replace": 2.0}, "replace is 2.0"),
+        ({"sources": (Path("x"),), "substitute": 2.0}, "substitute is 2.0"),
     ],
 )
 def test_impossible_jobs_are_refused(options: dict[str, object], message: str) -> None:

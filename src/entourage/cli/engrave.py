@@ -43,10 +43,10 @@ def run(
     balanced: Annotated[bool, typer.Option("--balanced", help="Compose all classes about equally often.")] = False,
     engine: Annotated[Literal["verovio", "lilypond"], typer.Option(help="The engraver.")] = "verovio",
     fonts: Annotated[str, typer.Option(help="all, or names and SMuFL font files, separated by commas.")] = "all",
-    every_font: Annotated[bool, typer.Option("--every-font", help="Engrave each score in every font.")] = False,
+    all_fonts: Annotated[bool, typer.Option("--all-fonts", help="Engrave each score in all fonts.")] = False,
     degrade: Annotated[Literal["none", "scan", "photo"], typer.Option(help="Make pages look used.")] = "none",
-    replace: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of common symbols that give way to rare ones (MusicXML).")
+    substitute: Annotated[
+        float, typer.Option(min=0, max=1, help="Fraction of common symbols to substitute by rare ones (MusicXML).")
     ] = 0.0,
     formats: Annotated[str, typer.Option(help=_FORMATS_HELP)] = "all",
     width: Annotated[int, typer.Option(help="Of a page, in pixels.")] = 1894,
@@ -73,10 +73,10 @@ def run(
             balanced=balanced,
             engine=engine,
             fonts=find_fonts(fonts, Path(folder)),
-            every_font=every_font,
+            all_fonts=all_fonts,
             page=PageOptions(width, height, interline, dpi),
             degrade=degrade,
-            replace=replace,
+            substitute=substitute,
             formats=FORMATS if formats == "all" else tuple(map(str.strip, formats.split(","))),  # type: ignore[arg-type]
             seed=seed,
             workers=workers,
@@ -160,11 +160,13 @@ def align(
 def crops(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A data set that this command has made.")],
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("crops.parquet"),
-    share: Annotated[float, typer.Option(min=0, max=1, help="Classes below this share of symbols are rare.")] = 0.01,
-    most: Annotated[int, typer.Option(min=1, help="Crops of each class at most.")] = 300,
+    max_frequency: Annotated[
+        float, typer.Option(min=0, max=1, help="Crop classes with less than this fraction of all symbols.")
+    ] = 0.01,
+    per_class: Annotated[int, typer.Option(min=1, help="Maximum number of crops of a class.")] = 300,
 ) -> None:
     """Cut out rare symbols with their surroundings, for the margins of a detector's training pages."""
     from entourage.engrave.dataset.patches import write_crops
 
-    counts = write_crops(folder, out, share=share, most=most)
+    counts = write_crops(folder, out, max_frequency=max_frequency, per_class=per_class)
     typer.echo(f"{sum(counts.values())} crops of {len(counts)} classes: {out}")

@@ -79,14 +79,13 @@ class EngraveOptions:
         balanced: compose so that all classes are about equally frequent.
         engine: "verovio" or "lilypond".
         fonts: the music fonts; each score gets one of them.
-        every_font: each score gets all of them.
+        all_fonts: each score gets all of them.
         page: the size of things.
         degrade: make pages look scanned or photographed.
-        replace: the share of common symbols that give way to similar rare ones, in MusicXML.
+        substitute: the fraction of common symbols to substitute by similar rare ones, in MusicXML.
         formats: what to write besides images, sources and the table symbols.parquet, which are always written; so
             that "parquet" alone means these.
-        patches_a_class: the most classification patches of one class.
-        fewest_symbols: pages with fewer symbols than this are left out.
+        min_symbols: pages with fewer symbols than this are left out.
         seed: decides everything that is random.
         workers: processes; 0 for one a core.
         ray: address of a Ray cluster to work on instead.
@@ -98,13 +97,12 @@ class EngraveOptions:
     balanced: bool = False
     engine: Engine = "verovio"
     fonts: tuple[MusicFont, ...] = tuple(MusicFont(name) for name in FONTS)
-    every_font: bool = False
+    all_fonts: bool = False
     page: PageOptions = field(default_factory=PageOptions)
     degrade: Degradation = "none"
-    replace: float = 0.0
+    substitute: float = 0.0
     formats: tuple[Format, ...] = FORMATS
-    patches_a_class: int = 5000
-    fewest_symbols: int = 4
+    min_symbols: int = 4
     seed: int = 0
     workers: int = 0
     ray: str = ""
@@ -124,8 +122,8 @@ class EngraveOptions:
             raise ValueError("only composed scores can be balanced; expected a number of scores to compose")
         if self.engine == "lilypond":  # it has one music font, its own
             object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
-        if not 0 <= self.replace <= 1:
-            raise ValueError(f"replace is {self.replace}; expected a share between 0 and 1")
+        if not 0 <= self.substitute <= 1:
+            raise ValueError(f"substitute is {self.substitute}; expected a share between 0 and 1")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected 0 or more")
 
@@ -169,6 +167,6 @@ def tasks_of(job: EngraveOptions, files: list[ScoreFile]) -> list[Task]:
     named += [(name, None, i) for i, name in enumerate(composed)]
     tasks = []
     for name, file, index in named:
-        fonts = job.fonts if job.every_font else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
+        fonts = job.fonts if job.all_fonts else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
         tasks += [Task(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
     return tasks

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from entourage.engrave.dataset.patches import PATCHES, choose, cut_patch, write_patches
+from entourage.engrave.dataset.patches import PATCHES, cut_patch, sample_per_class, write_patches
 
 
 def test_a_patch_is_centred_on_its_box() -> None:
@@ -27,11 +27,11 @@ def test_the_choice_is_bounded_and_depends_on_names_alone() -> None:
     table = pd.DataFrame(
         {"page": [f"p{i % 7}" for i in range(70)], "symbol": range(70), "class": ["a"] * 60 + ["b"] * 10}
     )
-    chosen = choose(table, 12, 0)
+    chosen = sample_per_class(table, 12, 0)
     assert chosen["class"].value_counts().to_dict() == {"a": 12, "b": 10}
-    again = choose(table.sample(frac=1, random_state=1), 12, 0)
+    again = sample_per_class(table.sample(frac=1, random_state=1), 12, 0)
     assert chosen["symbol"].tolist() == again["symbol"].tolist()
-    assert chosen["symbol"].tolist() != choose(table, 12, 1)["symbol"].tolist()
+    assert chosen["symbol"].tolist() != sample_per_class(table, 12, 1)["symbol"].tolist()
 
 
 def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Path) -> None:
@@ -42,11 +42,11 @@ def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Pat
     names = {"label": ["staff", "clefG", "clefG", "tuplet3"], "v1": ["", "gClef", "gClef", ""]}
     box = {"x0": 98, "y0": 199, "x1": 103, "y1": 202, "page": "p", "split": "train"}
     pd.DataFrame({**names, "symbol": range(1, 5)}).assign(**box).to_parquet(tmp_path / "symbols.parquet")
-    assert write_patches(tmp_path, most=1, seed=0) == 2
+    assert write_patches(tmp_path, per_class=1, seed=0) == 2
     rows = pd.read_parquet(tmp_path / PATCHES)
     assert sorted(rows["class"]) == ["gClef", "tuplet3"]
     patch = cv2.imdecode(np.frombuffer(rows["png"].iloc[0], dtype=np.uint8), cv2.IMREAD_GRAYSCALE)
     assert np.argwhere(patch == 0).tolist() == [[85, 22]]
     (tmp_path / "images" / "p.png").unlink()
     with pytest.raises(ValueError, match=r"p\.png cannot be read as an image"):
-        write_patches(tmp_path, most=1, seed=0)
+        write_patches(tmp_path, per_class=1, seed=0)

@@ -20,7 +20,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_crops_show_the_rare_symbol_in_their_middle(data_set: Path, tmp_path: Path) -> None:
-    counts = write_crops(data_set, tmp_path / "crops.parquet", share=0.02, most=3)
+    counts = write_crops(data_set, tmp_path / "crops.parquet", max_frequency=0.02, per_class=3)
     rows = pq.read_table(tmp_path / "crops.parquet").to_pylist()
     assert len(rows) == sum(counts.values())
     assert max(counts.values()) <= 3
@@ -38,7 +38,7 @@ def test_crops_show_the_rare_symbol_in_their_middle(data_set: Path, tmp_path: Pa
 
 def test_the_same_seed_gives_the_same_crops(data_set: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_crops(data_set, tmp_path / f"{name}.parquet", share=0.02, most=2, seed=4)
+        write_crops(data_set, tmp_path / f"{name}.parquet", max_frequency=0.02, per_class=2, seed=4)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
@@ -53,5 +53,5 @@ def test_what_cannot_be_cropped_is_refused(data_set: Path, tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"has no symbols\.parquet"):
         write_crops(tmp_path, tmp_path / "x.parquet")
     with pytest.raises(ValueError, match=r"less than 0\.0%"):
-        write_crops(data_set, tmp_path / "x.parquet", share=0.0)
+        write_crops(data_set, tmp_path / "x.parquet", max_frequency=0.0)
     assert not (tmp_path / "x.parquet").exists()

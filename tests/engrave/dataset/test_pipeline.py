@@ -93,7 +93,7 @@ def test_nothing_is_written_outside(tmp_path: Path, songs: Path) -> None:
 
 
 def test_pages_with_hardly_a_symbol_are_left_out(tmp_path: Path, songs: Path) -> None:
-    manifest = engrave(job(tmp_path / "out", songs, fewest_symbols=1000))
+    manifest = engrave(job(tmp_path / "out", songs, min_symbols=1000))
     assert manifest["counts"]["pages"] == 0
     assert all("no page has 1000 symbols" in reason for reason in manifest["failed"].values())
 
@@ -171,14 +171,14 @@ def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.
 
 def test_a_score_in_several_fonts_is_one_score(tmp_path: Path, songs: Path) -> None:
     fonts = (MusicFont("Leipzig"), MusicFont("Bravura"))
-    counts = engrave(job(tmp_path / "out", songs / "One.xml", fonts=fonts, every_font=True))["counts"]
+    counts = engrave(job(tmp_path / "out", songs / "One.xml", fonts=fonts, all_fonts=True))["counts"]
     assert (counts["scores"], counts["pages"]) == (1, 2)
 
 
 def test_scores_that_replacing_does_nothing_to_are_noted(tmp_path: Path, songs: Path) -> None:
     (songs / "tune.abc").write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
     with pytest.warns(UserWarning, match="1 score is not MusicXML, in which alone symbols are replaced"):
-        engrave(job(tmp_path / "out", songs, replace=0.5))
+        engrave(job(tmp_path / "out", songs, substitute=0.5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         engrave(job(tmp_path / "other", songs))

@@ -79,7 +79,7 @@ def assemble(job: EngraveOptions, tasks: list[Task], outcomes: dict[str, Outcome
         if "coco" in job.formats:
             write_coco(job.out / f"coco_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
     if "patches" in job.formats:
-        write_patches(job.out, job.patches_a_class, job.seed)
+        write_patches(job.out, job.seed)
     _write_failures(job.out, tasks, outcomes)
     read = {task.file.path for task in tasks if task.file is not None}
     remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)

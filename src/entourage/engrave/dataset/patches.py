@@ -23,6 +23,7 @@ from entourage.symbols import EXTENDED_IDS
 
 PATCH_WIDTH, PATCH_HEIGHT = 45, 170
 PATCHES = "patches.parquet"
+_PATCHES_PER_CLASS = 5000  # bounds the size of the file: frequent classes have far more symbols
 _PATCH_SCHEMA = pa.schema(
     [
         ("page", pa.string()),
@@ -45,23 +46,23 @@ def cut_patch(image: Image, box: NDArray[np.int64], width: int = PATCH_WIDTH, he
     return patch
 
 
-def choose(symbols: pd.DataFrame, most: int, seed: int) -> pd.DataFrame:
+def sample_per_class(symbols: pd.DataFrame, per_class: int, seed: int) -> pd.DataFrame:
     """At most so many symbols of each V1 class and extended class, drawn by a hash of page and number alone."""
     keys = symbols["page"] + "/" + symbols["symbol"].astype(str)
     rank = [hashlib.blake2b(f"{seed}/{key}".encode(), digest_size=8).digest() for key in keys]
     ordered = symbols.assign(rank=rank).sort_values(["class", "rank"], kind="stable")
-    return ordered.groupby("class", sort=False).head(most).drop(columns="rank").sort_values(["page", "symbol"])
+    return ordered.groupby("class", sort=False).head(per_class).drop(columns="rank").sort_values(["page", "symbol"])
 
 
-def write_patches(out: Path, most: int, seed: int) -> int:
-    """Writes patches.parquet with up to `most` symbols of each class, a PNG a row; returns how many.
+def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> int:
+    """Writes patches.parquet with up to `per_class` symbols of each class, a PNG a row; returns how many.
 
     Classes are those of V1, whose data set had such patches, and of the extended list where V1 has none.
     """
     columns = ["page", "symbol", "label", "v1", "split", "x0", "y0", "x1", "y1"]
     symbols = pq.read_table(out / "symbols.parquet", columns=columns).to_pandas()
     symbols["class"] = symbols["v1"].where(symbols["v1"] != "", symbols["label"])
-    chosen = choose(symbols[symbols["class"] != "staff"], most, seed)
+    chosen = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
     with (
         atomic_path(out / PATCHES) as temporary,
         pq.ParquetWriter(temporary, _PATCH_SCHEMA, compression="none") as writer,
@@ -89,14 +90,16 @@ _CROP_SCHEMA = pa.schema(
 )
 
 
-def write_crops(folder: Path, path: Path, *, share: float = 0.01, most: int = 300, seed: int = 0) -> dict[str, int]:
+def write_crops(
+    folder: Path, path: Path, *, max_frequency: float = 0.01, per_class: int = 300, seed: int = 0
+) -> dict[str, int]:
     """Cuts crops of rare symbols with their surroundings out of a data set.
 
     Args:
         folder: the data set that `entourage engrave` has made.
         path: the Parquet file to write.
-        share: classes with less than this share of all symbols are rare.
-        most: crops of each class at most.
+        max_frequency: classes with less than this fraction of all symbols are rare.
+        per_class: maximum number of crops of a class.
         seed: of the choice.
 
     Returns:
@@ -111,10 +114,12 @@ def write_crops(folder: Path, path: Path, *, share: float = 0.01, most: int = 30
     symbols = symbols[symbols["label"].isin(list(EXTENDED_IDS))].rename(columns={"label": "class"})
     fits = (symbols["x1"] - symbols["x0"] <= CROP_WIDTH - 4) & (symbols["y1"] - symbols["y0"] <= CROP_HEIGHT - 4)
     counts = symbols["class"].value_counts()
-    rare = counts.index[counts < share * len(symbols)]
-    chosen = choose(symbols[fits & symbols["class"].isin(list(rare))], most, seed)
+    rare = counts.index[counts < max_frequency * len(symbols)]
+    chosen = sample_per_class(symbols[fits & symbols["class"].isin(list(rare))], per_class, seed)
     if len(chosen) == 0:
-        raise ValueError(f"{folder} has no class with less than {share:.1%} of the symbols; expected a larger share")
+        raise ValueError(
+            f"{folder} has no class with less than {max_frequency:.1%} of the symbols; expected a larger max_frequency"
+        )
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _CROP_SCHEMA) as writer:
         for page, rows in chosen.groupby("page", sort=True):
             image = read_grey(folder / "images" / f"{page}.png")

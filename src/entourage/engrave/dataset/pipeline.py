@@ -64,7 +64,7 @@ def _note_unreplaced(job: EngraveOptions, manifest: dict[str, Any]) -> None:
     """Says of how many scores symbols were to be replaced, and could not be."""
     sources = {name for name in manifest["files"] if name.startswith("sources/")}
     others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
-    if job.replace and others:
+    if job.substitute and others:
         are = "1 score is" if others == 1 else f"{others} scores are"
         warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
 

@@ -109,7 +109,7 @@ class Worker:
         if task.file is None:
             text = compose(self.job.seed, task.index, balanced=self.job.balanced)
             return parse_score(text, f"composed-{task.index:05d}")
-        return replace_common(read_score(task.file, self._reader), self.job.replace, self.job.seed)
+        return replace_common(read_score(task.file, self._reader), self.job.substitute, self.job.seed)
 
     def _engrave(self, task: Task, score: Score) -> Outcome:
         part, files = part_path(self.job.out, task.name), dict[str, str]()
@@ -118,7 +118,7 @@ class Worker:
         source = source_path(task.name, score)
         tables, pages = [], []
         for page in self._pages(task, score):
-            if len(page.symbols) < self.job.fewest_symbols:
+            if len(page.symbols) < self.job.min_symbols:
                 continue
             name = f"{task.name}-{page.number}"
             tables.append(
@@ -127,7 +127,7 @@ class Worker:
             pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
             self._save(task, self._files(page, name), files)
         if not pages:
-            raise ValueError(f"{task.name}: no page has {self.job.fewest_symbols} symbols or more")
+            raise ValueError(f"{task.name}: no page has {self.job.min_symbols} symbols or more")
         self._save(task, self._sources(task, score), files)
         meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
         meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
