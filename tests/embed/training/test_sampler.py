@@ -20,7 +20,7 @@ def test_every_batch_has_distinct_classes_and_as_many_samples_of_each(p: int, k:
 
 
 def test_samples_are_different_unless_the_class_is_small_and_then_repeat_evenly() -> None:
-    for batch in BalancedBatchSampler(LABELS, 7, 5, batches=20):
+    for batch in BalancedBatchSampler(LABELS, 7, 5, num_batches=20):
         for label, size in enumerate(SIZES):
             often = Counter(i for i in batch if LABELS[i] == label)
             assert len(often) == min(size, 5)
@@ -28,13 +28,13 @@ def test_samples_are_different_unless_the_class_is_small_and_then_repeat_evenly(
 
 
 def test_classes_take_turns() -> None:
-    seen = Counter(LABELS[i] for batch in BalancedBatchSampler(LABELS, 3, 2, batches=35) for i in batch)
+    seen = Counter(LABELS[i] for batch in BalancedBatchSampler(LABELS, 3, 2, num_batches=35) for i in batch)
     assert [seen[label] for label in range(7)] == [30] * 7  # 35 x 3 places, 15 for each class, two samples each
 
 
 @pytest.mark.parametrize("k", [3, 4])
 def test_the_samples_of_a_class_take_turns(k: int) -> None:
-    drawn = np.concatenate(list(BalancedBatchSampler(LABELS, 7, k, batches=40)))
+    drawn = np.concatenate(list(BalancedBatchSampler(LABELS, 7, k, num_batches=40)))
     for label, size in enumerate(SIZES):
         often = Counter(drawn[LABELS[drawn] == label])
         assert len(often) == size
@@ -63,11 +63,11 @@ def test_the_seed_and_the_epoch_decide() -> None:
 
 @pytest.mark.parametrize("batches", [None, 9, 2])
 def test_processes_share_the_batches_of_an_epoch(batches: int | None) -> None:
-    shares = [BalancedBatchSampler(LABELS, 2, 3, batches=batches, replicas=3, rank=rank) for rank in range(3)]
+    shares = [BalancedBatchSampler(LABELS, 2, 3, num_batches=batches, num_replicas=3, rank=rank) for rank in range(3)]
     parts = [list(share) for share in shares]
     length = {None: 3, 9: 3, 2: 1}[batches]
     assert [len(share) for share in shares] == [len(part) for part in parts] == [length] * 3
-    alone = list(BalancedBatchSampler(LABELS, 2, 3, batches=3 * length))
+    alone = list(BalancedBatchSampler(LABELS, 2, 3, num_batches=3 * length))
     assert [batch for turn in zip(*parts, strict=True) for batch in turn] == alone
 
 
@@ -96,14 +96,14 @@ def test_a_data_loader_takes_it_and_names_are_labels_too() -> None:
         ({"samples_per_class": 0}, "samples_per_class is 0; expected 1 or more"),
         ({"labels": []}, r"labels have shape \(0,\); expected \(samples,\)"),
         ({"labels": LABELS[:, None]}, r"labels have shape \(62, 1\); expected \(samples,\)"),
-        ({"batches": 0}, "batches is 0; expected 1 or more, or None"),
-        ({"replicas": 2, "rank": 2}, "rank is 2; expected 0 to 1, as there are 2 replicas"),
-        ({"replicas": 0}, "replicas is 0; expected 1 or more"),
+        ({"num_batches": 0}, "num_batches is 0; expected 1 or more, or None"),
+        ({"num_replicas": 2, "rank": 2}, "rank is 2; expected 0 to 1, as there are 2 replicas"),
+        ({"num_replicas": 0}, "num_replicas is 0; expected 1 or more"),
         ({"seed": -1}, "seed is -1; expected 0 or more"),
         ({"classes_per_batch": 4.0}, "classes_per_batch is 4.0; expected a whole number"),
         ({"classes_per_batch": "4"}, "classes_per_batch is '4'; expected a whole number"),
         ({"samples_per_class": 2.5}, "samples_per_class is 2.5; expected a whole number"),
-        ({"batches": 1.0}, "batches is 1.0; expected a whole number"),
+        ({"num_batches": 1.0}, "num_batches is 1.0; expected a whole number"),
         ({"seed": None}, "seed is None; expected a whole number"),
         (
             {"labels": ["owl", "owl", None, None]},

@@ -19,15 +19,15 @@ class BalancedBatchSampler(Sampler[list[int]]):
 
     Batches depend on the seed and the epoch only. Each iteration is the next epoch; `set_epoch` says which one it is.
     With several processes each takes its share of the same batches; under Accelerate, which shares them out itself,
-    leave `replicas` at 1.
+    leave `num_replicas` at 1.
 
     Args:
         labels: the class of each sample, shape (n,); anything that can be sorted.
         classes_per_batch: P.
         samples_per_class: K.
         seed: another one gives other batches.
-        batches: in an epoch, over all processes; n / (P K), rounded down, when None.
-        replicas: how many processes share the batches.
+        num_batches: in an epoch, over all processes; n / (P K), rounded down, when None.
+        num_replicas: how many processes share the batches.
         rank: which of them this is.
 
     Example:
@@ -44,54 +44,56 @@ class BalancedBatchSampler(Sampler[list[int]]):
         samples_per_class: int,
         *,
         seed: int = 0,
-        batches: int | None = None,
-        replicas: int = 1,
+        num_batches: int | None = None,
+        num_replicas: int = 1,
         rank: int = 0,
     ) -> None:
-        given = np.asarray(labels)
-        if given.ndim != 1 or len(given) == 0:
-            raise ValueError(f"labels have shape {given.shape}; expected (samples,), at least one")
+        values = np.asarray(labels)
+        if values.ndim != 1 or len(values) == 0:
+            raise ValueError(f"labels have shape {values.shape}; expected (samples,), at least one")
         check_whole(
             classes_per_batch=classes_per_batch,
             samples_per_class=samples_per_class,
             seed=seed,
-            replicas=replicas,
+            num_replicas=num_replicas,
             rank=rank,
-            batches=1 if batches is None else batches,
+            num_batches=1 if num_batches is None else num_batches,
         )
-        codes = class_codes(given)
+        codes = class_codes(values)
         classes = int(codes.max()) + 1
         if not 1 <= classes_per_batch <= classes:
             raise ValueError(
                 f"classes_per_batch is {classes_per_batch}; expected 1 to {classes}, the classes there are"
             )
-        for name, value in (("samples_per_class", samples_per_class), ("replicas", replicas)):
+        for name, value in (("samples_per_class", samples_per_class), ("num_replicas", num_replicas)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
         if seed < 0:
             raise ValueError(f"seed is {seed}; expected 0 or more")
-        if batches is not None and batches < 1:
-            raise ValueError(f"batches is {batches}; expected 1 or more, or None")
-        if not 0 <= rank < replicas:
-            raise ValueError(f"rank is {rank}; expected 0 to {replicas - 1}, as there are {replicas} replicas")
+        if num_batches is not None and num_batches < 1:
+            raise ValueError(f"num_batches is {num_batches}; expected 1 or more, or None")
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"rank is {rank}; expected 0 to {num_replicas - 1}, as there are {num_replicas} replicas")
         order = np.argsort(codes, kind="stable")
-        self.members: list[NDArray[np.int64]] = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+        self.class_members: list[NDArray[np.int64]] = np.split(order, np.cumsum(np.bincount(codes))[:-1])
         self.classes_per_batch = classes_per_batch
         self.samples_per_class = samples_per_class
         self.seed = seed
-        wanted = batches if batches is not None else len(given) // (classes_per_batch * samples_per_class)
-        self.share = max(1, wanted // replicas)  # every process has as many, or they would wait for each other
-        self.replicas = replicas
+        total = num_batches if num_batches is not None else len(values) // (classes_per_batch * samples_per_class)
+        self.batches_per_replica = max(
+            1, total // num_replicas
+        )  # every process has as many, or they would wait for each other
+        self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
 
     def __len__(self) -> int:
-        return self.share
+        return self.batches_per_replica
 
     def __iter__(self) -> Iterator[list[int]]:
         plan = self.plan(self.epoch)
         self.epoch += 1
-        for batch in plan[self.rank :: self.replicas]:
+        for batch in plan[self.rank :: self.num_replicas]:
             yield batch.tolist()
 
     def set_epoch(self, epoch: int) -> None:
@@ -101,38 +103,38 @@ class BalancedBatchSampler(Sampler[list[int]]):
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         """All batches of an epoch, for all processes: positions in the labels, shape (P K,) each, class by class."""
         rng = np.random.default_rng([self.seed, epoch])
-        classes = _Deck(np.arange(len(self.members)), rng)
-        decks: dict[int, _Deck] = {}
+        classes = _ShuffledCycle(np.arange(len(self.class_members)), rng)
+        samplers: dict[int, _ShuffledCycle] = {}
         batches = []
-        for _ in range(self.share * self.replicas):
-            chosen = classes.draw(self.classes_per_batch).tolist()
-            for c in chosen:
-                decks.setdefault(c, _Deck(self.members[c], rng))
-            batches.append(np.concatenate([decks[c].draw(self.samples_per_class) for c in chosen]))
+        for _ in range(self.batches_per_replica * self.num_replicas):
+            selected = classes.draw(self.classes_per_batch).tolist()
+            for c in selected:
+                samplers.setdefault(c, _ShuffledCycle(self.class_members[c], rng))
+            batches.append(np.concatenate([samplers[c].draw(self.samples_per_class) for c in selected]))
         return batches
 
 
-class _Deck:
+class _ShuffledCycle:
     """Cards that are dealt in random order; the deck is shuffled anew when it is used up."""
 
-    def __init__(self, cards: NDArray[np.int64], rng: np.random.Generator) -> None:
-        self.cards = cards
+    def __init__(self, items: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self.items = items
         self.rng = rng
-        self.left = rng.permutation(cards)
+        self.remaining = rng.permutation(items)
 
     def draw(self, count: int) -> NDArray[np.int64]:
-        """That many cards, different ones unless there are fewer; then each comes as often as any other, or once more.
+        """That many items, different ones unless there are fewer; then each comes as often as any other, or once more.
 
         Returns:
             Shape (count,).
         """
-        rounds, rest = divmod(count, len(self.cards))
-        hands = [self.rng.permutation(self.cards) for _ in range(rounds)]
-        hand, self.left = self.left[:rest], self.left[rest:]
-        if len(hand) < rest:
-            fresh = self.rng.permutation(self.cards)
-            # Those in hand wait a little longer, or they would be drawn twice.
-            fresh = np.concatenate([fresh[~np.isin(fresh, hand)], fresh[np.isin(fresh, hand)]])
-            more = rest - len(hand)
-            hand, self.left = np.concatenate([hand, fresh[:more]]), fresh[more:]
-        return np.concatenate([*hands, hand])
+        rounds, rest = divmod(count, len(self.items))
+        parts = [self.rng.permutation(self.items) for _ in range(rounds)]
+        drawn, self.remaining = self.remaining[:rest], self.remaining[rest:]
+        if len(drawn) < rest:
+            fresh = self.rng.permutation(self.items)
+            # Items that were already drawn come last, so that none is drawn twice.
+            fresh = np.concatenate([fresh[~np.isin(fresh, drawn)], fresh[np.isin(fresh, drawn)]])
+            more = rest - len(drawn)
+            drawn, self.remaining = np.concatenate([drawn, fresh[:more]]), fresh[more:]
+        return np.concatenate([*parts, drawn])
