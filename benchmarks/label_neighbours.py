@@ -22,7 +22,7 @@ from sklearn.neighbors import NearestNeighbors
 from benchmarks.machine import machine
 from benchmarks.mixtures import mixture
 from benchmarks.recall import Recall
-from entourage.game import NeighbourSearch, auto_neighbours
+from entourage.game import NeighborSearch, default_n_neighbors
 
 RECALL = 0.95
 Found = NDArray[np.int64]
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--isotropic", action="store_true", help="round Gaussians: the hardest case")
     arguments = parser.parse_args()
     X, _ = mixture(arguments.n, isotropic=arguments.isotropic)
-    k = auto_neighbours(len(X))
+    k = default_n_neighbors(len(X))
     recall = Recall(X, k)
     print(f"{machine()}\nn = {len(X):,}, k = {k}")
     for name, effort, search in _methods(X, k, recall):
@@ -47,9 +47,9 @@ def main() -> None:
 
 def _methods(X: NDArray[np.float32], k: int, recall: Recall) -> Iterator[tuple[str, str, Callable[[], Found]]]:
     points = torch.from_numpy(X)
-    yield "entourage, cells", "recall 0.97", lambda: NeighbourSearch(points, k).among_themselves().index.numpy()
+    yield "entourage, cells", "recall 0.97", lambda: NeighborSearch(points, k).among_themselves().index.numpy()
     if len(X) <= 200_000:
-        yield "entourage, exact", "", lambda: NeighbourSearch(points, k, recall=1.0).among_themselves().index.numpy()
+        yield "entourage, exact", "", lambda: NeighborSearch(points, k, recall=1.0).among_themselves().index.numpy()
         yield (
             "scikit-learn, exact",
             "",

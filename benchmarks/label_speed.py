@@ -23,7 +23,7 @@ from sklearn.semi_supervised import LabelSpreading
 from benchmarks.machine import machine
 from benchmarks.mixtures import few_labels, mixture
 from benchmarks.recall import Recall
-from entourage.game import NeighbourGraph, NeighbourSearch, auto_neighbours, replicator, to_torch
+from entourage.game import NeighborGraph, NeighborSearch, default_n_neighbors, replicator, to_torch
 from entourage.label import GraphTransduction
 
 
@@ -53,14 +53,14 @@ def _task(n: int, isotropic: bool) -> tuple[NDArray[np.float32], NDArray[np.int6
 
 def _race(n: int, isotropic: bool, *, peer: bool) -> float:
     X, y, classes = _task(n, isotropic)
-    k = auto_neighbours(n)
+    k = default_n_neighbors(n)
     model = GraphTransduction(n_neighbors=k)
     # The fastest of several for both: the machine may have been busy with something else. The first also wakes up.
     ours = min(_seconds(lambda: GraphTransduction(n_neighbors=k).fit(X, y)) for _ in range(3 if n < 200_000 else 1))
     ours = min(ours, _seconds(lambda: model.fit(X, y)))
     right = np.mean(model.transduction_[y < 0] == classes[y < 0])
     recall = Recall(X, k)
-    found = NeighbourSearch(torch.from_numpy(X), k).among_themselves().index.numpy()[recall.sample]
+    found = NeighborSearch(torch.from_numpy(X), k).among_themselves().index.numpy()[recall.sample]
     line = f"n = {n:>9,}  k = {k}  game {ours:7.2f} s, {model.n_iter_} rounds, right {right:.3f}"
     line += f", recall {recall.of(found):.3f}"
     if peer:
@@ -76,7 +76,7 @@ def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> N
     """Times the rounds of the game alone, on a graph that is already on the device."""
     X, classes = mixture(n)
     y = few_labels(classes)
-    w = to_torch(NeighbourGraph(torch.from_numpy(X).to(device), k).w, device)
+    w = to_torch(NeighborGraph(torch.from_numpy(X).to(device), k).w, device)
     x = torch.full((n, 10), 0.1, device=device)
     fixed = torch.from_numpy(y >= 0).to(device)
     x[fixed] = torch.eye(10, device=device)[torch.from_numpy(y[y >= 0]).to(device)]

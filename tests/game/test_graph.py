@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from entourage.game import NeighbourGraph, auto_neighbours, cosine, pearson
+from entourage.game import NeighborGraph, cosine, default_n_neighbors, pearson
 
 Floats = NDArray[np.floating]
 POINTS = np.random.default_rng(0).normal(size=(60, 4))
@@ -79,21 +79,21 @@ def recipe(
 )
 @pytest.mark.parametrize("k", [3, 6, 40])
 def test_the_graph_is_the_recipe(options: dict[str, Any], k: int) -> None:
-    graph = NeighbourGraph(torch.from_numpy(POINTS), k, **options)
+    graph = NeighborGraph(torch.from_numpy(POINTS), k, **options)
     assert graph.w.dtype == np.float32
     np.testing.assert_allclose(graph.w.toarray(), recipe(POINTS, k, **options), rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("n_neighbors", "k"), [("auto", 6), (None, 59), (1000, 59), (np.int64(5), 5)])
 def test_how_many_neighbours_are_looked_for(n_neighbors: Any, k: int) -> None:
-    graph = NeighbourGraph(torch.from_numpy(POINTS), n_neighbors)
+    graph = NeighborGraph(torch.from_numpy(POINTS), n_neighbors)
     assert graph.k == k
     np.testing.assert_allclose(graph.w.toarray(), recipe(POINTS, k), rtol=2e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"symmetrize": "max"}, {"affinity": "cosine", "negatives": "clamp"}], ids=str)
 def test_a_graph_is_symmetric_non_negative_and_has_no_loops(options: dict[str, Any]) -> None:
-    w = NeighbourGraph(torch.from_numpy(POINTS), **options).w
+    w = NeighborGraph(torch.from_numpy(POINTS), **options).w
     assert w.has_sorted_indices
     assert abs(w - w.T).max() <= 1e-7
     assert w.data.min() > 0
@@ -104,14 +104,14 @@ def test_a_graph_is_symmetric_non_negative_and_has_no_loops(options: dict[str, A
     ("n", "k"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (8, 4), (1000, 10), (1024, 11), (10**6, 20)]
 )
 def test_auto_neighbours(n: int, k: int) -> None:
-    assert auto_neighbours(n) == k
+    assert default_n_neighbors(n) == k
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine", "pearson"])
 def test_the_smallest_graphs(n: int, affinity: Any) -> None:
     points = torch.tensor([[1.0, 2.0, 4.0], [1.1, 2.5, 5.0], [0.9, 2.1, 4.5]])[:n]
-    w = NeighbourGraph(points, affinity=affinity).w
+    w = NeighborGraph(points, affinity=affinity).w
     assert w.shape == (n, n)
     assert np.isfinite(w.data).all()
     assert w.nnz == n * (n - 1)
@@ -119,7 +119,7 @@ def test_the_smallest_graphs(n: int, affinity: Any) -> None:
 
 @pytest.mark.parametrize(("k", "beyond"), [(3, False), (9, False), (12, True)])
 def test_duplicates_are_neighbours_and_never_nan(k: int, beyond: bool) -> None:
-    w = NeighbourGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), k).w.tocoo()
+    w = NeighborGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), k).w.tocoo()
     assert np.isfinite(w.data).all()
     assert (w.data > 0).all()
     # Each point has nine copies: only who looks for more finds others.
@@ -127,13 +127,13 @@ def test_duplicates_are_neighbours_and_never_nan(k: int, beyond: bool) -> None:
 
 
 def test_nothing_but_duplicates_makes_a_graph_of_equal_weights() -> None:
-    graph = NeighbourGraph(torch.ones(20, 3), 4, symmetrize="max", normalize=False)
+    graph = NeighborGraph(torch.ones(20, 3), 4, symmetrize="max", normalize=False)
     assert (graph.w.data == 1).all()
 
 
 def test_where_seven_neighbours_are_duplicates_the_farthest_is_the_scale() -> None:
     points = torch.tensor([0.0, 300.0]).repeat_interleave(9)[:, None]
-    w = NeighbourGraph(points, 10, symmetrize="max", normalize=False).w.tocoo()  # eight copies, and two of the others
+    w = NeighborGraph(points, 10, symmetrize="max", normalize=False).w.tocoo()  # eight copies, and two of the others
     far = w.row // 9 != w.col // 9
     assert far.any()
     np.testing.assert_allclose(w.data[far], np.exp(-1), rtol=1e-5)
@@ -142,7 +142,7 @@ def test_where_seven_neighbours_are_duplicates_the_farthest_is_the_scale() -> No
 
 def test_where_all_neighbours_are_duplicates_the_typical_scale_is_theirs() -> None:
     points = torch.tensor([[0.0]] * 9 + [[300.0], [-600.0]])
-    w = NeighbourGraph(points, 8, symmetrize="max", normalize=False).w
+    w = NeighborGraph(points, 8, symmetrize="max", normalize=False).w
     # The two outliers see eight of the heap each, 300 and 600 away; the heap has their mean, 450.
     np.testing.assert_allclose(w[[9]].data, [np.exp(-(300**2) / (300 * 450))] * 8, rtol=1e-5)
     np.testing.assert_allclose(w[[10]].data, [np.exp(-(600**2) / (600 * 450))] * 8, rtol=1e-5)
@@ -153,7 +153,7 @@ def test_where_all_neighbours_are_duplicates_the_typical_scale_is_theirs() -> No
 def test_what_has_no_direction_is_similar_to_nothing(affinity: Any, dense: Any, nothing: list[int]) -> None:
     points = torch.from_numpy(POINTS).clone()
     points[nothing] = 0.0 if affinity == "cosine" else 2.5
-    graph = NeighbourGraph(points, None, affinity=affinity, negatives="clamp", normalize=False)
+    graph = NeighborGraph(points, None, affinity=affinity, negatives="clamp", normalize=False)
     expected = dense(points).clamp_min(0).fill_diagonal_(0)
     np.testing.assert_allclose(graph.w.toarray(), expected.numpy(), atol=1e-6)
     queries = torch.from_numpy(np.random.default_rng(1).normal(size=(5, 4)))
@@ -172,7 +172,7 @@ def test_what_has_no_direction_is_similar_to_nothing(affinity: Any, dense: Any, 
 def test_new_points_see_all_that_have_a_direction(known: int) -> None:
     points = torch.zeros(8, 2)
     points[:known] = torch.tensor([[1.0, 0], [0.8, 0.6], [0.6, 0.8]])[:known]
-    graph = NeighbourGraph(points, 5, affinity="cosine", normalize=False)
+    graph = NeighborGraph(points, 5, affinity="cosine", normalize=False)
     assert graph.w[:, known:].nnz == 0
     np.testing.assert_allclose(graph.weights_to(points[:1]).toarray()[0, :known], [1, 0.8, 0.6][:known], atol=1e-6)
 
@@ -180,9 +180,9 @@ def test_new_points_see_all_that_have_a_direction(known: int) -> None:
 def test_what_has_no_direction_takes_nobodys_place_among_the_neighbours() -> None:
     # Less alike than by 0.5, these are farther from each other than from the origin.
     apart = np.eye(12) + 0.05
-    plain = NeighbourGraph(torch.from_numpy(apart), 4, affinity="cosine").w.toarray()
+    plain = NeighborGraph(torch.from_numpy(apart), 4, affinity="cosine").w.toarray()
     padded = np.insert(apart, [0, 5, 5, 5, 12], 0.0, axis=0)
-    graph = NeighbourGraph(torch.from_numpy(padded), 4, affinity="cosine")
+    graph = NeighborGraph(torch.from_numpy(padded), 4, affinity="cosine")
     kept = np.flatnonzero(padded.any(axis=1))
     np.testing.assert_allclose(graph.w.toarray()[np.ix_(kept, kept)], plain)
     assert graph.w.nnz == np.count_nonzero(plain)
@@ -196,7 +196,7 @@ def test_what_has_no_direction_takes_nobodys_place_among_the_neighbours() -> Non
 def test_right_angles_are_no_negative_similarities(dtype: torch.dtype, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(30, 30, generator=generator, dtype=dtype)).Q
-    graph = NeighbourGraph(basis, None, affinity="cosine")
+    graph = NeighborGraph(basis, None, affinity="cosine")
     assert graph.w.nnz == 0
     np.testing.assert_allclose(graph.weights_to(basis[:9]).toarray(), np.eye(9, 30), atol=1e-6)
 
@@ -205,7 +205,7 @@ def test_right_angles_are_no_negative_similarities(dtype: torch.dtype, seed: int
 @pytest.mark.parametrize("normalize", [True, False])
 def test_an_outlier_beside_a_dense_cluster_keeps_its_edges(affinity: Any, normalize: bool) -> None:
     points = np.concatenate([POINTS * 1e-3, np.full((1, 4), 1e3)])
-    w = NeighbourGraph(torch.from_numpy(points), 6, affinity=affinity, normalize=normalize).w
+    w = NeighborGraph(torch.from_numpy(points), 6, affinity=affinity, normalize=normalize).w
     assert (w[[60]].data > 0).all()
     assert w[[60]].nnz == 6
     assert connected_components(w)[0] == connected_components(w[:60, :60])[0]
@@ -214,15 +214,15 @@ def test_an_outlier_beside_a_dense_cluster_keeps_its_edges(affinity: Any, normal
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30])
 @pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine"])
 def test_the_unit_of_the_data_does_not_matter(scale: float, affinity: Any) -> None:
-    plain = NeighbourGraph(torch.from_numpy(POINTS).float(), 6, affinity=affinity, negatives="clamp").w
-    scaled = NeighbourGraph(torch.from_numpy(POINTS * scale).float(), 6, affinity=affinity, negatives="clamp").w
+    plain = NeighborGraph(torch.from_numpy(POINTS).float(), 6, affinity=affinity, negatives="clamp").w
+    scaled = NeighborGraph(torch.from_numpy(POINTS * scale).float(), 6, affinity=affinity, negatives="clamp").w
     np.testing.assert_allclose(scaled.toarray(), plain.toarray(), rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("affinity", ["self_tuning", "gaussian", "cosine", "pearson"])
 def test_new_points_are_tied_as_the_recipe_says(affinity: Any) -> None:
     k, queries = 5, np.random.default_rng(1).normal(size=(9, 4))
-    graph = NeighbourGraph(torch.from_numpy(POINTS), k, affinity=affinity, negatives="clamp")
+    graph = NeighborGraph(torch.from_numpy(POINTS), k, affinity=affinity, negatives="clamp")
     unit = affinity in ("cosine", "pearson")
     a, b = (directions(p, affinity) if unit else p for p in (queries, POINTS))
     d = distances(a, b)
@@ -244,14 +244,14 @@ def test_new_points_are_tied_as_the_recipe_says(affinity: Any) -> None:
 
 
 def test_a_new_point_that_coincides_with_a_fitted_one_is_tied_to_it_most() -> None:
-    graph = NeighbourGraph(torch.from_numpy(POINTS), 6, normalize=False)
+    graph = NeighborGraph(torch.from_numpy(POINTS), 6, normalize=False)
     w = graph.weights_to(torch.from_numpy(POINTS[:20])).toarray()
     assert (w.argmax(axis=1) == np.arange(20)).all()
     np.testing.assert_allclose(w.max(axis=1), 1)
 
 
 def test_a_new_point_on_a_heap_of_duplicates_is_tied_to_them() -> None:
-    graph = NeighbourGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), 5)
+    graph = NeighborGraph(torch.from_numpy(np.repeat(POINTS[:6], 10, axis=0)), 5)
     w = graph.weights_to(torch.from_numpy(POINTS[:1])).tocoo()
     assert np.isfinite(w.data).all()
     assert (w.data > 0).all()
@@ -260,7 +260,7 @@ def test_a_new_point_on_a_heap_of_duplicates_is_tied_to_them() -> None:
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
 def test_a_new_point_is_tied_alone_as_in_company(negatives: Any) -> None:
-    graph = NeighbourGraph(torch.from_numpy(POINTS), 40, affinity="cosine", negatives=negatives)
+    graph = NeighborGraph(torch.from_numpy(POINTS), 40, affinity="cosine", negatives=negatives)
     queries = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 4)))
     together = graph.weights_to(queries).toarray()
     alone = np.concatenate([graph.weights_to(query[None]).toarray() for query in queries])
@@ -268,7 +268,7 @@ def test_a_new_point_is_tied_alone_as_in_company(negatives: Any) -> None:
 
 
 def test_a_pickled_graph_ties_new_points_the_same() -> None:
-    graph = NeighbourGraph(torch.from_numpy(POINTS))
+    graph = NeighborGraph(torch.from_numpy(POINTS))
     queries = torch.from_numpy(np.random.default_rng(1).normal(size=(9, 4)))
     expected = graph.weights_to(queries)
     restored = pickle.loads(pickle.dumps(graph))
@@ -295,4 +295,4 @@ def test_a_pickled_graph_ties_new_points_the_same() -> None:
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NeighbourGraph(torch.from_numpy(POINTS), **options)
+        NeighborGraph(torch.from_numpy(POINTS), **options)

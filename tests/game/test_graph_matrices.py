@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from entourage.game import (
-    NeighbourGraph,
-    auto_neighbours,
-    degree_normalized,
-    needed_lift,
-    sparsified,
-    symmetrized,
+    NeighborGraph,
+    default_n_neighbors,
+    normalize_degrees,
+    required_shift,
+    sparsify,
+    symmetrize,
     to_torch,
 )
 
@@ -32,7 +32,7 @@ ONE_WAY = sparse.csr_matrix(np.array([[0, 0.8, 0.5], [0.4, 0, 0], [0, 0.2, 0]], 
     ],
 )
 def test_symmetrized(how: Any, expected: list[list[float]]) -> None:
-    w = symmetrized(ONE_WAY, how)
+    w = symmetrize(ONE_WAY, how)
     assert w.dtype == np.float32
     assert w.nnz == np.count_nonzero(expected)
     np.testing.assert_allclose(w.toarray(), expected, rtol=1e-6)
@@ -43,21 +43,21 @@ def test_degree_normalized() -> None:
     expected = np.zeros((4, 4))
     expected[0, 1] = expected[1, 0] = 1 / math.sqrt(4 * 1)
     expected[0, 2] = expected[2, 0] = 3 / math.sqrt(4 * 3)
-    np.testing.assert_allclose(degree_normalized(sparse.csr_matrix(w)).toarray(), expected, rtol=1e-6)
+    np.testing.assert_allclose(normalize_degrees(sparse.csr_matrix(w)).toarray(), expected, rtol=1e-6)
 
 
 def test_negative_similarities_are_refused_clamped_or_shifted() -> None:
     values = torch.tensor([0.5, -0.25, 0.0])
-    assert needed_lift(values, "clamp") == 0
-    assert needed_lift(values, "shift") == 0.25
+    assert required_shift(values, "clamp") == 0
+    assert required_shift(values, "shift") == 0.25
     with pytest.raises(ValueError, match="mine has 1 negative similarities; expected none, or negatives='clamp' or"):
-        needed_lift(values, "error", "mine")
+        required_shift(values, "error", "mine")
 
 
 @pytest.mark.parametrize("how", ["error", "clamp", "shift"])
 @pytest.mark.parametrize("values", [[0.5, 0.25], []])
 def test_what_is_not_negative_needs_no_lift(how: Any, values: list[float]) -> None:
-    assert needed_lift(torch.tensor(values), how) == 0
+    assert required_shift(torch.tensor(values), how) == 0
 
 
 def dense_sparsified(w: Floats, k: int) -> Floats:
@@ -73,8 +73,8 @@ def dense_sparsified(w: Floats, k: int) -> Floats:
 def test_sparsified_keeps_the_largest_of_each_row(kind: Any, n: int, k: Any) -> None:
     w = np.random.default_rng(0).random((n, n), dtype=np.float32)
     given = kind(w)
-    kept = sparsified(given, k)
-    expected = dense_sparsified(w, auto_neighbours(n) if k == "auto" else k)
+    kept = sparsify(given, k)
+    expected = dense_sparsified(w, default_n_neighbors(n) if k == "auto" else k)
     assert kept.has_sorted_indices
     assert kept.nnz == np.count_nonzero(expected)
     assert (kept != sparse.csr_matrix(expected)).nnz == 0
@@ -85,12 +85,12 @@ def test_sparsified_keeps_the_largest_of_each_row(kind: Any, n: int, k: Any) -> 
 @pytest.mark.parametrize("n", [1, 2, 20])
 def test_sparsified_with_more_neighbours_than_there_are_only_drops_the_diagonal(n: int, k: int) -> None:
     w = np.random.default_rng(0).random((n, n)) + 0.1
-    np.testing.assert_array_equal(sparsified(w, k).toarray(), w - np.diag(w.diagonal()))
+    np.testing.assert_array_equal(sparsify(w, k).toarray(), w - np.diag(w.diagonal()))
 
 
 def test_sparsified_invents_no_edges_where_a_row_has_fewer() -> None:
     w = sparse.csr_matrix(([0.5, 0.5, 0.9], ([0, 1, 2], [1, 0, 2])), shape=(30, 30))
-    assert sparsified(w, 5).nnz == 2
+    assert sparsify(w, 5).nnz == 2
 
 
 @pytest.mark.parametrize("k", [1, 4, 29])
@@ -101,9 +101,9 @@ def test_sparsified_is_the_same_sparse_and_dense(k: int) -> None:
     halves = np.tile(w[rows, columns] / 2, 2)
     order = rng.permutation(len(halves))
     twice = sparse.coo_matrix((halves[order], (np.tile(rows, 2)[order], np.tile(columns, 2)[order])), w.shape)
-    expected = sparsified(w, k)
+    expected = sparsify(w, k)
     for given in (sparse.csr_matrix(w), twice):
-        kept = sparsified(given, k)
+        kept = sparsify(given, k)
         assert kept.has_sorted_indices
         assert kept.nnz == expected.nnz
         np.testing.assert_allclose(kept.toarray(), expected.toarray())
@@ -113,12 +113,12 @@ def test_sparsified_makes_no_row_of_a_sparse_graph_dense(monkeypatch: pytest.Mon
     w = sparse.random_array((200, 200), density=0.1, format="csr", rng=np.random.default_rng(0))
     for kind in (sparse.csr_matrix, sparse.csr_array):
         monkeypatch.setattr(kind, "toarray", lambda *_: pytest.fail("a dense copy was made"))
-    assert sparsified(w, 5).nnz == np.minimum(np.diff(w.indptr) - (w.diagonal() != 0), 5).sum()
+    assert sparsify(w, 5).nnz == np.minimum(np.diff(w.indptr) - (w.diagonal() != 0), 5).sum()
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_to_torch_carries_the_same_matrix(index: type) -> None:
-    w = NeighbourGraph(torch.from_numpy(np.random.default_rng(0).normal(size=(60, 4)))).w
+    w = NeighborGraph(torch.from_numpy(np.random.default_rng(0).normal(size=(60, 4)))).w
     w.indices, w.indptr = w.indices.astype(index), w.indptr.astype(index)
     carried = to_torch(w)
     assert carried.layout == torch.sparse_csr

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from entourage.game import Neighbours, NeighbourSearch
+from entourage.game import NeighborSearch, Neighbours
 
 Floats = NDArray[np.floating]
 
@@ -72,7 +72,7 @@ DATA = {
 def test_exact_search_is_brute_force(name: str, k: int | None) -> None:
     points = DATA[name]
     k = len(points) - 1 if k is None else min(k, len(points) - 1)
-    search = NeighbourSearch(points, k)
+    search = NeighborSearch(points, k)
     assert search.exact
     found = search.among_themselves()
     assert found.index.shape == found.distance.shape == (len(points), k)
@@ -86,29 +86,29 @@ def test_queries_find_their_nearest_points(name: str) -> None:
     k = min(6, len(points))
     # Some queries are points, some lie between two.
     queries = torch.cat([points[:9], (points[:9] / 2 + points[-9:] / 2)[: len(points)]])
-    assert_nearest(NeighbourSearch(points, k).of(queries), queries, points, k, exclude_self=False)
+    assert_nearest(NeighborSearch(points, k).of(queries), queries, points, k, exclude_self=False)
 
 
 def test_queries_of_another_type_are_accepted() -> None:
     points, queries = torch.from_numpy(normal(50)).float(), torch.from_numpy(normal(9, seed=1))
-    found = NeighbourSearch(points, 3).of(queries)
+    found = NeighborSearch(points, 3).of(queries)
     assert found.distance.dtype == torch.float32
     assert_nearest(found, queries.float(), points, 3, exclude_self=False)
 
 
 def test_all_points_can_be_asked_for_and_a_point_is_its_own_nearest_as_a_query() -> None:
     points = torch.from_numpy(normal(30))
-    found = NeighbourSearch(points, 30).of(points)
+    found = NeighborSearch(points, 30).of(points)
     assert torch.equal(found.index[:, 0], torch.arange(30))
     assert (found.distance[:, 0] == 0).all()
     assert torch.equal(found.index.sort(dim=1).values, torch.arange(30).expand(30, 30))
 
 
 def test_few_points_are_searched_exactly_and_many_in_cells() -> None:
-    assert NeighbourSearch(torch.zeros(10_000, 1), 3).exact
-    assert not NeighbourSearch(torch.zeros(10_001, 1), 3).exact
-    assert NeighbourSearch(torch.zeros(10_001, 1), 3, recall=1).exact
-    assert NeighbourSearch(torch.zeros(10_001, 1), 10_000).exact
+    assert NeighborSearch(torch.zeros(10_000, 1), 3).exact
+    assert not NeighborSearch(torch.zeros(10_001, 1), 3).exact
+    assert NeighborSearch(torch.zeros(10_001, 1), 3, recall=1).exact
+    assert NeighborSearch(torch.zeros(10_001, 1), 10_000).exact
 
 
 def clustered(n: int) -> Tensor:
@@ -117,8 +117,8 @@ def clustered(n: int) -> Tensor:
     return torch.from_numpy(centres[rng.integers(40, size=n)] + rng.normal(size=(n, 16))).float()
 
 
-def in_cells(points: Tensor, k: int, recall: float = 0.97) -> NeighbourSearch:
-    search = NeighbourSearch(points, k, recall)
+def in_cells(points: Tensor, k: int, recall: float = 0.97) -> NeighborSearch:
+    search = NeighborSearch(points, k, recall)
     search.exact = False
     return search
 
@@ -134,14 +134,14 @@ def points() -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def exact(points: Tensor) -> tuple[NeighbourSearch, Neighbours]:
-    search = NeighbourSearch(points, 10, recall=1)
+def exact(points: Tensor) -> tuple[NeighborSearch, Neighbours]:
+    search = NeighborSearch(points, 10, recall=1)
     return search, search.among_themselves()
 
 
 @pytest.mark.parametrize("recall", [0.8, 0.97, 0.995])
 def test_cells_reach_the_recall_they_promise(
-    points: Tensor, exact: tuple[NeighbourSearch, Neighbours], recall: float
+    points: Tensor, exact: tuple[NeighborSearch, Neighbours], recall: float
 ) -> None:
     search = in_cells(points, 10, recall)
     found = search.among_themselves()
@@ -197,14 +197,14 @@ def test_a_few_huge_clusters_and_outliers_are_searched_well(spread: float) -> No
 def test_more_neighbours_than_a_cell_holds() -> None:
     points = clustered(1500)
     found = in_cells(points, 400, 0.9).among_themselves()
-    assert recall_of(found, NeighbourSearch(points, 400, recall=1).among_themselves()) >= 0.89
+    assert recall_of(found, NeighborSearch(points, 400, recall=1).among_themselves()) >= 0.89
     assert all(len(set(row)) == 400 for row in found.index.tolist())
 
 
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "cells"])
 def test_a_pickle_is_light_and_answers_the_same(exact: bool) -> None:
     points, queries = clustered(2000), clustered(2100)[2000:]
-    search = NeighbourSearch(points, 5)
+    search = NeighborSearch(points, 5)
     search.exact = exact
     before = search.among_themselves(), search.of(queries)
     pickled = pickle.dumps(search)
@@ -227,13 +227,13 @@ def test_a_pickle_is_light_and_answers_the_same(exact: bool) -> None:
 )
 def test_bad_input_is_refused(k: int, recall: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NeighbourSearch(torch.zeros(5, 2), k, recall)
+        NeighborSearch(torch.zeros(5, 2), k, recall)
 
 
 def test_where_cells_do_not_pay_the_search_is_exact() -> None:
     points = torch.randn(3000, 40, generator=torch.Generator().manual_seed(0))  # everything is about equally far
     search = in_cells(points, 5)
     assert search._cells is None
-    expected = NeighbourSearch(points, 5, recall=1).among_themselves()
+    expected = NeighborSearch(points, 5, recall=1).among_themselves()
     assert torch.equal(search.among_themselves().index, expected.index)
     assert torch.equal(search.of(points[:9]).index[:, 0], torch.arange(9))

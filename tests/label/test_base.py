@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.label.conftest import METHODS, Data, Method, assert_sound
 
-from entourage.game import NeighbourGraph
+from entourage.game import NeighborGraph
 from entourage.label import LabelSpreading, LinearSVMLabeller, PoissonLearning
 from entourage.label.base import GraphLabeller, checked_graph
 
@@ -76,7 +76,7 @@ def test_a_graph_of_ones_own_can_be_cross_validated(method: Method, three: Data)
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csr_array, sparse.coo_matrix])
 def test_all_can_share_one_graph(method: Method, three: Data, kind: Any) -> None:
-    graph = NeighbourGraph(torch.from_numpy(three.X))
+    graph = NeighborGraph(torch.from_numpy(three.X))
     w = graph.w.toarray()
     given = kind(w)
     found = method(affinity="precomputed").fit(given, three.y)

@@ -14,16 +14,16 @@ from entourage.game.dynamics import (
 from entourage.game.graph import (
     Affinity,
     Negatives,
-    NeighbourGraph,
+    NeighborGraph,
     Symmetry,
-    auto_neighbours,
-    degree_normalized,
-    needed_lift,
-    sparsified,
-    symmetrized,
+    default_n_neighbors,
+    normalize_degrees,
+    required_shift,
+    sparsify,
+    symmetrize,
     to_torch,
 )
-from entourage.game.neighbors import Neighbours, NeighbourSearch, nearest_centre, smallest, squared_to
+from entourage.game.neighbors import NeighborSearch, Neighbours, nearest_centre, smallest, squared_to
 from entourage.game.similarity import centre, clamp, cosine, directions, gaussian, pearson, self_tuning, shift
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Similarity graphs: sparse, symmetric, non-negative, without loops, in O(n k) memory.
 
 A graph is a SciPy CSR matrix, which every tool of the field reads and writes; `to_torch` carries it to where the game
-is played. `NeighbourGraph` builds one from points; the functions below also mend graphs that come from elsewhere.
+is played. `NeighborGraph` builds one from points; the functions below also mend graphs that come from elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game.neighbors import Neighbours, NeighbourSearch
+from entourage.game.neighbors import NeighborSearch, Neighbours
 from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
 from entourage.validation import is_integer
 
@@ -30,17 +30,17 @@ FAINTEST_EDGE = 1e-30
 ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
-def auto_neighbours(n: int) -> int:
+def default_n_neighbors(n: int) -> int:
     """k = floor(log2 n) + 1, the original code's rule, and never more than the n - 1 others there are."""
     return min(math.floor(math.log2(n)) + 1, n - 1) if n > 0 else 0
 
 
-class NeighbourGraph:
+class NeighborGraph:
     """The graph of nearest neighbours of a set of points, which new points can be tied to later.
 
     Args:
         points: shape (n, d), finite; the search runs on their device.
-        n_neighbors: how many neighbours each point looks for; "auto" for `auto_neighbours(n)`, None for all of them.
+        n_neighbors: how many neighbours each point looks for; "auto" for `default_n_neighbors(n)`, None for all of them.
         affinity: weight of an edge. "self_tuning" and "gaussian" fall with Euclidean distance; "cosine" and "pearson"
             compare directions, and so do the neighbours they are given; who has none (a zero or a constant row) is
             similar to nothing and nobody's neighbour.
@@ -49,7 +49,7 @@ class NeighbourGraph:
         negatives: what becomes of negative cosines and correlations.
         symmetrize: keep the larger weight of the two directions, their mean, or only edges that both ends chose.
         normalize: divide each weight by the root of both ends' degrees, so that hubs do not shout everyone down.
-        recall: share of true neighbours to find in large sets; see `NeighbourSearch`.
+        recall: share of true neighbours to find in large sets; see `NeighborSearch`.
 
     Attributes:
         w: the graph, shape (n, n), float32.
@@ -74,13 +74,14 @@ class NeighbourGraph:
         self.squared = squared
         self.bandwidth = bandwidth
         self.negatives: Negatives = negatives
+        self.symmetrize: Symmetry = symmetrize
         self.lift: float | None = None
         self.k = _count(n_neighbors, len(points))
         directed, self.known = self._directed(points)  # (p, d), (n,)
-        self.search = NeighbourSearch(directed, min(self.k, len(directed)), recall)
+        self.search = NeighborSearch(directed, min(self.k, len(directed)), recall)
         found = self.search.among_themselves()
         self.scale = _local_scale(found.distance)  # (p,)
-        w = symmetrized(self._csr(found, self.scale, self.known), symmetrize)
+        w = self._symmetrized(self._csr(found, self.scale, self.known))
         self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
         self.w = _divided(w, self.degree, self.degree)
 
@@ -96,6 +97,9 @@ class NeighbourGraph:
         found = self.search.of(directed)
         w = self._csr(found, _local_scale(found.distance, self.scale), known)
         return _divided(w, np.ones(len(queries)), self.degree)
+
+    def _symmetrized(self, w: sparse.csr_matrix) -> sparse.csr_matrix:
+        return symmetrize(w, self.symmetrize)
 
     def _directed(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """What is compared of the points that can be, shape (p, d), and which these are, shape (n,), boolean."""
@@ -124,7 +128,7 @@ class NeighbourGraph:
             similarity = 1 - near.square() / 2
             similarity = similarity.masked_fill(similarity.abs() < ROUNDING, 0)
             if self.lift is None or self.negatives == "error":
-                self.lift = needed_lift(similarity, self.negatives, self.affinity)
+                self.lift = required_shift(similarity, self.negatives, self.affinity)
             return (similarity + self.lift).clamp_min(0)
         # Quotients first: the squares of very large or very small distances would leave the range of float32.
         if self.affinity == "gaussian":
@@ -138,7 +142,7 @@ class NeighbourGraph:
         return torch.exp(-exponent).clamp_min(FAINTEST_EDGE)
 
 
-def needed_lift(values: Tensor, how: Negatives, name: str = "the graph") -> float:
+def required_shift(values: Tensor, how: Negatives, name: str = "the graph") -> float:
     """What to add to similarities before they are clamped at 0: how the two ways of chapter 4 are one.
 
     Clamping adds nothing; shifting adds as much as the least of them lacks. What is added to a graph is added to the
@@ -157,7 +161,7 @@ def needed_lift(values: Tensor, how: Negatives, name: str = "the graph") -> floa
     return max(0.0, -float(values.min())) if how == "shift" and negative else 0.0
 
 
-def symmetrized(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:
+def symmetrize(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:
     """One weight for both directions of an edge: the larger, the mean, or ("mutual") the smaller, absent being 0."""
     if how not in get_args(Symmetry):
         raise ValueError(f"symmetrize is {how!r}; expected one of {', '.join(get_args(Symmetry))}")
@@ -169,18 +173,18 @@ def symmetrized(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matri
     return both
 
 
-def degree_normalized(w: sparse.csr_matrix) -> sparse.csr_matrix:
+def normalize_degrees(w: sparse.csr_matrix) -> sparse.csr_matrix:
     """D^-1/2 W D^-1/2 with D the degrees of W; an isolated point stays isolated."""
     degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel()
     return _divided(w, degree, degree)
 
 
-def sparsified(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto"] = "auto") -> sparse.csr_matrix:
+def sparsify(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto"] = "auto") -> sparse.csr_matrix:
     """Keeps the k largest similarities of each row and drops the diagonal; symmetrise the result.
 
     Args:
         w: similarities, shape (n, n), dense or sparse.
-        k: entries to keep; "auto" for `auto_neighbours(n)`.
+        k: entries to keep; "auto" for `default_n_neighbors(n)`.
 
     Returns:
         A graph of at most n k entries. Costs O(n^2) time for a dense w, a block of rows at a time, and O(nnz log nnz)
@@ -204,7 +208,7 @@ def sparsified(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["au
 
 
 def _sparsified_rows(w: sparse.csr_matrix, keep: int) -> sparse.csr_matrix:
-    """`sparsified` by what is stored alone."""
+    """`sparsify` by what is stored alone."""
     n = w.shape[0]
     stored = sparse.csr_matrix(w, copy=True)
     stored.sum_duplicates()
@@ -231,7 +235,7 @@ def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor
 
 def _count(k: int | Literal["auto"] | None, n: int) -> int:
     if k == "auto":
-        return auto_neighbours(n)
+        return default_n_neighbors(n)
     if k is None:
         return n - 1
     if not (is_integer(k) and k >= 1):

@@ -283,7 +283,7 @@ class Neighbours:
     distance: Tensor
 
 
-class NeighbourSearch:
+class NeighborSearch:
     """Finds the nearest of a set of points.
 
     Points are told apart to about 1e-7 of how far they lie from the mean of all: where a few outliers have dragged that

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from entourage.compute import resolve_device
-from entourage.game.graph import Affinity, Negatives, NeighbourGraph, Symmetry, needed_lift
+from entourage.game.graph import Affinity, Negatives, NeighborGraph, Symmetry, required_shift
 from entourage.label.targets import Floats, Targets, labelled_accuracy, read_targets, starting_profile, without_missing
 
 
@@ -37,7 +37,7 @@ def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, floa
     """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
 
     Returns:
-        The graph, and what was added to its weights: see `needed_lift`.
+        The graph, and what was added to its weights: see `required_shift`.
 
     Raises:
         ValueError: where it is not.
@@ -56,9 +56,9 @@ def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, floa
         i, j = (int(v[worst.data.argmax()]) for v in (worst.row, worst.col))
         raise ValueError(
             f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
-            f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrized)"
+            f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrize)"
         )
-    lift = needed_lift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
+    lift = required_shift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
     if lift and dense:  # every pair has a similarity, be it 0
         graph = sparse.csr_matrix(graph.toarray() + lift * (1 - np.eye(len(w), dtype=w.dtype)))
     else:
@@ -76,7 +76,7 @@ def lifted(w: Any, lift: float, negatives: Negatives) -> Any:
     """
     stored = w if isinstance(w, np.ndarray) else w.data
     if negatives == "error":
-        needed_lift(as_tensor(stored), negatives, "X")
+        required_shift(as_tensor(stored), negatives, "X")
     raised = (stored + lift).clip(min=0)
     return raised if isinstance(w, np.ndarray) else sparse.csr_matrix((raised, w.indices, w.indptr), w.shape)
 
@@ -149,7 +149,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         graph_: the similarities that were used, shape (n, n), CSR.
     """
 
-    _neighbours: NeighbourGraph | None
+    _neighbours: NeighborGraph | None
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
     def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
             return self._adopt(*checked_graph(X, self.negatives))
-        self._neighbours = NeighbourGraph(
+        self._neighbours = NeighborGraph(
             as_tensor(X).to(device),
             self.n_neighbors,
             affinity=self.affinity,

@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from entourage.game.graph import Affinity, Negatives, Symmetry, degree_normalized, to_torch
+from entourage.game.graph import Affinity, Negatives, Symmetry, normalize_degrees, to_torch
 from entourage.label.base import GraphLabeller, Problem, with_prior
 from entourage.label.targets import Floats, Targets, few_of_a_class
 
@@ -174,7 +174,7 @@ def _parts(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
     Parts that only edges of less than float64's precision hold together are two: what flows into one cannot flow out
     of the other, and the system would have no solution in numbers.
     """
-    ties = degree_normalized(w)
+    ties = normalize_degrees(w)
     ties.data = (ties.data > FAINT).astype(np.float32)
     ties.eliminate_zeros()
     return connected_components(ties, directed=True, connection="strong")

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import NeighbourGraph, directions
+from entourage.game import NeighborGraph, directions
 from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base, excluding_prior
 from entourage.label.semi_supervised import AugmentOptions, preset
 from entourage.label.semi_supervised import pseudo_labels as find
@@ -47,26 +47,26 @@ def test_the_graph_is_as_the_labeller_says(toys: ModuleType) -> None:
     features = blobs(toys.images()[1])
     points = directions(features)
     told: dict[str, Any] = {"affinity": "gaussian", "symmetrize": "max", "normalize": False}
-    assert same(graph_of(features, GraphTransduction(3, **told), OPTIONS), NeighbourGraph(points, 3, **told).w)
+    assert same(graph_of(features, GraphTransduction(3, **told), OPTIONS), NeighborGraph(points, 3, **told).w)
     unsquared = graph_of(features, GraphTransduction(squared=False), OPTIONS)
-    assert same(unsquared, NeighbourGraph(points, 5, squared=False).w)
-    assert not same(unsquared, NeighbourGraph(points, 5).w)
+    assert same(unsquared, NeighborGraph(points, 5, squared=False).w)
+    assert not same(unsquared, NeighborGraph(points, 5).w)
     shifted = graph_of(features, LabelSpreading(affinity="cosine", negatives="shift", n_neighbors=None), OPTIONS)
-    assert same(shifted, NeighbourGraph(points, None, affinity="cosine", negatives="shift").w)
+    assert same(shifted, NeighborGraph(points, None, affinity="cosine", negatives="shift").w)
 
 
 def test_a_labeller_that_leaves_the_neighbours_open_gets_those_of_the_options(toys: ModuleType) -> None:
     features = blobs(toys.images()[1])
     for wanted in (2, "auto"):
         graph = graph_of(features, GraphTransduction(), AugmentOptions(neighbours=wanted))
-        assert same(graph, NeighbourGraph(directions(features), wanted).w)
+        assert same(graph, NeighborGraph(directions(features), wanted).w)
     assert graph_of(features, GraphTransduction(n_neighbors=None), OPTIONS).nnz == 30 * 29
 
 
 def test_lengths_of_features_count_where_that_is_asked_for(toys: ModuleType) -> None:
     features = torch.linspace(0.1, 10, 30)[:, None] * blobs(toys.images()[1])
     graph = graph_of(features, GraphTransduction(), replace(OPTIONS, metric="euclidean"))
-    assert same(graph, NeighbourGraph(features, 5).w)
+    assert same(graph, NeighborGraph(features, 5).w)
     assert not same(graph, graph_of(features, GraphTransduction(), OPTIONS))
 
 
