@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from entourage.validation import check_sizes, check_whole, class_codes
+from entourage.validation import check_integers, check_sizes, class_codes
 
 
 @pytest.mark.parametrize("value", [4.0, "4", None, True, 1 + 0j])
 def test_what_is_no_whole_number_is_refused_by_name(value: object) -> None:
     with pytest.raises(ValueError, match=r"^b is .*; expected a whole number$"):
-        check_whole(a=1, b=value)
+        check_integers(a=1, b=value)
     with pytest.raises(ValueError, match=r"^b is .*; expected a whole number of 1 or more$"):
         check_sizes(a=1, b=value)
 
 
 def test_whole_numbers_pass_and_sizes_are_one_or_more() -> None:
-    check_whole(a=-1, b=np.int32(0), c=np.uint8(3))
+    check_integers(a=-1, b=np.int32(0), c=np.uint8(3))
     check_sizes(a=1, b=np.int64(7))
     with pytest.raises(ValueError, match=r"^a is 0; expected a whole number of 1 or more$"):
         check_sizes(a=0)

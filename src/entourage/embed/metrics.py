@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from entourage.compute import resolve_device
-from entourage.game.neighbors import nearest_centre, smallest, squared_to
-from entourage.game.similarity import directions
-from entourage.validation import check_whole, class_codes, is_integer
+from entourage.game.neighbors import nearest_center, squared_distances_to, topk_smallest
+from entourage.game.similarity import normalize_rows
+from entourage.validation import check_integers, class_codes, is_integer
 
 DRAWS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
 STARTS = 10  # as scikit-learn had it; a single one may end far from the best clusters
@@ -54,7 +54,7 @@ def k_means(
         The cluster of each point, shape (n,). The same seed gives the same clusters on the same machine. Costs O(n k d)
         time a round of a start, in blocks, and memory for a second copy of the points.
     """
-    check_whole(seed=seed)
+    check_integers(seed=seed)
     if not 1 <= k <= len(points):
         raise ValueError(f"{k} clusters were asked of {len(points)} points; expected 1 to {len(points)}")
     points = points - points.mean(dim=0)  # distances near 0 lose fewer digits
@@ -82,13 +82,13 @@ class _Clusters(NamedTuple):
 def _settle(points: Tensor, centres: Tensor, most_rounds: int, enough: float) -> _Clusters:
     """Moves the centres until all of them together move by no more than is enough."""
     for _ in range(most_rounds):
-        home = nearest_centre(points, centres)  # (n,)
+        home = nearest_center(points, centres)  # (n,)
         moved = _means(points, home, centres)
         still = bool((moved - centres).square().sum() <= enough)
         centres = moved
         if still:
             break
-    home = nearest_centre(points, centres)
+    home = nearest_center(points, centres)
     parts = zip(torch.split(points, ROWS), torch.split(home, ROWS), strict=True)  # a third copy is never held
     return _Clusters(home, sum(float((some - centres[own]).square().sum(dtype=torch.float64)) for some, own in parts))
 
@@ -119,7 +119,7 @@ def _seeds(points: Tensor, k: int, generator: torch.Generator) -> Tensor:
 def _squared(points: Tensor, norms: Tensor, chosen: Tensor) -> Tensor:
     """Squared distance of every point to each of the chosen, shape (n, c)."""
     some = chosen.to(points.device)
-    return squared_to(points, points[some], norms[some]).add_(norms[:, None]).clamp_min_(0)
+    return squared_distances_to(points, points[some], norms[some]).add_(norms[:, None]).clamp_min_(0)
 
 
 def _means(points: Tensor, home: Tensor, centres: Tensor) -> Tensor:
@@ -176,13 +176,13 @@ def retrieval_metrics(
             compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, a seed that is
             no whole number, or a device that is not there.
     """
-    check_whole(seed=seed)
+    check_integers(seed=seed)
     points = _points(embeddings, device)  # (n, d)
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
     _check(points, codes, others)
     wanted = _places(k, len(points))
-    points = directions(points) if normalize else _near_one(points)
+    points = normalize_rows(points) if normalize else _near_one(points)
     with _full_precision(points.device):
         metrics = _retrieval(points, codes, others, wanted)
         if nmi:
@@ -199,9 +199,9 @@ def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) 
     norms = points.square().sum(dim=1)  # (n,)
     deepest = max(*k, int(others.max()))
     for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK // len(points))):
-        ranking = squared_to(points[rows], points, norms)  # (b, n)
+        ranking = squared_distances_to(points[rows], points, norms)  # (b, n)
         ranking.scatter_(1, rows[:, None], torch.inf)  # nobody finds himself
-        near = smallest(ranking, deepest)  # (b, deepest), unordered
+        near = topk_smallest(ranking, deepest)  # (b, deepest), unordered
         near = near.gather(1, ranking.gather(1, near).argsort(dim=1, stable=True))  # nearest first
         found.add(codes[near] == codes[rows, None], others[rows])
     return found.means()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import Sampler
 
-from entourage.validation import check_whole, class_codes
+from entourage.validation import check_integers, class_codes
 
 
 class BalancedBatchSampler(Sampler[list[int]]):
@@ -51,7 +51,7 @@ class BalancedBatchSampler(Sampler[list[int]]):
         values = np.asarray(labels)
         if values.ndim != 1 or len(values) == 0:
             raise ValueError(f"labels have shape {values.shape}; expected (samples,), at least one")
-        check_whole(
+        check_integers(
             classes_per_batch=classes_per_batch,
             samples_per_class=samples_per_class,
             seed=seed,
