@@ -47,9 +47,9 @@ def main() -> None:
 
 def _methods(X: NDArray[np.float32], k: int, recall: Recall) -> Iterator[tuple[str, str, Callable[[], Found]]]:
     points = torch.from_numpy(X)
-    yield "entourage, cells", "recall 0.97", lambda: NeighborSearch(points, k).among_themselves().index.numpy()
+    yield "entourage, cells", "recall 0.97", lambda: NeighborSearch(points, k).query_self().index.numpy()
     if len(X) <= 200_000:
-        yield "entourage, exact", "", lambda: NeighborSearch(points, k, recall=1.0).among_themselves().index.numpy()
+        yield "entourage, exact", "", lambda: NeighborSearch(points, k, recall=1.0).query_self().index.numpy()
         yield (
             "scikit-learn, exact",
             "",

@@ -60,7 +60,7 @@ def _race(n: int, isotropic: bool, *, peer: bool) -> float:
     ours = min(ours, _seconds(lambda: model.fit(X, y)))
     right = np.mean(model.transduction_[y < 0] == classes[y < 0])
     recall = Recall(X, k)
-    found = NeighborSearch(torch.from_numpy(X), k).among_themselves().index.numpy()[recall.sample]
+    found = NeighborSearch(torch.from_numpy(X), k).query_self().index.numpy()[recall.sample]
     line = f"n = {n:>9,}  k = {k}  game {ours:7.2f} s, {model.n_iter_} rounds, right {right:.3f}"
     line += f", recall {recall.of(found):.3f}"
     if peer:

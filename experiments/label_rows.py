@@ -23,7 +23,7 @@ from entourage.backbones.registry import load_backbone
 from entourage.compute import resolve_device
 from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
-from entourage.game import NeighborGraph, directions
+from entourage.game import NeighborGraph, normalize_rows
 from entourage.io.files import atomic_path
 from entourage.label.semi_supervised.baselines import FROZEN, LABELLERS, METHODS, frozen_classifier
 from entourage.label.semi_supervised.data import SemiSupervisedData
@@ -146,7 +146,7 @@ def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> 
 
 def shared_graph(setting: Setting) -> Any:
     """The graph of the untrained backbone's features, as `self_train` makes its own."""
-    return NeighborGraph(directions(setting.features), NEIGHBOURS).w
+    return NeighborGraph(normalize_rows(setting.features), NEIGHBOURS).w
 
 
 def trained_row(

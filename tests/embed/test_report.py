@@ -19,7 +19,7 @@ from entourage.embed.report import (
     measure,
     metrics_table,
 )
-from entourage.game import directions
+from entourage.game import normalize_rows
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def embedded(image_folder: Path) -> Embedded:
     images = read_images(image_folder)
     images = images.subset([i for i, item in enumerate(images.items) if "broken" not in item])
     torch.manual_seed(0)
-    return Embedded(images, directions(torch.randn(len(images), 6)))
+    return Embedded(images, normalize_rows(torch.randn(len(images), 6)))
 
 
 def test_recall_is_measured_for_as_many_neighbours_as_there_are(embedded: Embedded) -> None:

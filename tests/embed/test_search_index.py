@@ -13,14 +13,14 @@ from entourage.embed.data import read_images
 from entourage.embed.search import Index, find_index
 from entourage.embed.training.fit import EmbeddedImages, embed_images
 from entourage.embed.training.run_folder import load_members, read_config
-from entourage.game import directions
+from entourage.game import normalize_rows
 
 
 def test_nearest_are_the_largest_cosines_without_oneself() -> None:
     torch.manual_seed(0)
-    embeddings = directions(torch.randn(30, 5))
+    embeddings = normalize_rows(torch.randn(30, 5))
     index = Index(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
-    queries = torch.stack([embeddings[4], directions(torch.randn(1, 5))[0]])
+    queries = torch.stack([embeddings[4], normalize_rows(torch.randn(1, 5))[0]])
     places, cosines = index.nearest(queries, 3, [4, None])
     for row, own in ((0, 4), (1, None)):
         ranking = sorted((i for i in range(30) if i != own), key=lambda i: -float(queries[row] @ embeddings[i]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.game.games import as_csr, random_game
 from torch import Tensor
 
-from entourage.game import consistency, replicator, revise, support
+from entourage.game import consistency, payoffs, replicator, replicator_step
 
 # F is a sum of n^2 m products; each is rounded to one part in 2^53, and so is the division that ends a round.
 ROUNDING = 1e-12
@@ -101,7 +101,7 @@ def test_asymmetric_class_similarity_speaks_in_the_stated_direction() -> None:
     w = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     s = torch.tensor([[0.0, 1.0], [0.0, 0.0]])  # label 1 speaks for label 0 and for nothing else
     x = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
-    assert support(w, x, s)[0].tolist() == [1.0, 0.0]
+    assert payoffs(w, x, s)[0].tolist() == [1.0, 0.0]
 
 
 def test_consistency_is_the_sum_over_all_pairs() -> None:
@@ -167,7 +167,7 @@ def test_the_smallest_games_can_be_played(shape: tuple[int, int]) -> None:
 
 def test_revise_tells_the_average_payoff() -> None:
     x, supported = torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[3.0, 1.0], [0.0, 0.0]])
-    revised, average = revise(x, supported)
+    revised, average = replicator_step(x, supported)
     assert revised.tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert average.tolist() == [[1.5], [0.0]]
 

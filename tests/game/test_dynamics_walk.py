@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import heard, informed, to_torch
+from entourage.game import diffuse, to_torch, warm_start
 from entourage.game.dynamics import WHISPER
 
 
@@ -22,7 +22,7 @@ def test_voices_are_heard_as_often_as_walks_bring_them(rows: bool) -> None:
     w = graph()
     voices = torch.zeros(7, 2, dtype=torch.float64)
     voices[0, 0] = voices[3, 1] = voices[6, 1] = 1
-    found = heard(w.to_sparse_csr() if rows else w, voices, 3)
+    found = diffuse(w.to_sparse_csr() if rows else w, voices, 3)
     degree = w.sum(dim=1).numpy()
     step = np.divide(w.numpy(), degree[:, None], where=degree[:, None] > 0, out=np.zeros((7, 7)))
     expected = sum(np.linalg.matrix_power(step, t) @ voices.numpy() for t in range(4))
@@ -42,16 +42,16 @@ def test_players_start_from_what_they_know_times_what_they_hear() -> None:
     w = graph()
     prior = torch.rand(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x, labelled = start(prior / prior.sum(dim=1, keepdim=True))
-    found = informed(x, w, labelled, 4)
+    found = warm_start(x, w, labelled, 4)
     torch.testing.assert_close(found.sum(dim=1), torch.ones(7, dtype=torch.float64))
     torch.testing.assert_close(found[labelled], x[labelled])
     torch.testing.assert_close(found[6], x[6])  # out of earshot
-    voices = heard(w, x * labelled[:, None], 4)
+    voices = diffuse(w, x * labelled[:, None], 4)
     loud = voices / voices.sum(dim=0).sqrt()
     expected = x[1] * (1 + WHISPER * loud[1] / loud.mean())
     torch.testing.assert_close(found[1], expected / expected.sum())
-    assert informed(x, w, labelled, 0) is x
-    assert informed(x, w, torch.zeros(7, dtype=torch.bool), 4) is x
+    assert warm_start(x, w, labelled, 0) is x
+    assert warm_start(x, w, torch.zeros(7, dtype=torch.bool), 4) is x
 
 
 def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
@@ -61,7 +61,7 @@ def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
     labelled = torch.zeros(n, dtype=torch.bool)
     labelled[:5] = True
     x[:4], x[4] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
-    odds = informed(x, w, labelled, 200)[10]
+    odds = warm_start(x, w, labelled, 200)[10]
     loudness = WHISPER / 2.5**0.5  # labels a class
     expected = (1 + loudness * 4 / 3) / (1 + loudness * 2 / 3)  # on average 1
     assert float(odds[0] / odds[1]) == pytest.approx(expected, rel=1e-3)
@@ -71,6 +71,6 @@ def test_a_class_without_labels_is_not_heard_of() -> None:
     x = torch.full((7, 3), 1 / 3, dtype=torch.float64)
     labelled = torch.tensor([True, True, *[False] * 5])
     x[0], x[1] = torch.tensor([1.0, 0, 0]), torch.tensor([0, 1.0, 0])
-    found = informed(x, to_torch(sparse.csr_matrix(graph().numpy())), labelled, 5)
+    found = warm_start(x, to_torch(sparse.csr_matrix(graph().numpy())), labelled, 5)
     assert found.isfinite().all()
     assert (found[2:6, 2] < found[2:6, :2].amin(dim=1)).all()

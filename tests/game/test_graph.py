@@ -19,7 +19,7 @@ def distances(a: Floats, b: Floats) -> Floats:
     return np.sqrt(((a[:, None] - b[None]) ** 2).sum(axis=2))
 
 
-def directions(points: Floats, affinity: str) -> Floats:
+def normalize_rows(points: Floats, affinity: str) -> Floats:
     if affinity == "pearson":
         points = points - points.mean(axis=1, keepdims=True)
     return points / np.linalg.norm(points, axis=1, keepdims=True)
@@ -38,7 +38,7 @@ def recipe(
 ) -> Floats:
     """The graph with nothing but n x n arrays."""
     n = len(points)
-    d = distances(*[directions(points, affinity) if affinity in ("cosine", "pearson") else points] * 2)
+    d = distances(*[normalize_rows(points, affinity) if affinity in ("cosine", "pearson") else points] * 2)
     np.fill_diagonal(d, np.inf)
     near = np.argsort(d, axis=1)[:, :k]
     chosen = np.zeros((n, n), dtype=bool)
@@ -224,7 +224,7 @@ def test_new_points_are_tied_as_the_recipe_says(affinity: Any) -> None:
     k, queries = 5, np.random.default_rng(1).normal(size=(9, 4))
     graph = NeighborGraph(torch.from_numpy(POINTS), k, affinity=affinity, negatives="clamp")
     unit = affinity in ("cosine", "pearson")
-    a, b = (directions(p, affinity) if unit else p for p in (queries, POINTS))
+    a, b = (normalize_rows(p, affinity) if unit else p for p in (queries, POINTS))
     d = distances(a, b)
     near = np.argsort(d, axis=1)[:, :k]
     sigma_q = np.sort(d, axis=1)[:, k - 1]

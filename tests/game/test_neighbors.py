@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from entourage.game import NeighborSearch, Neighbours
+from entourage.game import Neighbors, NeighborSearch
 
 Floats = NDArray[np.floating]
 
@@ -27,7 +27,7 @@ def brute_force(queries: Tensor, points: Tensor, k: int, *, exclude_self: bool) 
     return np.sort(distance, axis=1)[:, :k]
 
 
-def assert_nearest(found: Neighbours, queries: Tensor, points: Tensor, k: int, *, exclude_self: bool) -> None:
+def assert_nearest(found: Neighbors, queries: Tensor, points: Tensor, k: int, *, exclude_self: bool) -> None:
     """The distances are the least there are, in order, and are those of the points named."""
     expected = brute_force(queries, points, k, exclude_self=exclude_self)
     unit = float((points.double() - points.double().mean(dim=0)).abs().max()) or 1.0
@@ -74,7 +74,7 @@ def test_exact_search_is_brute_force(name: str, k: int | None) -> None:
     k = len(points) - 1 if k is None else min(k, len(points) - 1)
     search = NeighborSearch(points, k)
     assert search.exact
-    found = search.among_themselves()
+    found = search.query_self()
     assert found.index.shape == found.distance.shape == (len(points), k)
     assert (found.index.dtype, found.distance.dtype) == (torch.int64, points.dtype)
     assert_nearest(found, points, points, k, exclude_self=True)
@@ -123,7 +123,7 @@ def in_cells(points: Tensor, k: int, recall: float = 0.97) -> NeighborSearch:
     return search
 
 
-def recall_of(found: Neighbours, expected: Neighbours) -> float:
+def recall_of(found: Neighbors, expected: Neighbors) -> float:
     hits = (found.index[:, :, None] == expected.index[:, None, :]).any(dim=2)
     return float(hits.float().mean())
 
@@ -134,17 +134,17 @@ def points() -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def exact(points: Tensor) -> tuple[NeighborSearch, Neighbours]:
+def exact(points: Tensor) -> tuple[NeighborSearch, Neighbors]:
     search = NeighborSearch(points, 10, recall=1)
-    return search, search.among_themselves()
+    return search, search.query_self()
 
 
 @pytest.mark.parametrize("recall", [0.8, 0.97, 0.995])
 def test_cells_reach_the_recall_they_promise(
-    points: Tensor, exact: tuple[NeighborSearch, Neighbours], recall: float
+    points: Tensor, exact: tuple[NeighborSearch, Neighbors], recall: float
 ) -> None:
     search = in_cells(points, 10, recall)
-    found = search.among_themselves()
+    found = search.query_self()
     # The sample of 512 queries knows the recall to about one percent.
     assert recall_of(found, exact[1]) >= recall - 0.01
     assert (found.index != torch.arange(len(points))[:, None]).all()
@@ -155,7 +155,7 @@ def test_cells_reach_the_recall_they_promise(
 
 
 def test_distances_found_in_cells_are_exact(points: Tensor) -> None:
-    found = in_cells(points, 5).among_themselves()
+    found = in_cells(points, 5).query_self()
     expected = (points.double()[found.index[:500]] - points.double()[:500, None]).square().sum(dim=2).sqrt()
     torch.testing.assert_close(found.distance[:500].double(), expected, rtol=1e-5, atol=1e-6)
 
@@ -168,15 +168,15 @@ def test_a_higher_recall_visits_more_cells(points: Tensor) -> None:
 
 def test_the_search_is_deterministic(points: Tensor) -> None:
     torch.manual_seed(1)
-    first = in_cells(points[:4000], 8).among_themselves()
+    first = in_cells(points[:4000], 8).query_self()
     torch.manual_seed(2)
-    second = in_cells(points[:4000], 8).among_themselves()
+    second = in_cells(points[:4000], 8).query_self()
     assert torch.equal(first.index, second.index)
     assert torch.equal(first.distance, second.distance)
 
 
 def test_duplicates_alone_are_neighbours_at_distance_0() -> None:
-    found = in_cells(torch.full((2000, 4), 3.5), 6).among_themselves()
+    found = in_cells(torch.full((2000, 4), 3.5), 6).query_self()
     assert (found.distance == 0).all()
     assert (found.index != torch.arange(2000)[:, None]).all()
     assert all(len(set(row)) == 6 for row in found.index.tolist())
@@ -187,7 +187,7 @@ def test_a_few_huge_clusters_and_outliers_are_searched_well(spread: float) -> No
     rng = np.random.default_rng(0)
     clusters = np.repeat(rng.normal(size=(3, 6)) * spread, 1300, axis=0) + rng.normal(size=(3900, 6))
     points = torch.from_numpy(np.concatenate([clusters, rng.normal(size=(5, 6)) * 15 * spread]))
-    found = in_cells(points, 8).among_themselves()
+    found = in_cells(points, 8).query_self()
     farthest = brute_force(points, points, 8, exclude_self=True)[:, -1:] * 1.001  # rounding decides among equals
     assert (found.distance.numpy() <= farthest).mean() >= 0.96
     assert found.distance.isfinite().all()
@@ -196,8 +196,8 @@ def test_a_few_huge_clusters_and_outliers_are_searched_well(spread: float) -> No
 
 def test_more_neighbours_than_a_cell_holds() -> None:
     points = clustered(1500)
-    found = in_cells(points, 400, 0.9).among_themselves()
-    assert recall_of(found, NeighborSearch(points, 400, recall=1).among_themselves()) >= 0.89
+    found = in_cells(points, 400, 0.9).query_self()
+    assert recall_of(found, NeighborSearch(points, 400, recall=1).query_self()) >= 0.89
     assert all(len(set(row)) == 400 for row in found.index.tolist())
 
 
@@ -206,12 +206,12 @@ def test_a_pickle_is_light_and_answers_the_same(exact: bool) -> None:
     points, queries = clustered(2000), clustered(2100)[2000:]
     search = NeighborSearch(points, 5)
     search.exact = exact
-    before = search.among_themselves(), search.of(queries)
+    before = search.query_self(), search.of(queries)
     pickled = pickle.dumps(search)
     assert len(pickled) < points.numel() * 4 + 5000  # the points, and no cells
     restored = pickle.loads(pickled)
     assert "_cells" not in restored.__dict__
-    for old, new in zip(before, (restored.among_themselves(), restored.of(queries)), strict=True):
+    for old, new in zip(before, (restored.query_self(), restored.of(queries)), strict=True):
         assert torch.equal(old.index, new.index)
         assert torch.equal(old.distance, new.distance)
 
@@ -234,6 +234,6 @@ def test_where_cells_do_not_pay_the_search_is_exact() -> None:
     points = torch.randn(3000, 40, generator=torch.Generator().manual_seed(0))  # everything is about equally far
     search = in_cells(points, 5)
     assert search._cells is None
-    expected = NeighborSearch(points, 5, recall=1).among_themselves()
-    assert torch.equal(search.among_themselves().index, expected.index)
+    expected = NeighborSearch(points, 5, recall=1).query_self()
+    assert torch.equal(search.query_self().index, expected.index)
     assert torch.equal(search.of(points[:9]).index[:, 0], torch.arange(9))

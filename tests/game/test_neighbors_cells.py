@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from entourage.game import neighbors as cells
-from entourage.game.neighbors import Cells, k_means, nearest, nearest_centre, partition, smallest, squared_to
+from entourage.game.neighbors import (
+    IVFIndex,
+    k_means,
+    nearest,
+    nearest_center,
+    partition,
+    squared_distances_to,
+    topk_smallest,
+)
 
 
 def normal(n: int, d: int = 4, seed: int = 0) -> Tensor:
@@ -29,7 +37,7 @@ def test_smallest_is_a_sort(seed: int, rows: int, columns: int, share: float, le
     # Few levels mean many ties, and which of equal entries is taken is free: values are compared, places must differ.
     values = torch.from_numpy(np.random.default_rng(seed).integers(levels, size=(rows, columns))).float()
     k = round(share**3 * columns)  # mostly few, as in use, where the two-stage selection is at work
-    found = smallest(values, k)
+    found = topk_smallest(values, k)
     assert found.shape == (rows, k)
     assert torch.equal(values.gather(1, found).sort(dim=1).values, values.sort(dim=1).values[:, :k])
     assert all(len(set(row)) == k for row in found.tolist())
@@ -38,27 +46,29 @@ def test_smallest_is_a_sort(seed: int, rows: int, columns: int, share: float, le
 def test_smallest_looks_into_the_columns_that_fill_no_group() -> None:
     values = torch.ones(1, 16 * 40 + 5)
     values[0, -5:] = 0
-    assert set(smallest(values, 5)[0].tolist()) == set(range(640, 645))
+    assert set(topk_smallest(values, 5)[0].tolist()) == set(range(640, 645))
 
 
 def test_smallest_can_refuse_excluded_entries() -> None:
     values = torch.full((1, 1000), torch.inf)
     values[0, [3, 500, 999]] = torch.tensor([1.0, -1.0, 0.0])
-    assert set(smallest(values, 3)[0].tolist()) == {3, 500, 999}
+    assert set(topk_smallest(values, 3)[0].tolist()) == {3, 500, 999}
 
 
 def test_squared_to_is_the_squared_distance_less_the_query() -> None:
     queries, points = normal(5), normal(9, seed=1)
     expected = torch.cdist(queries, points).square() - queries.square().sum(dim=1, keepdim=True)
-    torch.testing.assert_close(squared_to(queries, points, points.square().sum(dim=1)), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        squared_distances_to(queries, points, points.square().sum(dim=1)), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("block", [1, 70, 2**23])
 def test_the_size_of_a_block_changes_no_answer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     points = normal(300)
-    expected = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
+    expected = nearest(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     monkeypatch.setattr(cells, "BLOCK", block)
-    found, home = nearest(points, points, 5, exclude_self=True), nearest_centre(points, points[:7])
+    found, home = nearest(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     assert torch.equal(found[0], expected[0][0])
     torch.testing.assert_close(found[1], expected[0][1])
     assert torch.equal(home, expected[1])
@@ -97,7 +107,7 @@ def test_one_point_repeated_is_one_cell() -> None:
 
 def test_cells_hold_every_point_once_and_know_their_centres() -> None:
     points = normal(3000)
-    made = Cells(points, 5)
+    made = IVFIndex(points, 5)
     assert torch.equal(made.order.sort().values, torch.arange(3000))
     assert torch.equal(made.sorted, points[made.order])
     assert made.starts == [0, *made.ends[:-1]]
@@ -107,7 +117,7 @@ def test_cells_hold_every_point_once_and_know_their_centres() -> None:
 
 
 def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
-    made = Cells(normal(3000), 5)
+    made = IVFIndex(normal(3000), 5)
     distance = torch.cdist(made.centres, made.centres)
     assert torch.equal(made.around[:, 0], torch.arange(len(made.centres)))
     ordered = distance.gather(1, made.around)
@@ -116,23 +126,23 @@ def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
 
 def test_all_visits_find_everything() -> None:
     points = normal(1200)
-    made = Cells(points, 5, visits=1200)
-    index, distance = made.among_themselves()
+    made = IVFIndex(points, 5, visits=1200)
+    index, distance = made.query_self()
     expected = nearest(points, points, 5, exclude_self=True)
     torch.testing.assert_close(distance, expected[1])
     assert torch.equal(index, expected[0])
 
 
 def test_cells_too_small_for_k_call_on_more_than_their_visits() -> None:
-    made = Cells(normal(400), 100, visits=1)
-    index, distance = made.among_themselves()
+    made = IVFIndex(normal(400), 100, visits=1)
+    index, distance = made.query_self()
     assert distance.isfinite().all()
     assert all(len(set(row)) == 100 for row in index.tolist())
 
 
 def test_places_tell_at_which_visit_a_point_is_met() -> None:
     points = normal(1500)
-    made = Cells(points, 4)
+    made = IVFIndex(points, 4)
     queries = torch.arange(0, 1500, 7)
     found, _ = nearest(points[queries], points, 6)
     expected = [

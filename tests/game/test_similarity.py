@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from entourage.game import clamp, cosine, gaussian, pearson, self_tuning, shift
-from entourage.game.similarity import SCALE_NEIGHBOUR, centre, squared_distances
+from entourage.game.similarity import SCALE_NEIGHBOUR, center_rows, squared_distances
 
 Similarity = Callable[[Tensor], Tensor]
 
@@ -117,7 +117,7 @@ def test_a_constant_row_correlates_with_nothing(d: int, constant: float, dtype: 
     w = pearson(x)
     assert w.isfinite().all()
     assert (w[:2] == 0).all()
-    assert (centre(x)[:2] == 0).all()
+    assert (center_rows(x)[:2] == 0).all()
     assert (w[2:, 2:].diagonal() > 0.99).all()
 
 

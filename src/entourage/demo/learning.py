@@ -37,7 +37,7 @@ from entourage.embed.report import map_picture, retrieval_picture, tsne_position
 from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData
-from entourage.game.similarity import directions
+from entourage.game.similarity import normalize_rows
 from entourage.io.files import write_text
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
@@ -202,12 +202,12 @@ def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
 def pixel_vectors(digits: Digits) -> Tensor:
     """The unseen digits as rows of pixels of length 1, shape (n, 256)."""
     grey = digits.pixels[digits.unseen, :, :, 0].reshape(len(digits.unseen), -1)  # (n, 256)
-    return directions(torch.from_numpy(grey).float())
+    return normalize_rows(torch.from_numpy(grey).float())
 
 
 def _embedded(digits: Digits, trained: TrainedEmbedding) -> Tensor:
     bank = ImageBank(digits.pixels)
-    return directions(embed_rows(trained.network, bank, digits.unseen, trained.preprocessing))
+    return normalize_rows(embed_rows(trained.network, bank, digits.unseen, trained.preprocessing))
 
 
 def _moved(pixels: NDArray[np.uint8], position: int) -> NDArray[np.uint8]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from entourage.backbones.backbone import Backbone, Preprocessing
 from entourage.backbones.finetuning import freeze_batch_norm
-from entourage.game.similarity import directions
+from entourage.game.similarity import normalize_rows
 from entourage.io.progress import progress_bar
 from entourage.training.images import ImageBank
 from entourage.validation import check_sizes
@@ -45,18 +45,18 @@ class CosineHead(nn.Module):
     """A classifier that looks at directions only, as retrieval does.
 
     Args:
-        dimensions: of an embedding.
-        classes: how many there are.
+        embedding_size: dimension of the embeddings.
+        num_classes: number of classes.
         scale: the largest a logit can be; 1/0.05, as in the normalised softmax.
     """
 
-    def __init__(self, dimensions: int, classes: int, scale: float = 20.0) -> None:
+    def __init__(self, embedding_size: int, num_classes: int, scale: float = 20.0) -> None:
         super().__init__()
-        check_sizes(dimensions=dimensions, classes=classes)
+        check_sizes(embedding_size=embedding_size, num_classes=num_classes)
         _check_positive(scale=scale)
         self.scale = scale
-        self.weight = nn.Parameter(torch.empty(classes, dimensions))
-        nn.init.normal_(self.weight, std=1 / math.sqrt(dimensions))  # rows of about length 1, in any direction
+        self.weight = nn.Parameter(torch.empty(num_classes, embedding_size))
+        nn.init.normal_(self.weight, std=1 / math.sqrt(embedding_size))  # rows of about length 1, in any direction
 
     def forward(self, embeddings: Tensor) -> Tensor:
         """Logits, shape (n, m), of embeddings, shape (n, d)."""
@@ -74,29 +74,34 @@ class CosineHead(nn.Module):
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}, scale={self.scale}"
 
 
-class CentresHead(nn.Module):
+class MultiCenterHead(nn.Module):
     """A cosine classifier with several directions a class, as in SoftTriple (Qian et al., 2019), without its margin.
 
     Of a class an embedding sees the mean of the cosines with its centres, the nearest of which count most.
 
     Args:
-        dimensions: of an embedding.
-        classes: how many there are.
+        embedding_size: dimension of the embeddings.
+        num_classes: number of classes.
         scale: the largest a logit can be.
-        centres: of each class.
+        centers_per_class: number of centres of each class.
         gamma: how softly an embedding is assigned to centres, by softmax(cosines / gamma).
     """
 
     def __init__(
-        self, dimensions: int, classes: int, scale: float = 20.0, centres: int = 10, gamma: float = 0.1
+        self,
+        embedding_size: int,
+        num_classes: int,
+        scale: float = 20.0,
+        centers_per_class: int = 10,
+        gamma: float = 0.1,
     ) -> None:
         super().__init__()
-        check_sizes(dimensions=dimensions, classes=classes, centres=centres)
+        check_sizes(embedding_size=embedding_size, num_classes=num_classes, centers_per_class=centers_per_class)
         _check_positive(scale=scale, gamma=gamma)
         self.scale = scale
         self.gamma = gamma
-        self.centre_vectors = nn.Parameter(torch.empty(classes, centres, dimensions))
-        nn.init.normal_(self.centre_vectors, std=1 / math.sqrt(dimensions))
+        self.centre_vectors = nn.Parameter(torch.empty(num_classes, centers_per_class, embedding_size))
+        nn.init.normal_(self.centre_vectors, std=1 / math.sqrt(embedding_size))
 
     @property
     def weight(self) -> Tensor:
@@ -119,30 +124,30 @@ class CentresHead(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes, scale and gamma, for `print`."""
-        classes, centres, dimensions = self.centre_vectors.shape
-        return f"{dimensions}, {classes}, scale={self.scale}, centres={centres}, gamma={self.gamma}"
+        num_classes, centers, embedding_size = self.centre_vectors.shape
+        return f"{embedding_size}, {num_classes}, scale={self.scale}, centers_per_class={centers}, gamma={self.gamma}"
 
 
 def make_head(
-    kind: HeadKind, dimensions: int, classes: int, *, scale: float = 20.0
-) -> nn.Linear | CosineHead | CentresHead:
+    kind: HeadKind, embedding_size: int, num_classes: int, *, scale: float = 20.0
+) -> nn.Linear | CosineHead | MultiCenterHead:
     """A classifier whose `weight` has a row a class, shape (m, d).
 
     Args:
         kind: "linear", "cosine", or "centres": a cosine with ten directions a class.
-        dimensions: of an embedding.
-        classes: how many there are.
+        embedding_size: dimension of the embeddings.
+        num_classes: number of classes.
         scale: of cosines.
 
     Raises:
         ValueError: on another kind.
     """
     if kind == "linear":
-        return nn.Linear(dimensions, classes)
+        return nn.Linear(embedding_size, num_classes)
     if kind == "cosine":
-        return CosineHead(dimensions, classes, scale)
+        return CosineHead(embedding_size, num_classes, scale)
     if kind == "centres":
-        return CentresHead(dimensions, classes, scale)
+        return MultiCenterHead(embedding_size, num_classes, scale)
     raise ValueError(f"head is {kind!r}; expected linear, cosine or centres")
 
 
@@ -165,8 +170,8 @@ class EmbeddingNetwork(nn.Module):
     Args:
         body: images (b, 3, h, w) to features (b, dim).
         dim: length of a feature vector.
-        classes: of the training images, m.
-        dimensions: of an embedding; None takes the features as they are, as the thesis does.
+        num_classes: number of classes of the training images, m.
+        embedding_size: dimension of the embeddings; None takes the features as they are, as the thesis does.
         head: the kind of classifier.
         scale: of a cosine classifier.
         freeze_norm: batch normalisation keeps the statistics of its pretraining: those of a batch of few classes say
@@ -177,18 +182,18 @@ class EmbeddingNetwork(nn.Module):
         self,
         body: nn.Module,
         dim: int,
-        classes: int,
+        num_classes: int,
         *,
-        dimensions: int | None = None,
+        embedding_size: int | None = None,
         head: HeadKind = "linear",
         scale: float = 20.0,
         freeze_norm: bool = False,
     ) -> None:
         super().__init__()
         self.body = body
-        self.project: nn.Module = nn.Identity() if dimensions is None else nn.Linear(dim, dimensions)
-        self.dimensions = dim if dimensions is None else dimensions
-        self.head = make_head(head, self.dimensions, classes, scale=scale)
+        self.project: nn.Module = nn.Identity() if embedding_size is None else nn.Linear(dim, embedding_size)
+        self.embedding_size = dim if embedding_size is None else embedding_size
+        self.head = make_head(head, self.embedding_size, num_classes, scale=scale)
         self.freeze_norm = freeze_norm
 
     def embed(self, images: Tensor) -> Tensor:
@@ -211,9 +216,9 @@ class EmbeddingNetwork(nn.Module):
 
 def build_network(
     backbone: Backbone,
-    classes: int,
+    num_classes: int,
     *,
-    dimensions: int | None = None,
+    embedding_size: int | None = None,
     head: HeadKind = "linear",
     scale: float = 20.0,
     freeze_norm: bool = False,
@@ -222,8 +227,8 @@ def build_network(
     network = EmbeddingNetwork(
         backbone.module,
         backbone.dim,
-        classes,
-        dimensions=dimensions,
+        num_classes,
+        embedding_size=embedding_size,
         head=head,
         scale=scale,
         freeze_norm=freeze_norm,
@@ -272,7 +277,7 @@ def embed_rows(
                     embeddings = embeddings + network.embed(images.flip(3)).float()
             found.append(embeddings)
             advance(len(some))
-    return torch.cat(found) if found else torch.empty(0, network.dimensions, device=device)
+    return torch.cat(found) if found else torch.empty(0, network.embedding_size, device=device)
 
 
 def middle(pixels: Tensor, size: tuple[int, int]) -> Tensor:
@@ -305,4 +310,4 @@ def join_embeddings(parts: Sequence[Tensor]) -> Tensor:
     if len({len(part) for part in parts}) != 1:
         counts = ", ".join(str(len(part)) for part in parts) or "none"
         raise ValueError(f"embeddings of {counts} items; expected one or more networks' of the same items")
-    return torch.cat([directions(part) for part in parts], dim=1) / math.sqrt(len(parts))
+    return torch.cat([normalize_rows(part) for part in parts], dim=1) / math.sqrt(len(parts))

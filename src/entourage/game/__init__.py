@@ -1,15 +1,15 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
 from entourage.game.dynamics import (
-    Play,
+    ReplicatorResult,
     balance,
     consistency,
-    heard,
-    informed,
+    diffuse,
     log_replicator,
+    payoffs,
     replicator,
-    revise,
-    support,
+    replicator_step,
+    warm_start,
 )
 from entourage.game.graph import (
     Affinity,
@@ -23,8 +23,8 @@ from entourage.game.graph import (
     symmetrize,
     to_torch,
 )
-from entourage.game.neighbors import NeighborSearch, Neighbours, nearest_centre, smallest, squared_to
-from entourage.game.similarity import centre, clamp, cosine, directions, gaussian, pearson, self_tuning, shift
+from entourage.game.neighbors import Neighbors, NeighborSearch, nearest_center, squared_distances_to, topk_smallest
+from entourage.game.similarity import center_rows, clamp, cosine, gaussian, normalize_rows, pearson, self_tuning, shift
 
 __all__ = [
     "Affinity",

@@ -29,7 +29,7 @@ PACE = 0.3  # of a label's distance to its share, on a logarithmic scale, that e
 
 
 @dataclass(frozen=True)
-class Play:
+class ReplicatorResult:
     """How a game ended.
 
     Attributes:
@@ -45,7 +45,7 @@ class Play:
     consistency: Tensor
 
 
-def support(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
+def payoffs(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
     """What the neighbours say: Pi = W X S (thesis, eq. pi), with partial payoffs A_ij = w_ij S.
 
     Args:
@@ -62,10 +62,10 @@ def support(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Ten
 
 def consistency(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
     """How well neighbours agree: F(X) = sum_ij w_ij x_i S x_j (thesis, eq. avgconsistency), a float64 scalar."""
-    return (x * support(w, x, class_similarity)).sum(dtype=torch.float64)
+    return (x * payoffs(w, x, class_similarity)).sum(dtype=torch.float64)
 
 
-def revise(x: Tensor, supported: Tensor) -> tuple[Tensor, Tensor]:
+def replicator_step(x: Tensor, supported: Tensor) -> tuple[Tensor, Tensor]:
     """One round for every player: each label grows with its support relative to the player's average.
 
     A player to whom nobody gives support for a label it still considers (an isolated point, say) keeps its
@@ -94,7 +94,7 @@ def replicator(
     max_iter: int = 1000,
     tol: float | None = 1e-4,
     trace: bool = False,
-) -> Play:
+) -> ReplicatorResult:
     """Plays the game until it settles.
 
     The tolerance is a share of the way: the play ends when a round moves all players together less than `tol` times
@@ -151,7 +151,9 @@ def replicator(
             converged = step <= tol * way
     if trace:
         levels.append(consistency(w, x, s).detach())
-    return Play(x, n_iter, converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64))
+    return ReplicatorResult(
+        x, n_iter, converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64)
+    )
 
 
 def balance(x: Tensor, shares: Tensor) -> Tensor:
@@ -172,9 +174,9 @@ def balance(x: Tensor, shares: Tensor) -> Tensor:
 def _differentiable_round(
     w: Tensor, x: Tensor, s: Tensor | None, shares: Tensor | None, still: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    revised, average = revise(x, support(w, x, s))
+    revised, average = replicator_step(x, payoffs(w, x, s))
     if shares is not None:
-        balanced, _ = revise(revised, balance(revised, shares).expand_as(revised))
+        balanced, _ = replicator_step(revised, balance(revised, shares).expand_as(revised))
         revised = torch.where(average > torch.finfo(x.dtype).tiny, balanced, revised)  # who is lonely stays as it is
     return (revised if still is None else revised.index_copy(0, still, x[still])), average
 
@@ -261,7 +263,7 @@ def log_replicator(w: Tensor, log_x: Tensor, *, field: Tensor | None = None, rou
         Logarithms of the final strategies, shape (n, m). Costs O(n^2 m) time a round.
     """
     for _ in range(rounds):
-        supported = support(w, log_x.exp())  # (n, m)
+        supported = payoffs(w, log_x.exp())  # (n, m)
         if field is not None:
             supported = supported + field
         log_x = torch.log_softmax(log_x + supported.clamp_min(FAINTEST_SUPPORT).log(), dim=1)
@@ -274,7 +276,7 @@ def log_replicator(w: Tensor, log_x: Tensor, *, field: Tensor | None = None, rou
 WHISPER = 0.03
 
 
-def heard(w: Tensor, voices: Tensor, steps: int) -> Tensor:
+def diffuse(w: Tensor, voices: Tensor, steps: int) -> Tensor:
     """What everybody hears of some voices that walk over the graph, near ones more often: sum_t (D^-1 W)^t V.
 
     Args:
@@ -294,7 +296,7 @@ def heard(w: Tensor, voices: Tensor, steps: int) -> Tensor:
     return total
 
 
-def informed(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
+def warm_start(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
     """Strategies to start a game from: what players know, and what they have heard of the labels.
 
     Every label walks over the graph. A class with four times as many labels speaks twice as loud: as loud, and what is
@@ -303,7 +305,7 @@ def informed(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
 
     Args:
         start: strategies, shape (n, m), those of labelled players one-hot.
-        w: as for `heard`.
+        w: as for `diffuse`.
         labelled: who they are, shape (n,), boolean.
         steps: the longest walk; 0 leaves the strategies as they are.
 
@@ -312,7 +314,7 @@ def informed(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
     """
     if steps == 0 or not labelled.any():
         return start
-    found = heard(w, start * labelled[:, None], steps)
+    found = diffuse(w, start * labelled[:, None], steps)
     found = found / found.sum(dim=0).clamp_min(torch.finfo(found.dtype).tiny).sqrt()
     labels = start[labelled].sum(dim=0)  # (m,), of each class
     loudness = WHISPER / (labels.sum() / (labels > 0).sum()).sqrt()

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game.neighbors import NeighborSearch, Neighbours
-from entourage.game.similarity import SCALE_NEIGHBOUR, centre, checked_bandwidth, directions
+from entourage.game.neighbors import Neighbors, NeighborSearch
+from entourage.game.similarity import SCALE_NEIGHBOUR, center_rows, checked_bandwidth, normalize_rows
 from entourage.validation import is_integer
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
@@ -79,7 +79,7 @@ class NeighborGraph:
         self.k = _count(n_neighbors, len(points))
         directed, self.known = self._directed(points)  # (p, d), (n,)
         self.search = NeighborSearch(directed, min(self.k, len(directed)), recall)
-        found = self.search.among_themselves()
+        found = self.search.query_self()
         self.scale = _local_scale(found.distance)  # (p,)
         w = self._symmetrized(self._csr(found, self.scale, self.known))
         self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
@@ -105,12 +105,12 @@ class NeighborGraph:
         """What is compared of the points that can be, shape (p, d), and which these are, shape (n,), boolean."""
         if self.affinity not in ("cosine", "pearson"):
             return points, torch.ones(len(points), dtype=torch.bool, device=points.device)
-        directed = directions(centre(points) if self.affinity == "pearson" else points)
+        directed = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
         known = directed.any(dim=1)
         # The origin is nearer to a direction than most other directions are: left in, it would take their places.
         return directed if bool(known.all()) else directed[known], known
 
-    def _csr(self, found: Neighbours, scale: Tensor, known: Tensor) -> sparse.csr_matrix:
+    def _csr(self, found: Neighbors, scale: Tensor, known: Tensor) -> sparse.csr_matrix:
         """The edges to the found neighbours of those who look, shape (q, n), none for who has no direction."""
         columns = found.index  # (p, k), positions among those that have a direction
         if len(self.search.points) < len(self.known):
@@ -121,7 +121,7 @@ class NeighborGraph:
         w.sort_indices()
         return w
 
-    def _weights(self, found: Neighbours, scale: Tensor) -> Tensor:
+    def _weights(self, found: Neighbors, scale: Tensor) -> Tensor:
         """Weights of the edges to the found neighbours, shape (q, k); `scale` is that of those who look, shape (q,)."""
         near = found.distance
         if self.affinity in ("cosine", "pearson"):

@@ -5,7 +5,7 @@ compared with the points of its own cell and of the cells around it. All queries
 their distances are one matrix product: several times faster than scanning an inverted list for each query.
 
 How many cells to visit is not guessed: a sample of queries is answered exactly, and the places of the true neighbours
-in the order of visits (`Cells.places`) give the recall of every possible number of visits at once.
+in the order of visits (`IVFIndex.places`) give the recall of every possible number of visits at once.
 
 The k nearest neighbours of every point: exactly for few points, in cells for many.
 
@@ -29,10 +29,10 @@ LARGEST_CELL = 512  # measured: smaller cells waste time on overhead, larger one
 BRANCHES = 64  # parts of one split
 FARTHEST_VISIT = 1024  # cells that are ever ordered around a cell
 FAINT = 2.0**-11  # squared distance over squared norm below which float32 leaves a ranking half its digits or fewer
-GROUP = 16  # entries that compete for a place in the second stage of `smallest`
+GROUP = 16  # entries that compete for a place in the second stage of `topk_smallest`
 
 
-class Cells:
+class IVFIndex:
     """Points in cells, ready to be searched for k neighbours.
 
     Args:
@@ -57,13 +57,13 @@ class Cells:
         self.centres = self.centres.index_add_(0, self.cell, points) / sizes[:, None]
         self.around = self._visiting_order()
 
-    def among_themselves(self) -> tuple[Tensor, Tensor]:
+    def query_self(self) -> tuple[Tensor, Tensor]:
         """The k nearest other points of every point and how far they are, both of shape (n, k), nearest first."""
         return self._search(self.sorted, [e - s for s, e in zip(self.starts, self.ends, strict=True)], self.order, True)
 
     def of(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """The k nearest points of each query and how far they are, both of shape (q, k), nearest first."""
-        home = nearest_centre(queries, self.centres)  # (q,)
+        home = nearest_center(queries, self.centres)  # (q,)
         order = torch.argsort(home, stable=True)
         return self._search(queries[order], torch.bincount(home, minlength=len(self.centres)).tolist(), order, False)
 
@@ -98,7 +98,7 @@ class Cells:
         around = []
         rows = max(1, BLOCK // len(self.centres))
         for first, block in zip(range(0, len(self.centres), rows), torch.split(self.centres, rows), strict=True):
-            distance = squared_to(block, self.centres, norms)
+            distance = squared_distances_to(block, self.centres, norms)
             distance.diagonal(first).fill_(-torch.inf)
             around.append(distance.topk(far, largest=False).indices)
         return torch.cat(around)
@@ -148,7 +148,7 @@ def partition(points: Tensor, seed: int = 0) -> Tensor:
 def _split(points: Tensor, members: Tensor, size: int, seed: int) -> list[Tensor]:
     branches = min(BRANCHES, -(-len(members) // size))
     part = points[members]
-    home = nearest_centre(part, k_means(part, branches, seed=seed))
+    home = nearest_center(part, k_means(part, branches, seed=seed))
     sizes = torch.bincount(home, minlength=branches).tolist()
     return [piece for piece in torch.split(members[torch.argsort(home, stable=True)], sizes) if len(piece)]
 
@@ -171,21 +171,21 @@ def k_means(points: Tensor, k: int, *, rounds: int = 6, sample_per_centre: int =
     sample = points[chosen.to(points.device)]  # (s, d)
     centres = sample[:k].clone()
     for _ in range(rounds):
-        home = nearest_centre(sample, centres)
+        home = nearest_center(sample, centres)
         sums = torch.zeros_like(centres).index_add_(0, home, sample)
         sizes = torch.bincount(home, minlength=k)[:, None]  # (k, 1)
         centres = torch.where(sizes > 0, sums / sizes.clamp_min(1), centres)
     return centres
 
 
-def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
+def nearest_center(points: Tensor, centres: Tensor) -> Tensor:
     """The index of the centre nearest to each point, shape (n,)."""
     norms = centres.square().sum(dim=1)
     rows = max(1, BLOCK // len(centres))
     # Answers have their place before the first block: left between blocks, they would keep the heap from reusing it.
     home = torch.empty(len(points), dtype=torch.long, device=points.device)
     for answers, block in zip(torch.split(home, rows), torch.split(points, rows), strict=True):
-        answers.copy_(squared_to(block, centres, norms).argmin(dim=1))
+        answers.copy_(squared_distances_to(block, centres, norms).argmin(dim=1))
     return home
 
 
@@ -223,21 +223,21 @@ def nearest(queries: Tensor, points: Tensor, k: int, exclude_self: bool = False)
 
 def _ranked(queries: Tensor, points: Tensor, norms: Tensor, k: int, own: Tensor | None) -> tuple[Tensor, Tensor]:
     """`nearest` for one block of queries; `own` are their positions among the points, shape (b,), to be left out."""
-    ranking = squared_to(queries, points, norms)  # (b, n)
+    ranking = squared_distances_to(queries, points, norms)  # (b, n)
     if own is not None:
         ranking.scatter_(1, own[:, None], torch.inf)
-    found = smallest(ranking, k)  # (b, k)
+    found = topk_smallest(ranking, k)  # (b, k)
     # What is good enough to rank is not good enough for a kernel: distances are taken from differences.
     far, order = (points[found] - queries[:, None]).square_().sum(dim=2).sqrt_().sort(dim=1)  # (b, k)
     return found.gather(1, order), far
 
 
-def squared_to(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:
+def squared_distances_to(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:
     """Squared distances less the query's own norm, which changes no order: |p|^2 - 2 qp, shape (q, n)."""
     return torch.addmm(norms[None, :], queries, points.T, alpha=-2)
 
 
-def smallest(values: Tensor, k: int) -> Tensor:
+def topk_smallest(values: Tensor, k: int) -> Tensor:
     """Where the k smallest entries of each row are, unordered; exact, and faster than topk on long rows.
 
     Entries are grouped; the k smallest lie within the k groups of smallest minimum, and only those are looked into.
@@ -271,7 +271,7 @@ SAMPLE = 512  # queries answered exactly: recall is known to about one percent
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Neighbors:
     """The k nearest points of each query, nearest first.
 
     Attributes:
@@ -320,13 +320,13 @@ class NeighborSearch:
         return ((points.to(self.origin) - self.origin) / self.unit).float()
 
     @cached_property
-    def _cells(self) -> tuple[Cells, Cells] | None:
+    def _cells(self) -> tuple[IVFIndex, IVFIndex] | None:
         """Two partitions that are visited as often as it takes for both together to reach the recall, if that pays.
 
         What one of them misses is not spread evenly: a cell may cut a few points off from their own kind altogether,
         and a graph that lacks these edges falls apart. What one partition separates the other keeps together.
         """
-        both = Cells(self.points, self.k, seed=0), Cells(self.points, self.k, seed=1)
+        both = IVFIndex(self.points, self.k, seed=0), IVFIndex(self.points, self.k, seed=1)
         chosen = torch.randperm(len(self.points), generator=torch.Generator().manual_seed(0))[:SAMPLE]
         sample = chosen.to(self.points.device)
         exact, _ = nearest(self.points[sample], self.points, self.k + 1)  # (s, k + 1), themselves included
@@ -340,7 +340,7 @@ class NeighborSearch:
             cells.visits = visits
         return both
 
-    def among_themselves(self) -> Neighbours:
+    def query_self(self) -> Neighbors:
         """The k nearest other points of every point, or all of them if there are fewer.
 
         No point is its own neighbour; duplicates are each other's.
@@ -349,9 +349,9 @@ class NeighborSearch:
             others = min(self.k, max(0, len(self.points) - 1))
             return self._in_units(*nearest(self.points, self.points, others, exclude_self=True))
         one, other = self._cells
-        return self._in_units(*_merged(one.among_themselves(), other.among_themselves()))
+        return self._in_units(*_merged(one.query_self(), other.query_self()))
 
-    def of(self, queries: Tensor) -> Neighbours:
+    def of(self, queries: Tensor) -> Neighbors:
         """The k nearest points of each query, shape (q, d)."""
         queries = self._scaled(queries)
         if self.exact or self._cells is None:
@@ -359,8 +359,8 @@ class NeighborSearch:
         one, other = self._cells
         return self._in_units(*_merged(one.of(queries), other.of(queries)))
 
-    def _in_units(self, index: Tensor, distance: Tensor) -> Neighbours:
-        return Neighbours(index, distance.to(self.origin) * self.unit)
+    def _in_units(self, index: Tensor, distance: Tensor) -> Neighbors:
+        return Neighbors(index, distance.to(self.origin) * self.unit)
 
 
 def _merged(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -23,11 +23,11 @@ def cosine(x: Tensor) -> Tensor:
     Returns:
         Similarities in [-1, 1], shape (n, n). A zero row is similar to nothing, itself included.
     """
-    unit = directions(x)  # (n, d)
+    unit = normalize_rows(x)  # (n, d)
     return unit @ unit.T
 
 
-def directions(x: Tensor) -> Tensor:
+def normalize_rows(x: Tensor) -> Tensor:
     """Each row scaled to length 1, shape (n, d), be it 1e-37 or 1e38 long (in float32); a zero row stays zero."""
     scaled = _scaled(x)
     # The largest number is 1 now, and so is the least length, unless the row is zero.
@@ -46,10 +46,10 @@ def pearson(x: Tensor) -> Tensor:
     Returns:
         Similarities, shape (n, n). A constant row is similar to nothing, never NaN.
     """
-    return cosine(centre(x))
+    return cosine(center_rows(x))
 
 
-def centre(x: Tensor) -> Tensor:
+def center_rows(x: Tensor) -> Tensor:
     """Each row over its largest number, minus its own mean, shape (n, d): what turns a cosine into a correlation.
 
     A row that is constant up to rounding becomes exactly zero, so that its correlation is zero and not noise.

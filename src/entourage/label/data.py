@@ -14,7 +14,7 @@ from entourage.backbones.features import cached_features, extract_features
 from entourage.backbones.registry import load_backbone
 from entourage.data.features import read_features
 from entourage.data.media import list_images
-from entourage.game.similarity import directions
+from entourage.game.similarity import normalize_rows
 
 Metric = Literal["auto", "euclidean", "cosine"]
 
@@ -64,7 +64,7 @@ def represent(
         table = read_features(source)
         items = Items(table.items, table.values, None, [])
     if metric == "cosine" or (metric == "auto" and items.images is not None):
-        items = replace(items, features=directions(torch.from_numpy(items.features)).numpy())
+        items = replace(items, features=normalize_rows(torch.from_numpy(items.features)).numpy())
     return items
 
 

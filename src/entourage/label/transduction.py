@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from entourage.game.dynamics import informed, replicator
+from entourage.game.dynamics import replicator, warm_start
 from entourage.game.graph import Affinity, Negatives, Symmetry, to_torch
 from entourage.label.base import GraphLabeller, Problem
 from entourage.label.targets import Floats
@@ -78,7 +78,7 @@ class GraphTransduction(GraphLabeller):
         shares: how frequent the classes are, if that is known: an array of shape (m,), or "given" for as frequent as
             among the given labels; each round then favours classes with too few followers. Of use where labels were
             drawn fairly; misleading where they were not.
-        walk: steps that labels walk over the graph, to be heard before the game begins (`game.informed`); 0: everybody
+        walk: steps that labels walk over the graph, to be heard before the game begins (`game.warm_start`); 0: everybody
             starts from the prior alone, as in the thesis, and as where labels speak for others (`class_similarity`).
         tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
 
@@ -140,7 +140,7 @@ class GraphTransduction(GraphLabeller):
         start = torch.from_numpy(problem.start.astype(problem.w.dtype)).to(device)
         play = replicator(
             w,
-            informed(start, w, labelled, self.walk if self.class_similarity is None else 0),
+            warm_start(start, w, labelled, self.walk if self.class_similarity is None else 0),
             fixed=labelled | ~torch.from_numpy(problem.reached).to(device),
             class_similarity=self._payoffs(problem.device),
             shares=self._shares(problem),

@@ -8,7 +8,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import NeighborGraph, directions
+from entourage.game import NeighborGraph, normalize_rows
 from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base, excluding_prior
 from entourage.label.semi_supervised import AugmentOptions, preset
 from entourage.label.semi_supervised import pseudo_labels as find
@@ -45,7 +45,7 @@ def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
 
 def test_the_graph_is_as_the_labeller_says(toys: ModuleType) -> None:
     features = blobs(toys.images()[1])
-    points = directions(features)
+    points = normalize_rows(features)
     told: dict[str, Any] = {"affinity": "gaussian", "symmetrize": "max", "normalize": False}
     assert same(graph_of(features, GraphTransduction(3, **told), OPTIONS), NeighborGraph(points, 3, **told).w)
     unsquared = graph_of(features, GraphTransduction(squared=False), OPTIONS)
@@ -59,7 +59,7 @@ def test_a_labeller_that_leaves_the_neighbours_open_gets_those_of_the_options(to
     features = blobs(toys.images()[1])
     for wanted in (2, "auto"):
         graph = graph_of(features, GraphTransduction(), AugmentOptions(neighbours=wanted))
-        assert same(graph, NeighborGraph(directions(features), wanted).w)
+        assert same(graph, NeighborGraph(normalize_rows(features), wanted).w)
     assert graph_of(features, GraphTransduction(n_neighbors=None), OPTIONS).nnz == 30 * 29
 
 
@@ -74,7 +74,7 @@ def test_lengths_of_features_count_where_that_is_asked_for(toys: ModuleType) -> 
 def test_the_game_of_a_preset_has_its_own_graph(toys: ModuleType, name: str) -> None:
     features = blobs(toys.images()[1])
     game = GraphTransduction.preset(name)
-    expected = GraphTransduction.preset(name).fit(directions(features).numpy(), toys.examples()[0].codes).graph_
+    expected = GraphTransduction.preset(name).fit(normalize_rows(features).numpy(), toys.examples()[0].codes).graph_
     assert same(graph_of(features, game, preset(name)), expected)
 
 
@@ -111,9 +111,9 @@ def test_hidden_labels_are_looked_for_in_the_same_game(
 def test_a_linear_svm_sees_the_features(toys: ModuleType) -> None:
     examples, truth = toys.examples()
     features = blobs(truth)
-    np.testing.assert_array_equal(graph_of(features, LinearSVMLabeller(), OPTIONS).toarray(), directions(features))
+    np.testing.assert_array_equal(graph_of(features, LinearSVMLabeller(), OPTIONS).toarray(), normalize_rows(features))
     found = find_labels(features, examples, LinearSVMLabeller(), OPTIONS).found
-    alone = LinearSVMLabeller().fit(directions(features).numpy(), examples.codes)
+    alone = LinearSVMLabeller().fit(normalize_rows(features).numpy(), examples.codes)
     np.testing.assert_allclose(found.distributions, alone.label_distributions_, atol=1e-3)  # of sparse and dense rows
 
 

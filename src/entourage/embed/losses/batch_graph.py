@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.embed.losses.options import GroupLossOptions
-from entourage.game.similarity import centre, clamp, directions, gaussian, shift
+from entourage.game.similarity import center_rows, clamp, gaussian, normalize_rows, shift
 
 FAR = 1e9  # in sizes of the batch: whoever is as far away has no similarity to it, and a square that is finite
 
@@ -97,7 +97,7 @@ def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
     """What of embeddings a similarity looks at, shape (n, d): for a correlation the directions of centred rows."""
     if options.similarity == "gaussian":
         return embeddings
-    return directions(centre(embeddings) if options.similarity == "pearson" else embeddings)
+    return normalize_rows(center_rows(embeddings) if options.similarity == "pearson" else embeddings)
 
 
 def batch_similarity(

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from entourage.game.graph import Affinity, NeighborGraph
-from entourage.game.similarity import directions
+from entourage.game.similarity import normalize_rows
 from entourage.label.base import GraphLabeller, checked_graph
 from entourage.label.baselines import LinearSVMLabeller
 from entourage.label.semi_supervised.data import SemiSupervisedData
@@ -282,7 +282,7 @@ def graph_of(features: Tensor, labeller: GraphLabeller, options: AugmentOptions)
     A linear SVM, which looks at no neighbours, gets the features themselves in its place, shape (n, d).
     """
     affinity = checked_affinity(labeller)
-    points = directions(features) if options.metric == "cosine" else features
+    points = normalize_rows(features) if options.metric == "cosine" else features
     if isinstance(labeller, LinearSVMLabeller):
         return sparse.csr_matrix(points.cpu().numpy())
     graph = NeighborGraph(
