@@ -23,7 +23,7 @@ import cv2
 
 from benchmarks.engrave_scores import default_source, some_scores
 from benchmarks.machine import machine
-from entourage.engrave.annotate.assign_classes import relate
+from entourage.engrave.annotate.assign_classes import assign_classes
 from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.engines.lilypond import LilypondEngraver
@@ -91,9 +91,9 @@ def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
                 with clock("outlines of all marks"):
                     marks = reader.read(svg)
                 with clock("classes and music"):
-                    related = relate(marks, events, score.ids, options.interline)
+                    annotated = assign_classes(marks, events, score.ids, options.interline)
                 with clock("raster, boxes"):
-                    page = draw_page(marks, related, options.height, options.width, number)
+                    page = draw_page(marks, annotated, options.height, options.width, number)
                 with clock("segmentation"):
                     segmentation = page.segmentation(EXTENDED_IDS)
                 with clock("masks and table"):

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from entourage.engrave.dataset.formats import page_table
-from entourage.engrave.dataset.inspection import draw_truth
+from entourage.engrave.dataset.inspection import draw_annotations
 from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.render.encoding import encode_png
@@ -33,7 +33,7 @@ def main() -> None:
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font=FONT).to_pylist()
     plain = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
     music = slice(max(0, int(page.boxes[:, 1].min()) - ROOM), int(page.boxes[:, 3].max()) + ROOM)  # not the title
-    truth = draw_truth(plain, rows, ("boxes", "masks", "onsets"))
+    truth = draw_annotations(plain, rows, ("boxes", "masks", "onsets"))
     with atomic_path(IMAGE) as temporary:
         temporary.write_bytes(encode_png(np.vstack([plain[music], truth[music]]), dpi=400, level=9))
     print(f"{len(rows)} symbols drawn: {IMAGE}")

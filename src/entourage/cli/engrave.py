@@ -118,18 +118,18 @@ def show(
     layers: Annotated[str, typer.Option(help="Some of boxes, labels, masks, onsets, separated by commas.")] = "all",
 ) -> None:
     """Draw the ground truth of a page on it."""
-    from entourage.engrave.dataset.inspection import LAYERS, draw_truth, read_page
+    from entourage.engrave.dataset.inspection import LAYERS, draw_annotations, read_annotated_page
     from entourage.engrave.render.encoding import encode_png
     from entourage.io.files import atomic_path, check_output_file
 
     wanted = LAYERS if layers == "all" else tuple(layers.split(","))
     if unknown := [name for name in wanted if name not in LAYERS]:
         raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
-    image, rows = read_page(page)
+    image, rows = read_annotated_page(page)
     target = out or Path(f"{page.stem}_truth.png")
     check_output_file(target, ".png", page.parent.glob("*.png"))
     with atomic_path(target) as temporary:
-        temporary.write_bytes(encode_png(draw_truth(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
+        temporary.write_bytes(encode_png(draw_annotations(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
     typer.echo(f"{len(rows)} symbols drawn: {target}")
 
 

@@ -18,7 +18,7 @@ from entourage.detect.evaluation.ground_truth import TruthPage
 from entourage.detect.evaluation.metrics import score_pages, without_twins
 from entourage.detect.report import LIKELY, draw_detections, picture
 from entourage.engrave.dataset.formats import page_table
-from entourage.engrave.dataset.inspection import draw_truth
+from entourage.engrave.dataset.inspection import draw_annotations
 from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.render.page import Page
@@ -57,7 +57,7 @@ def engrave_picture(page: Page) -> str:
     """The page with its ground truth, as an `<svg>` element that holds an image."""
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
-    drawn = draw_truth(image, rows, ("boxes", "masks", "onsets"))
+    drawn = draw_annotations(image, rows, ("boxes", "masks", "onsets"))
     height, width = drawn.shape[:2]
     packed = cv2.imencode(".png", drawn, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1]
     return raster_figure(packed.tobytes(), "png", width, height)
@@ -78,15 +78,15 @@ def detect_section(pages: Sequence[TruthPage], detector: Detector | None = None)
     everything: tuple[list[Detections], list[Detections]] = ([], [])
     for page in pages:
         image = page.image()
-        sight = detector.look(image)
-        likely = sight.found.select(sight.found.scores >= LIKELY)
+        result = detector.detect_page(image)
+        likely = result.detections.select(result.detections.scores >= LIKELY)
         blocks.append(Block(page.name, figure=picture(draw_detections(image, likely), _WIDTH)))
         truth = without_twins(known_objects(page, "v1"))
-        found = as_list(sight.found, "v1")
+        found = as_list(result.detections, "v1")
         everything[0].append(truth)
         everything[1].append(found)
         sure = int((found.scores >= LIKELY).sum())
-        rows.append((page.name, str(len(truth)), str(sure), *_figures([truth], [found]), f"{sight.seconds:.1f}"))
+        rows.append((page.name, str(len(truth)), str(sure), *_figures([truth], [found]), f"{result.seconds:.1f}"))
     rows.append(("all", "", "", *_figures(*everything), ""))
     lead = (
         "The detector that comes with the package, on composed pages that it has not seen, one of them as if "

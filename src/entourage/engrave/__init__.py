@@ -11,7 +11,12 @@ from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
     from entourage.engrave.align import Alignment, write_alignment
-    from entourage.engrave.dataset.inspection import count_symbols, draw_truth, read_page, write_statistics
+    from entourage.engrave.dataset.inspection import (
+        count_symbols,
+        draw_annotations,
+        read_annotated_page,
+        write_statistics,
+    )
     from entourage.engrave.dataset.patches import write_crops
     from entourage.engrave.dataset.pipeline import engrave
     from entourage.engrave.engines.fonts import convert_font, find_fonts
@@ -39,12 +44,12 @@ __all__ = [
     "VerovioEngraver",
     "convert_font",
     "count_symbols",
-    "draw_truth",
+    "draw_annotations",
     "engrave",
     "find_fonts",
     "find_scores",
     "parse_score",
-    "read_page",
+    "read_annotated_page",
     "read_score",
     "write_alignment",
     "write_crops",
@@ -55,7 +60,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "align": ("Alignment", "write_alignment"),
-        "dataset.inspection": ("count_symbols", "draw_truth", "read_page", "write_statistics"),
+        "dataset.inspection": ("count_symbols", "draw_annotations", "read_annotated_page", "write_statistics"),
         "dataset.patches": ("write_crops",),
         "dataset.pipeline": ("engrave",),
         "engines.fonts": ("convert_font", "find_fonts"),

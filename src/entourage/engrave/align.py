@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from entourage.engrave.dataset.formats import SCHEMA, write_coco, write_deepscores
-from entourage.engrave.dataset.inspection import read_page
+from entourage.engrave.dataset.inspection import read_annotated_page
 from entourage.engrave.render.encoding import encode_png
 from entourage.io.files import atomic_path, write_json
 
@@ -298,7 +298,7 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE) if scan_path.is_file() else None  # a pipe would block
     if picture is None:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
-    colour, rows = read_page(page_path)
+    colour, rows = read_annotated_page(page_path)
     page = np.asarray(cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
     found = _compared(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
     with atomic_path(out / "images" / f"{page_path.stem}.png") as temporary:

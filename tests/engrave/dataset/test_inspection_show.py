@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from entourage.engrave.dataset.formats import page_table
-from entourage.engrave.dataset.inspection import LAYERS, colour_of, draw_truth, read_page
+from entourage.engrave.dataset.inspection import LAYERS, colour_of, draw_annotations, read_annotated_page
 from entourage.engrave.render.page import Page
 from entourage.symbols import EXTENDED_IDS
 
@@ -25,15 +25,15 @@ def page_path(engrave: Callable[[str], Page], musicxml: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_each_layer_leaves_its_mark(page_path: Path, layer: str) -> None:
-    image, rows = read_page(page_path)
-    drawn = draw_truth(image, rows, [layer])  # type: ignore[list-item]
+    image, rows = read_annotated_page(page_path)
+    drawn = draw_annotations(image, rows, [layer])  # type: ignore[list-item]
     assert (drawn != image).any()
-    assert (draw_truth(image, rows, []) == image).all()
+    assert (draw_annotations(image, rows, []) == image).all()
 
 
 def test_masks_colour_the_ink_and_nothing_else(page_path: Path) -> None:
-    image, rows = read_page(page_path)
-    changed = (draw_truth(image, rows, ["masks"]) != image).any(axis=2)
+    image, rows = read_annotated_page(page_path)
+    changed = (draw_annotations(image, rows, ["masks"]) != image).any(axis=2)
     assert (image[changed] < 200).all()
     clef = next(row for row in rows if row["label"] == "clefG")
     inside = changed[clef["y0"] : clef["y1"], clef["x0"] : clef["x1"]]
@@ -41,9 +41,9 @@ def test_masks_colour_the_ink_and_nothing_else(page_path: Path) -> None:
 
 
 def test_boxes_are_drawn_where_they_are(page_path: Path) -> None:
-    image, rows = read_page(page_path)
+    image, rows = read_annotated_page(page_path)
     clef = [row for row in rows if row["label"] == "clefG"]
-    y, x = np.nonzero((draw_truth(image, clef, ["boxes"]) != image).any(axis=2))
+    y, x = np.nonzero((draw_annotations(image, clef, ["boxes"]) != image).any(axis=2))
     assert abs(x.min() - clef[0]["x0"]) <= 1
     assert abs(y.max() - clef[0]["y1"]) <= 1
 
@@ -51,12 +51,12 @@ def test_boxes_are_drawn_where_they_are(page_path: Path) -> None:
 def test_times_of_notes_are_told_apart(page_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(cv2, "putText", lambda image, text, *_: written.append(text))
-    image, rows = read_page(page_path)
+    image, rows = read_annotated_page(page_path)
     head = next(row for row in rows if row["label"].startswith("notehead"))
     head |= {"onset": 3.5, "position": -1, "duration": 1.5}
     stem = next(row for row in rows if row["label"] == "stem")
     for layers in (["labels", "onsets"], ["onsets"], ["labels"]):
-        draw_truth(image, [head, stem], layers)  # type: ignore[arg-type]
+        draw_annotations(image, [head, stem], layers)  # type: ignore[arg-type]
     assert written == [f"{head['label']} 3.5/-1/1.5", "3.5/-1/1.5", head["label"]]
 
 
@@ -68,11 +68,11 @@ def test_neighbouring_classes_differ_in_colour() -> None:
 
 def test_what_is_no_page_is_refused(page_path: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read as an image"):
-        read_page(tmp_path / "none.png")
+        read_annotated_page(tmp_path / "none.png")
     other = page_path.with_name("q.png")
     other.write_bytes(page_path.read_bytes())
     with pytest.raises(ValueError, match="knows no page 'q'"):
-        read_page(other)
+        read_annotated_page(other)
     (tmp_path / "symbols.parquet").unlink()
     with pytest.raises(ValueError, match="does not exist"):
-        read_page(page_path)
+        read_annotated_page(page_path)

@@ -31,8 +31,8 @@ def path(x: float = 0.0, y: float = 0.0) -> str:
 
 
 def read(*grobs: str) -> tuple[list[Mark], list[Symbol]]:
-    marks, related = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{"".join(grobs)}</svg>')
-    return marks, related.symbols
+    marks, annotated = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{"".join(grobs)}</svg>')
+    return marks, annotated.symbols
 
 
 def test_noteheads_know_everything() -> None:
@@ -57,8 +57,8 @@ def test_pages_with_unknown_glyphs_say_so() -> None:
     unknown = grob("Clef", path(), glyph="clefs.C", position="-4") + grob("BreathingSign", path())
     words = grob("LyricText", '<text font-size="2"><tspan>la</tspan></text>')
     for content, expected in ((known + words, []), (known + words + unknown, ["Clef:clefs.C", "BreathingSign"])):
-        _, related = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{content}</svg>')
-        assert related.unlabelled == expected
+        _, annotated = LilypondReader(20.0).read(f'<svg xmlns="http://www.w3.org/2000/svg">{content}</svg>')
+        assert annotated.unlabelled == expected
 
 
 def test_staves_are_counted_within_systems() -> None:

@@ -1,4 +1,4 @@
-from entourage.engrave.render.marks import Group, Related, Symbol
+from entourage.engrave.render.marks import AnnotatedMarks, Group, Symbol
 
 
 def test_symbols_are_told_apart_by_identity() -> None:
@@ -16,6 +16,6 @@ def test_nothing_is_known_of_a_symbol_until_it_is_said() -> None:
 
 
 def test_pages_do_not_share_what_has_no_class() -> None:
-    first, second = Related([]), Related([])
+    first, second = AnnotatedMarks([]), AnnotatedMarks([])
     first.unlabelled.append("0xe000")
     assert second.unlabelled == []

@@ -21,7 +21,7 @@ from entourage.engrave.annotate.grouping import (
     combine_times,
 )
 from entourage.engrave.annotate.mei import Event
-from entourage.engrave.render.marks import Group, Mark, Related, Symbol
+from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import Edges, rings, split_at
 from entourage.symbols import CLASSES, EXTENDED_IDS
 
@@ -144,7 +144,9 @@ _BY_GLYPH = {
 }
 
 
-def relate(marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], interline: float) -> Related:
+def assign_classes(
+    marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], interline: float
+) -> AnnotatedMarks:
     """The symbols on a page.
 
     Args:
@@ -153,10 +155,10 @@ def relate(marks: list[Mark], events: Mapping[str, Event], ids: Iterable[str], i
         ids: the ids of the score's elements, to which symbols lead back.
         interline: pixels between staff lines.
     """
-    return _Relater(marks, events, frozenset(ids), interline).run()
+    return _ClassAssigner(marks, events, frozenset(ids), interline).run()
 
 
-class _Relater:
+class _ClassAssigner:
     def __init__(self, marks: list[Mark], events: Mapping[str, Event], ids: frozenset[str], interline: float) -> None:
         self.marks = marks
         self.events = events
@@ -187,7 +189,7 @@ class _Relater:
             "fing": self._fingering,
         }
 
-    def run(self) -> Related:
+    def run(self) -> AnnotatedMarks:
         for i, mark in enumerate(list(self.marks)):  # a clef with a number is split, which adds marks
             rule = self.rules.get(mark.group.kind)
             if rule is not None:
@@ -202,7 +204,7 @@ class _Relater:
         attach_ledgers(self.found, self.marks, self.staves, self.events, self.ids)
         for symbol in self.found:
             describe(symbol, self.events, self.ids)
-        return Related(self.found, self._unlabelled())
+        return AnnotatedMarks(self.found, self._unlabelled())
 
     def _unlabelled(self) -> list[str]:
         """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""

@@ -194,7 +194,7 @@ LAYERS: tuple[Layer, ...] = ("boxes", "labels", "masks", "onsets")
 Colour = NDArray[np.uint8]
 
 
-def read_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
+def read_annotated_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
     """The image of a page of a data set, in BGR, and the rows of its symbols.
 
     Args:
@@ -216,7 +216,7 @@ def read_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
     return np.asarray(image, dtype=np.uint8), rows
 
 
-def draw_truth(image: Colour, rows: list[dict[str, Any]], layers: Collection[Layer] = LAYERS) -> Colour:
+def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collection[Layer] = LAYERS) -> Colour:
     """Draws the ground truth on a copy of the page.
 
     Args:

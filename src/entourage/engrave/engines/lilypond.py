@@ -28,7 +28,7 @@ from entourage.engrave.engines.fonts import Typeface
 from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbols, unlabelled
 from entourage.engrave.options import PageOptions
 from entourage.engrave.render.degrade import Degrader
-from entourage.engrave.render.marks import Group, Mark, Related, Symbol
+from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import NUMBER, Edges, ellipse, filled, parse_path, positive, rectangle, stroked
 from entourage.engrave.render.page import Page, draw_page
 from entourage.engrave.scores.parsing import Score
@@ -71,7 +71,7 @@ class LilypondReader:
         self.pixels = pixels
         self._type = Typeface()
 
-    def read(self, svg: str) -> tuple[list[Mark], Related]:
+    def read(self, svg: str) -> tuple[list[Mark], AnnotatedMarks]:
         """The marks of a page and the symbols among them."""
         root = parse_xml(svg.encode())
         marks: list[Mark] = []
@@ -89,7 +89,7 @@ class LilypondReader:
             missing += unlabelled(group, tags, [i for i in drawn if i not in taken], marks)
             symbols += found
         number_staves(symbols, marks, self.pixels)
-        return marks, Related(symbols, missing)
+        return marks, AnnotatedMarks(symbols, missing)
 
     def _walk(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
         tag = etree.QName(element).localname
@@ -184,10 +184,10 @@ class LilypondEngraver:
             raise ValueError(f"{score.name} is {score.notation}; LilyPond takes MusicXML only")
         with tempfile.TemporaryDirectory() as folder:
             for number, path in enumerate(self._typeset(score, Path(folder)), start=1):
-                marks, related = self._reader.read(path.read_text(encoding="utf-8"))
-                _point_back(related.symbols, score)
+                marks, annotated = self._reader.read(path.read_text(encoding="utf-8"))
+                _point_back(annotated.symbols, score)
                 height, width = self.options.height, self.options.width
-                yield draw_page(marks, related, height, width, number, degrade(number))
+                yield draw_page(marks, annotated, height, width, number, degrade(number))
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
         """Runs both programs; returns the pages in order."""

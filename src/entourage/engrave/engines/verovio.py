@@ -14,7 +14,7 @@ import numpy as np
 import verovio
 from lxml import etree
 
-from entourage.engrave.annotate.assign_classes import relate
+from entourage.engrave.annotate.assign_classes import assign_classes
 from entourage.engrave.annotate.mei import Event, read_music
 from entourage.engrave.engines.fonts import Letter, MusicLetters, Typeface
 from entourage.engrave.options import MusicFont, PageOptions
@@ -320,5 +320,5 @@ class VerovioEngraver:
         """A page with its ground truth from the engraver's drawing of it."""
         marks = self._reader.read(svg)
         ids = score.ids or events.keys()
-        related = relate(marks, events, ids, self.options.interline)
-        return draw_page(marks, related, self.options.height, self.options.width, number, degrader)
+        annotated = assign_classes(marks, events, ids, self.options.interline)
+        return draw_page(marks, annotated, self.options.height, self.options.width, number, degrader)

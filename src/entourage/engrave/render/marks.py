@@ -100,7 +100,7 @@ class Symbol:
 
 
 @dataclass
-class Related:
+class AnnotatedMarks:
     """The symbols of a page, and the names of glyphs that no class covers, as often as they occur.
 
     A glyph is called by its code point, such as "0xe56c"; LilyPond's have none and are called as it calls them.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.encoding import encode_masks
-from entourage.engrave.render.marks import Mark, Related, Symbol
+from entourage.engrave.render.marks import AnnotatedMarks, Mark, Symbol
 from entourage.engrave.render.outlines import Edges
 from entourage.engrave.render.raster import Ink, Ints, rasterise
 
@@ -100,7 +100,7 @@ class Page:
 
 def draw_page(
     marks: list[Mark],
-    related: Related,
+    annotated: AnnotatedMarks,
     height: int,
     width: int,
     number: int = 1,
@@ -110,7 +110,7 @@ def draw_page(
 
     Args:
         marks: what is drawn.
-        related: the symbols among them.
+        annotated: the symbols among them.
         height, width: of the page in pixels; what lies beyond is cut off.
         number: of the page in its score.
         degrader: bends what is drawn and makes the image look used.
@@ -127,14 +127,14 @@ def draw_page(
         grey = degrader.finish(grey)
     solid = _solid(ink, place, image < 0.5)
     inked = np.diff(solid.start) > 0
-    symbols = [s for s in related.symbols if any(inked[i] for i in s.marks)]
+    symbols = [s for s in annotated.symbols if any(inked[i] for i in s.marks)]
     symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
     pixels = _pixels(symbols, solid, height)
     boxes = _boxes(pixels, len(symbols))
     oriented = _oriented(symbols, shapes, boxes)
     claimed = {i for symbol in symbols for i in symbol.marks}
     unclaimed = [shape for i, shape in enumerate(shapes) if i not in claimed]
-    return Page(grey, symbols, boxes, oriented, pixels, related.unlabelled, number, unclaimed)
+    return Page(grey, symbols, boxes, oriented, pixels, annotated.unlabelled, number, unclaimed)
 
 
 def _layer(symbol: Symbol) -> int:
