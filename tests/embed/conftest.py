@@ -13,7 +13,7 @@ from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.pipeline import TrainJob, train_run
 from entourage.embed.training import run_folder
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.training.images import PLAIN
+from entourage.training.images import NO_AUGMENTATION
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ def recipe(toys: ModuleType) -> Recipe:
         size=toys.SIDE,
         classes_per_batch=4,
         samples_per_class=4,
-        view=PLAIN,
+        view=NO_AUGMENTATION,
         group=GroupLossOptions(temperature=1.0),
         stages=(Stage(1, 1e-2, "classification"), Stage(3, 1e-2)),
     )

@@ -18,7 +18,7 @@ def test_without_an_embedding_layer_the_features_are_the_embedding(toys: ModuleT
     backbone = toys.backbone()
     network = build_network(backbone, 3).eval()
     seen = network(images)
-    assert network.dimensions == 8
+    assert network.embedding_size == 8
     torch.testing.assert_close(seen.embeddings, backbone.module(images))
     torch.testing.assert_close(seen.logits, network.head(seen.embeddings))
     assert torch.equal(network.embed(images), seen.embeddings)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.embed import CentresHead, CosineHead, make_head
+from entourage.embed import CosineHead, MultiCenterHead, make_head
 from entourage.embed.models import HeadKind, cosine_logits
 
 
@@ -36,13 +36,16 @@ def test_class_vectors_start_at_about_length_one_in_any_direction() -> None:
 
 def test_one_centre_a_class_is_a_cosine() -> None:
     torch.manual_seed(0)
-    head, embeddings = CentresHead(7, 3, scale=4.0, centres=1), torch.randn(5, 7)
+    head, embeddings = MultiCenterHead(7, 3, scale=4.0, centers_per_class=1), torch.randn(5, 7)
     torch.testing.assert_close(head(embeddings), cosine_logits(embeddings, head.centre_vectors[:, 0], 4.0))
 
 
 def test_the_nearest_centres_of_a_class_count_most() -> None:
     torch.manual_seed(0)
-    head, embeddings = CentresHead(7, 3, scale=4.0, centres=2, gamma=0.3).double(), torch.randn(5, 7).double()
+    head, embeddings = (
+        MultiCenterHead(7, 3, scale=4.0, centers_per_class=2, gamma=0.3).double(),
+        torch.randn(5, 7).double(),
+    )
     logits = head(embeddings).detach()
     for n, embedding in enumerate(embeddings):
         for m, centres in enumerate(head.centre_vectors.detach()):
@@ -54,14 +57,14 @@ def test_the_nearest_centres_of_a_class_count_most() -> None:
 
 def test_all_centres_learn() -> None:
     torch.manual_seed(0)
-    head = CentresHead(7, 3, centres=4)
+    head = MultiCenterHead(7, 3, centers_per_class=4)
     nn.functional.cross_entropy(head(torch.randn(6, 7)), torch.arange(6) % 3).backward()
     assert head.centre_vectors.grad is not None
     assert (head.centre_vectors.grad.norm(dim=2) > 0).all()
 
 
 def test_a_class_vector_is_the_mean_direction_of_its_centres() -> None:
-    head = CentresHead(2, 1, centres=2)
+    head = MultiCenterHead(2, 1, centers_per_class=2)
     with torch.no_grad():
         head.centre_vectors.copy_(torch.tensor([[[3.0, 0.0], [0.0, 0.1]]]))
     torch.testing.assert_close(head.weight, torch.tensor([[0.5, 0.5]]))
@@ -78,7 +81,9 @@ def test_autocast_keeps_the_digits_of_a_cosine(kind: HeadKind) -> None:
     assert head(embeddings.bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("kind", "made"), [("linear", nn.Linear), ("cosine", CosineHead), ("centres", CentresHead)])
+@pytest.mark.parametrize(
+    ("kind", "made"), [("linear", nn.Linear), ("cosine", CosineHead), ("centres", MultiCenterHead)]
+)
 def test_all_kinds_have_a_row_a_class(kind: str, made: type[nn.Module]) -> None:
     head = make_head(kind, 7, 3)  # type: ignore[arg-type]
     assert isinstance(head, made)
@@ -94,19 +99,19 @@ def test_bad_heads_are_refused() -> None:
     with pytest.raises(ValueError, match=r"scale is 0.0; expected a finite number above 0"):
         make_head("centres", 7, 3, scale=0.0)
     with pytest.raises(ValueError, match=r"gamma is 0.0; expected a finite number above 0"):
-        CentresHead(7, 3, gamma=0.0)
+        MultiCenterHead(7, 3, gamma=0.0)
     with pytest.raises(ValueError, match="scale is inf; expected a finite number above 0"):
-        CentresHead(7, 3, scale=math.inf)
+        MultiCenterHead(7, 3, scale=math.inf)
     for sizes, told in (
-        ((7, 3, 20.0, 0), "centres is 0"),
-        ((7, 3, 20.0, 2.5), "centres is 2.5"),
-        ((7, 0), "classes is 0"),
+        ((7, 3, 20.0, 0), "centers_per_class is 0"),
+        ((7, 3, 20.0, 2.5), "centers_per_class is 2.5"),
+        ((7, 0), "num_classes is 0"),
     ):
         with pytest.raises(ValueError, match=f"{told}; expected a whole number of 1 or more"):
-            CentresHead(*sizes)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="dimensions is 0; expected a whole number of 1 or more"):
+            MultiCenterHead(*sizes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="embedding_size is 0; expected a whole number of 1 or more"):
         CosineHead(0, 3)
 
 
 def test_there_are_ten_centres_unless_told() -> None:
-    assert CentresHead(7, 3).centre_vectors.shape == (3, 10, 7)
+    assert MultiCenterHead(7, 3).centre_vectors.shape == (3, 10, 7)

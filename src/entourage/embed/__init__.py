@@ -1,23 +1,23 @@
 """The Group Loss: embeddings for retrieval and clustering, trained, measured and searched."""
 
-from entourage.embed.losses.group_loss import GroupLoss, LossParts, choose_anchors
+from entourage.embed.losses.group_loss import GroupLoss, GroupLossTerms, sample_anchors
 from entourage.embed.losses.options import PRESETS, GroupLossOptions, preset
 from entourage.embed.losses.pml import BASELINE_LOSSES, GroupLossWithHead, baseline_loss
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.models import CentresHead, CosineHead, make_head
+from entourage.embed.models import CosineHead, MultiCenterHead, make_head
 from entourage.embed.training.sampler import BalancedBatchSampler
 
 __all__ = [
     "PRESETS",
     "BASELINE_LOSSES",
     "BalancedBatchSampler",
-    "CentresHead",
+    "MultiCenterHead",
     "CosineHead",
     "GroupLoss",
     "GroupLossOptions",
     "GroupLossWithHead",
-    "LossParts",
-    "choose_anchors",
+    "GroupLossTerms",
+    "sample_anchors",
     "make_head",
     "preset",
     "retrieval_metrics",

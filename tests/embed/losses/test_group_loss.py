@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
-from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, choose_anchors, preset
+from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset, sample_anchors
 from entourage.embed.losses.batch_graph import batch_similarity
 from entourage.embed.losses.group_loss import proxy_loss, refine
 
@@ -53,7 +53,7 @@ def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes
     e, z = batch()
     torch.manual_seed(1)
     at_random = options.anchor_choice == "random"
-    anchors, _ = choose_anchors(LABELS, options.anchors_per_class, at_random=at_random)
+    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, at_random=at_random)
     expected = restated(e, z, LABELS, anchors, options)
     torch.manual_seed(1)
     found = GroupLoss(**asdict(options))(e, z, LABELS)
@@ -113,7 +113,7 @@ def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
 def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
     options = replace(preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
     e, z = batch()
-    anchors, _ = choose_anchors(LABELS, options.anchors_per_class, at_random=False)
+    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, at_random=False)
     game, *_ = GroupLoss(**asdict(options)).parts(e, z, LABELS)
     to_embeddings, to_logits = torch.autograd.grad(game, (e, z))
     assert (to_logits[anchors] == 0).all()
@@ -126,7 +126,7 @@ def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
 def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     e, z = batch()
     loss = GroupLoss.preset("thesis", objective="agreement", anchor_choice="first")
-    anchors, _ = choose_anchors(LABELS, 2, at_random=False)
+    anchors, _ = sample_anchors(LABELS, 2, at_random=False)
     x = refine(batch_similarity(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
     free = [i for i in range(16) if not anchors[i]]
     pairs = [(i, j) for i in free for j in free if i != j and LABELS[i] == LABELS[j]]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from entourage.embed import choose_anchors
+from entourage.embed import sample_anchors
 
 LABELS = torch.tensor([3, 1, 3, 1, 3, 7, 1, 3])
 
@@ -12,21 +12,21 @@ LABELS = torch.tensor([3, 1, 3, 1, 3, 7, 1, 3])
 @pytest.mark.parametrize("at_random", [False, True])
 def test_every_class_has_as_many_as_asked_for_or_all_it_has(per_class: int, at_random: bool) -> None:
     torch.manual_seed(0)
-    anchors, sizes = choose_anchors(LABELS, per_class, at_random=at_random)
+    anchors, sizes = sample_anchors(LABELS, per_class, at_random=at_random)
     for label, size in ((1, 3), (3, 4), (7, 1)):
         assert int(anchors[label == LABELS].sum()) == min(per_class, size)
         assert (sizes[label == LABELS] == size).all()
 
 
 def test_the_first_of_each_class_in_the_batch() -> None:
-    anchors, _ = choose_anchors(LABELS, 2, at_random=False)
+    anchors, _ = sample_anchors(LABELS, 2, at_random=False)
     assert anchors.tolist() == [True, True, True, True, False, True, False, False]
 
 
 def test_every_sample_of_a_class_is_as_likely() -> None:
     torch.manual_seed(0)
     labels = torch.tensor([0, 0, 1, 0, 1, 0])
-    often = torch.stack([choose_anchors(labels, 1)[0] for _ in range(2000)]).double().mean(dim=0)
+    often = torch.stack([sample_anchors(labels, 1)[0] for _ in range(2000)]).double().mean(dim=0)
     # 1/4 and 1/2; six standard deviations of a share of 2,000 draws are below 0.07.
     torch.testing.assert_close(often, torch.tensor([0.25, 0.25, 0.5, 0.25, 0.5, 0.25]).double(), rtol=0, atol=0.07)
 
@@ -36,6 +36,6 @@ def test_the_same_seed_gives_the_same_anchors() -> None:
     drawn = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        drawn.append(choose_anchors(labels, 10)[0])
+        drawn.append(sample_anchors(labels, 10)[0])
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.embed import CentresHead, CosineHead, GroupLoss, GroupLossWithHead
+from entourage.embed import CosineHead, GroupLoss, GroupLossWithHead, MultiCenterHead
 
 LABELS = torch.arange(12) % 3
 
@@ -31,7 +31,7 @@ def test_its_classifier_is_learnt_with_it() -> None:
 def test_embeddings_have_any_precision_whatever_the_head(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     embeddings = torch.randn(12, 8).to(dtype).requires_grad_()
-    for head in (nn.Linear(8, 3), CentresHead(8, 3), nn.Softmax(dim=1)):  # the last has nothing that is learnt
+    for head in (nn.Linear(8, 3), MultiCenterHead(8, 3), nn.Softmax(dim=1)):  # the last has nothing that is learnt
         GroupLossWithHead(head)(embeddings, LABELS % 2).backward()
         assert embeddings.grad is not None
         assert embeddings.grad.isfinite().all()
@@ -90,7 +90,7 @@ def test_a_classifier_without_a_weight_is_refused_where_class_vectors_play() -> 
     assert GroupLossWithHead(head)(torch.randn(12, 8), LABELS).isfinite()
 
 
-@pytest.mark.parametrize("head", [nn.Linear(8, 3), CosineHead(8, 3), CentresHead(8, 3)])
+@pytest.mark.parametrize("head", [nn.Linear(8, 3), CosineHead(8, 3), MultiCenterHead(8, 3)])
 def test_embeddings_of_another_length_are_one_line(head: nn.Module) -> None:
     loss = GroupLossWithHead(head)
     with pytest.raises(ValueError, match=r"embeddings are of shape \(12, 7\); the classifier expects \(n, 8\)"):
@@ -100,7 +100,7 @@ def test_embeddings_of_another_length_are_one_line(head: nn.Module) -> None:
 
 @pytest.mark.parametrize("head", [None, 3, torch.zeros(3, 8)])
 def test_what_is_no_classifier_is_refused_at_once(head: object) -> None:
-    with pytest.raises(ValueError, match=r"^head is a \w+; expected a module that has logits, e\.g\. CentresHead"):
+    with pytest.raises(ValueError, match=r"^head is a \w+; expected a module that has logits, e\.g\. MultiCenterHead"):
         GroupLossWithHead(head)  # type: ignore[arg-type]
 
 

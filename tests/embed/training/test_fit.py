@@ -16,7 +16,7 @@ from entourage.embed.training.fit import hold_out_classes, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner
 from entourage.training import TrainingOptions, TrainingResult
-from entourage.training.images import PLAIN, ImageBank
+from entourage.training.images import NO_AUGMENTATION, ImageBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(
@@ -24,7 +24,7 @@ RECIPE = Recipe(
     size=SIDE,
     classes_per_batch=6,
     samples_per_class=4,
-    view=PLAIN,
+    view=NO_AUGMENTATION,
     group=GroupLossOptions(anchors_per_class=2),
     head="linear",
     stages=(Stage(2, 1e-2, "classification"), Stage(4, 1e-2)),

@@ -19,10 +19,10 @@ from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.random_search import RECORD, Trial, draw_recipes, search_recipes, told
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData
-from entourage.training.images import PLAIN, ImageBank
+from entourage.training.images import NO_AUGMENTATION, ImageBank
 from entourage.training.meters import NonFiniteLossError
 
-RECIPE = Recipe(size=20, view=PLAIN, stages=(Stage(1, 1e-3, "classification"), Stage(1, 1e-2)), seed=5)
+RECIPE = Recipe(size=20, view=NO_AUGMENTATION, stages=(Stage(1, 1e-3, "classification"), Stage(1, 1e-2)), seed=5)
 
 
 def parts_of(toys: ModuleType) -> tuple[EmbeddingData, Rows]:

@@ -8,16 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.embed import BASELINE_LOSSES, CentresHead, GroupLoss, GroupLossOptions, retrieval_metrics
+from entourage.embed import BASELINE_LOSSES, GroupLoss, GroupLossOptions, MultiCenterHead, retrieval_metrics
 from entourage.embed.models import build_network, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner, make_loss
 from entourage.training import TrainingOptions, train
-from entourage.training.images import PLAIN, ImageBank
+from entourage.training.images import NO_AUGMENTATION, ImageBank
 
 SIDE = 20  # of the toys' images
 RECIPE = Recipe(
-    size=SIDE, classes_per_batch=3, samples_per_class=4, head="linear", head_rate=5.0, view=PLAIN, average=None, seed=2
+    size=SIDE,
+    classes_per_batch=3,
+    samples_per_class=4,
+    head="linear",
+    head_rate=5.0,
+    view=NO_AUGMENTATION,
+    average=None,
+    seed=2,
 )
 METRIC = Stage(1, 1e-3)
 
@@ -33,7 +40,7 @@ def data_of(toys: ModuleType) -> EmbeddingData:
 def task_of(toys: ModuleType, recipe: Recipe = RECIPE, stage: Stage = METRIC, epochs_before: int = 0) -> EmbeddingTask:
     backbone, data = toys.backbone(), data_of(toys)
     network = build_network(backbone, 5, head=recipe.head)
-    learner = Learner(network, make_loss(recipe, 5, network.dimensions))
+    learner = Learner(network, make_loss(recipe, 5, network.embedding_size))
     return EmbeddingTask(learner, backbone.preprocessing, data, recipe, stage, epochs_before)
 
 
@@ -86,11 +93,11 @@ def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> N
 def test_the_classifiers_weight_is_not_asked_for_where_it_does_not_play(
     toys: ModuleType, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked(head: CentresHead) -> None:
+    def asked(head: MultiCenterHead) -> None:
         raise AssertionError("the weight was computed for nothing")
 
     task = task_of(toys, replace(RECIPE, loss=loss, head="centres"))
-    monkeypatch.setattr(CentresHead, "weight", property(asked))
+    monkeypatch.setattr(MultiCenterHead, "weight", property(asked))
     batch = task.load(task.plan(0)[0], np.random.default_rng(0))
     assert task.loss(task.model, batch, 0)["loss"].isfinite()
 

@@ -90,7 +90,7 @@ def floored(log_x: Tensor, floor: float) -> Tensor:
     return log_x if floor == 0 else torch.logaddexp(log_x, log_x.new_full((), math.log(floor)))
 
 
-def choose_anchors(labels: Tensor, per_class: int, *, at_random: bool = True) -> tuple[Tensor, Tensor]:
+def sample_anchors(labels: Tensor, per_class: int, *, at_random: bool = True) -> tuple[Tensor, Tensor]:
     """Marks anchors in a batch, without the host having to look at the labels.
 
     Args:
@@ -111,7 +111,7 @@ def choose_anchors(labels: Tensor, per_class: int, *, at_random: bool = True) ->
 LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
 
 
-class LossParts(NamedTuple):
+class GroupLossTerms(NamedTuple):
     """The parts of the loss, all scalars; `GroupLoss` adds them up with their weights.
 
     Attributes:
@@ -233,7 +233,7 @@ class GroupLoss(nn.Module):
         """
         return self.total(self.parts(embeddings, logits, labels, class_vectors, remember=self.training))
 
-    def total(self, parts: LossParts) -> Tensor:
+    def total(self, parts: GroupLossTerms) -> Tensor:
         """The sum of the parts with their weights."""
         total = parts.game
         weights = (self.options.cross_entropy_weight, self.options.proxy_weight)
@@ -249,14 +249,14 @@ class GroupLoss(nn.Module):
         class_vectors: Tensor | None = None,
         *,
         remember: bool = False,
-    ) -> LossParts:
+    ) -> GroupLossTerms:
         """The same in parts, for a log that shows them; `remember` lets the next batches play with this one."""
         options = self.options
         check_types(embeddings, logits, labels)
         earlier = self.memory.nodes(embeddings.device) if self.training else None
         check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_vectors=options.class_players > 0)
         at_random = options.anchor_choice == "random"
-        anchors, sizes = choose_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
+        anchors, sizes = sample_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
         with torch.autocast(embeddings.device.type, enabled=False):
             precise = torch.promote_types(torch.promote_types(embeddings.dtype, logits.dtype), torch.float32)
             players, opinions = embeddings.to(precise), logits.to(precise)
@@ -272,7 +272,7 @@ class GroupLoss(nn.Module):
             proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
         if remember and options.memory:
             self.memory.add(graph.inputs, labels)
-        return LossParts(game, cross_entropy, proxy)
+        return GroupLossTerms(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:
         """The options that differ from the default, for `print`."""

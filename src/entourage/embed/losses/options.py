@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from entourage.validation import is_integer, is_number
+from entourage import validation
+from entourage.validation import check_choice, is_integer, is_number
 
 Similarity = Literal["pearson", "cosine", "gaussian"]
 Negatives = Literal["clamp", "shift"]
@@ -28,7 +29,7 @@ _MOST = 1_000_000  # rounds, anchors, batches
 class GroupLossOptions:
     """What `GroupLoss` is built from; each field is the constructor argument of that name.
 
-    The values are those that did best on held-out classes (`experiments.embed_losses --search`), on a `CentresHead`,
+    The values are those that did best on held-out classes (`experiments.embed_losses --search`), on a `MultiCenterHead`,
     but for the memory: a loss that remembers must be told by `eval()` when it is not training.
     """
 
@@ -56,9 +57,7 @@ class GroupLossOptions:
             ("negatives", Negatives),
             ("objective", Objective),
         ):
-            value = getattr(self, name)
-            if value not in get_args(choices):
-                raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
+            check_choice(name, getattr(self, name), choices)
         for name in ("zero_diagonal", "count_anchors"):
             value = getattr(self, name)
             if not isinstance(value, bool):
@@ -103,6 +102,4 @@ PRESETS: dict[str, GroupLossOptions] = {
 
 def preset(name: str) -> GroupLossOptions:
     """The options of that name; a ValueError lists the names there are."""
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    return validation.preset(PRESETS, name)

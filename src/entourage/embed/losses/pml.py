@@ -150,7 +150,7 @@ class GroupLossWithHead(nn.Module):
     learnt: give `parameters()` of this to an optimiser too.
 
     Args:
-        head: the classifier, from embeddings, shape (n, d), to logits, shape (n, m), e.g. `CentresHead(d, m)`; its
+        head: the classifier, from embeddings, shape (n, d), to logits, shape (n, m), e.g. `MultiCenterHead(d, m)`; its
             `weight` joins the game where the loss lets class vectors play.
         loss: the loss; `GroupLoss()` when None.
 
@@ -160,8 +160,8 @@ class GroupLossWithHead(nn.Module):
 
     Example:
         >>> import torch
-        >>> from entourage.embed import CentresHead, GroupLossWithHead
-        >>> loss = GroupLossWithHead(CentresHead(16, 3))
+        >>> from entourage.embed import MultiCenterHead, GroupLossWithHead
+        >>> loss = GroupLossWithHead(MultiCenterHead(16, 3))
         >>> loss(torch.randn(12, 16), torch.arange(12) % 3).ndim
         0
     """
@@ -170,7 +170,7 @@ class GroupLossWithHead(nn.Module):
         super().__init__()
         if not isinstance(head, nn.Module):
             raise ValueError(
-                f"head is a {type(head).__name__}; expected a module that has logits, e.g. CentresHead(d, m)"
+                f"head is a {type(head).__name__}; expected a module that has logits, e.g. MultiCenterHead(d, m)"
             )
         if loss is not None and not isinstance(loss, GroupLoss):
             raise ValueError(f"loss is a {type(loss).__name__}; expected a GroupLoss, or None for the default")

@@ -160,12 +160,12 @@ def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
         network = build_network(
             backbone,
             classes,
-            dimensions=recipe.dimensions,
+            embedding_size=recipe.dimensions,
             head=recipe.head,
             scale=recipe.scale,
             freeze_norm=recipe.freeze_norm,
         )
-        return Learner(network, make_loss(recipe, classes, network.dimensions))
+        return Learner(network, make_loss(recipe, classes, network.embedding_size))
 
 
 def stage_options(recipe: Recipe, stage: Stage, *, judged: bool = False) -> TrainingOptions:

@@ -13,6 +13,7 @@ from entourage.embed.losses.pml import BASELINE_LOSSES
 from entourage.embed.models import HeadKind
 from entourage.training.images import AugmentationOptions
 from entourage.training.options import OptimizerName, Schedule
+from entourage.validation import preset
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,4 @@ def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:
 
 def recipe(name: str) -> Recipe:
     """The recipe of that name; a ValueError lists the names there are."""
-    if name not in RECIPES:
-        raise ValueError(f"recipe {name!r} is unknown; expected one of {', '.join(RECIPES)}")
-    return RECIPES[name]
+    return preset(RECIPES, name, "recipe")

@@ -99,7 +99,7 @@ def load_members(folder: str | Path, config: RunConfig, device: str | torch.devi
         recipe = replace(config.recipe, seed=config.recipe.seed + number - 1)
         backbone = load_backbone(config.backbone, device, frozen=False, pretrained=False)
         network = build_network(
-            backbone, config.classes, dimensions=recipe.dimensions, head=recipe.head, scale=recipe.scale
+            backbone, config.classes, embedding_size=recipe.dimensions, head=recipe.head, scale=recipe.scale
         )
         path = Path(folder) / weights_name(number)
         load_into(network, read_weights(path)[0], path)
