@@ -1,93 +1,127 @@
-"""Numbers that options hold: whether they are some, refused in one line that names them.
-
-On the lowest floor, so that a room whose options are read does not have to load the training loop.
-
-Options that are one of a few words.
-
-Arguments that several parts of `embed` take, and what is wrong with them in one line.
-"""
+"""Checks of option values: numbers, counts, choices and presets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, TypeGuard, get_args
+from typing import Any, TypeGuard, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
+
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value can be compared with numbers: a text cannot, and a truth value is a slip."""
+    """Return whether a value is a real number of Python or NumPy; booleans and strings are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a value is a whole number, Python's or NumPy's; a truth value is a slip."""
+    """Return whether a value is an integer of Python or NumPy; booleans are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def check_count(name: str, value: object, least: int, more: str = "") -> int:
-    """Refuse what is no whole number, or less than `least`, with a ValueError that names it.
+def check_count(name: str, value: object, minimum: int, alternative: str = "") -> int:
+    """Check that a value is an integer of at least `minimum`.
 
     Args:
-        name: what it is called.
-        value: what it is.
-        least: the least it may be.
-        more: what else to say of what is expected, such as ", or 'auto'".
+        name: name of the option, for the message.
+        value: the value.
+        minimum: smallest valid value.
+        alternative: appended to the expectation in the message, such as ", or 'auto'".
 
     Returns:
-        The value as a number of Python's: NumPy's are no JSON.
+        The value as a Python int, which JSON can represent; NumPy's integers it cannot.
+
+    Raises:
+        ValueError: the value is not an integer or is less than `minimum`.
     """
-    if not is_integer(value) or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number of {least} or more{more}")
+    if not is_integer(value) or value < minimum:
+        raise ValueError(f"{name} is {value!r}; expected a whole number of {minimum} or more{alternative}")
     return int(value)
 
 
-def validate_counts(options: object, least: int, *names: str, more: str = "") -> None:
-    """Check counts that frozen options hold, as `check_count` does, and let them hold Python's numbers.
+def validate_counts(options: object, minimum: int, *names: str, alternative: str = "") -> None:
+    """Check fields of a dataclass as `check_count` does and convert them to Python ints.
 
     Args:
-        options: a dataclass, frozen or not, that is being made.
-        least: the least that each may be.
-        names: of the fields.
-        more: what else to say of what is expected.
-    """
-    for name in names:
-        object.__setattr__(options, name, check_count(name, getattr(options, name), least, more))
-
-
-def check_choice(name: str, value: str, choices: object) -> None:
-    """Raises a ValueError that lists the words if the value is none of those of a `Literal`."""
-    if value not in get_args(choices):
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(choices))}")
-
-
-def check_whole(**numbers: object) -> None:
-    """Refuse what is no whole number, Python's or NumPy's.
+        options: a dataclass instance, frozen or not; called from its `__post_init__`.
+        minimum: smallest valid value.
+        names: names of the fields.
+        alternative: appended to the expectation in the message.
 
     Raises:
-        ValueError: names the first.
+        ValueError: a field is not an integer or is less than `minimum`.
     """
-    for name, value in numbers.items():
+    for name in names:
+        object.__setattr__(options, name, check_count(name, getattr(options, name), minimum, alternative))
+
+
+def check_choice(name: str, value: object, choices: object) -> None:
+    """Check that a value is one of a fixed set of names.
+
+    Args:
+        name: name of the option, for the message.
+        value: the value.
+        choices: a `Literal` type, or the names.
+
+    Raises:
+        ValueError: the value is not a choice; the message lists the choices.
+    """
+    names = get_args(choices) or tuple(choices if isinstance(choices, Iterable) else ())
+    if value not in names:
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(names)}")
+
+
+def preset(table: Mapping[str, T], name: str, kind: str = "preset") -> T:
+    """Return an entry of a table by name.
+
+    Args:
+        table: the entries by name.
+        name: name of the entry.
+        kind: what the message calls an entry.
+
+    Raises:
+        ValueError: there is no entry of that name; the message lists the names.
+    """
+    if name not in table:
+        raise ValueError(f"{kind} {name!r} is unknown; expected one of {', '.join(table)}")
+    return table[name]
+
+
+def check_integers(**values: object) -> None:
+    """Check that all values are integers of Python or NumPy.
+
+    Raises:
+        ValueError: a value is not an integer; the message names the first such argument.
+    """
+    for name, value in values.items():
         if not is_integer(value):
             raise ValueError(f"{name} is {value!r}; expected a whole number")
 
 
 def check_sizes(**sizes: Any) -> None:
-    """Refuse what is no whole number of 1 or more.
+    """Check that all values are integers of 1 or more.
 
     Raises:
-        ValueError: names the first.
+        ValueError: a value is not an integer or is less than 1; the message names the first such argument.
     """
     for name, value in sizes.items():
         check_count(name, value, 1)
 
 
 def class_codes(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """The classes of labels, counted from 0 in sorted order, shape (n,).
+    """Encode labels as integers from 0 in sorted order, as scikit-learn's `LabelEncoder` does.
+
+    Args:
+        labels: labels of one type, shape (n,).
+
+    Returns:
+        Codes, shape (n,).
 
     Raises:
-        ValueError: labels are of kinds that cannot be sorted, such as names and None.
+        ValueError: the labels are of types that cannot be compared, such as str and None.
     """
     try:
         return np.unique(labels, return_inverse=True)[1].astype(np.int64, copy=False)

@@ -20,6 +20,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from entourage import validation
 from entourage.validation import check_choice, validate_counts
 
 Method = Literal["peaks", "components"]
@@ -61,7 +62,7 @@ class DecodeOptions:
             raise ValueError(f"cuts are {self.cuts}; expected energies in [0, 1)")
         validate_counts(self, 1, "least")
         if self.most is not None:
-            validate_counts(self, 1, "most", more=", or None for no bound")
+            validate_counts(self, 1, "most", alternative=", or None for no bound")
         if self.snap is not None and not 0 < self.snap < math.inf:
             raise ValueError(f"snap is {self.snap}; expected pixels above 0, or None")
         if self.overlap is not None and not 0 < self.overlap <= 1:
@@ -291,6 +292,4 @@ PRESETS: dict[str, DetectorOptions] = {
 
 def preset(name: str) -> DetectorOptions:
     """The options of that name; a ValueError lists the names there are."""
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    return validation.preset(PRESETS, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from entourage.game.neighbors import Neighbors, NeighborSearch
 from entourage.game.similarity import SCALE_NEIGHBOUR, center_rows, checked_bandwidth, normalize_rows
-from entourage.validation import is_integer
+from entourage.validation import check_choice, is_integer
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
 Symmetry = Literal["max", "mean", "mutual"]
@@ -68,17 +68,16 @@ class NeighborGraph:
         normalize: bool = True,
         recall: float = 0.97,
     ) -> None:
-        if affinity not in get_args(Affinity):
-            raise ValueError(f"affinity is {affinity!r}; expected one of {', '.join(get_args(Affinity))}")
+        check_choice("affinity", affinity, Affinity)
         self.affinity = affinity
         self.squared = squared
         self.bandwidth = bandwidth
         self.negatives: Negatives = negatives
         self.symmetrize: Symmetry = symmetrize
         self.lift: float | None = None
-        self.k = _count(n_neighbors, len(points))
+        self.n_neighbors = _count(n_neighbors, len(points))
         directed, self.known = self._directed(points)  # (p, d), (n,)
-        self.search = NeighborSearch(directed, min(self.k, len(directed)), recall)
+        self.search = NeighborSearch(directed, min(self.n_neighbors, len(directed)), recall)
         found = self.search.query_self()
         self.scale = _local_scale(found.distance)  # (p,)
         w = self._symmetrized(self._csr(found, self.scale, self.known))
@@ -94,7 +93,7 @@ class NeighborGraph:
         They are in the graph's own units (its local scales and degrees) up to a factor for each query.
         """
         directed, known = self._directed(queries)
-        found = self.search.of(directed)
+        found = self.search.query(directed)
         w = self._csr(found, _local_scale(found.distance, self.scale), known)
         return _divided(w, np.ones(len(queries)), self.degree)
 
@@ -151,8 +150,7 @@ def required_shift(values: Tensor, how: Negatives, name: str = "the graph") -> f
     Raises:
         ValueError: if there are negative similarities and `how` is "error".
     """
-    if how not in get_args(Negatives):
-        raise ValueError(f"negatives is {how!r}; expected one of {', '.join(get_args(Negatives))}")
+    check_choice("negatives", how, Negatives)
     negative = int((values < 0).sum())
     if negative and how == "error":
         raise ValueError(
@@ -163,8 +161,7 @@ def required_shift(values: Tensor, how: Negatives, name: str = "the graph") -> f
 
 def symmetrize(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:
     """One weight for both directions of an edge: the larger, the mean, or ("mutual") the smaller, absent being 0."""
-    if how not in get_args(Symmetry):
-        raise ValueError(f"symmetrize is {how!r}; expected one of {', '.join(get_args(Symmetry))}")
+    check_choice("symmetrize", how, Symmetry)
     back = w.T.tocsr()
     both = sparse.csr_matrix(w.maximum(back) if how == "max" else w + back if how == "mean" else w.minimum(back))
     if how == "mean":

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from entourage.compute import resolve_device
 from entourage.game.graph import Affinity, Negatives, NeighborGraph, Symmetry, required_shift
 from entourage.label.targets import Floats, Targets, labelled_accuracy, read_targets, starting_profile, without_missing
+from entourage.validation import check_choice
 
 
 def as_tensor(X: Any) -> torch.Tensor:
@@ -287,9 +288,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         return labelled_accuracy(self.predict(X), y, sample_weight)
 
     def _validated(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike) -> tuple[Any, NDArray[np.generic]]:
-        if self.affinity not in (*get_args(Affinity), "precomputed"):
-            names = ", ".join((*get_args(Affinity), "precomputed"))
-            raise ValueError(f"affinity is {self.affinity!r}; expected one of {names}")
+        check_choice("affinity", self.affinity, (*get_args(Affinity), "precomputed"))
         accept_sparse = "csr" if self.affinity == "precomputed" else False
         features, labels = validate_data(self, X, y, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
         return features, labels

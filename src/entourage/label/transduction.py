@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
+from entourage import validation
 from entourage.game.dynamics import replicator, warm_start
 from entourage.game.graph import Affinity, Negatives, Symmetry, to_torch
 from entourage.label.base import GraphLabeller, Problem
@@ -55,9 +56,7 @@ PRESETS: dict[str, TransductionOptions] = {
 
 def preset(name: str) -> TransductionOptions:
     """The options of that name; a ValueError lists the names there are."""
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    return validation.preset(PRESETS, name)
 
 
 class GraphTransduction(GraphLabeller):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from entourage.validation import is_integer, is_number, validate_counts
+from entourage.validation import check_choice, is_integer, is_number, validate_counts
 
 OptimizerName = Literal["adamw", "adam", "radam", "sgd"]
 Schedule = Literal["constant", "cosine", "linear", "step"]
@@ -58,20 +58,19 @@ class TrainingOptions:
             ("mode", Mode),
             ("ties", Ties),
         ):
-            if getattr(self, name) not in get_args(choices):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {', '.join(get_args(choices))}")
+            check_choice(name, getattr(self, name), choices)
         self._check_counts()
         self._check_numbers()
         self._check_milestones()
-        for name, wanted in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
-            if wanted and self.monitor is None:
+        for name, is_set in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
+            if is_set and self.monitor is None:
                 raise ValueError(f"{name} needs a metric to go by; set monitor")
 
     def _check_milestones(self) -> None:
-        given: object = self.milestones
-        if not isinstance(given, tuple | list) or not all(map(is_integer, given)):
-            raise ValueError(f"milestones is {given!r}; expected rising epochs from 1")
-        object.__setattr__(self, "milestones", tuple(map(int, given)))
+        milestones: object = self.milestones
+        if not isinstance(milestones, tuple | list) or not all(map(is_integer, milestones)):
+            raise ValueError(f"milestones is {milestones!r}; expected rising epochs from 1")
+        object.__setattr__(self, "milestones", tuple(map(int, milestones)))
         if self.milestones and self.schedule != "step":
             raise ValueError(f"milestones are for the schedule 'step'; the schedule is {self.schedule!r}")
         if sorted(set(self.milestones)) != list(self.milestones) or any(epoch < 1 for epoch in self.milestones):
@@ -80,8 +79,8 @@ class TrainingOptions:
     def _check_counts(self) -> None:
         validate_counts(self, 1, "epochs", "accumulate", "validate_every", "log_every")
         validate_counts(self, 0, "workers", "warmup_steps", "seed")
-        given = [name for name in ("max_steps", "patience", "checkpoint_every") if getattr(self, name) is not None]
-        validate_counts(self, 1, *given)
+        optional = [name for name in ("max_steps", "patience", "checkpoint_every") if getattr(self, name) is not None]
+        validate_counts(self, 1, *optional)
 
     def _check_numbers(self) -> None:
         for name in ("learning_rate", "gamma", "clip_norm"):

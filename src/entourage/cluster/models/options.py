@@ -6,7 +6,10 @@ Where the thesis, the original code and what measured best here differ, the diff
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal
+
+from entourage import validation
+from entourage.validation import check_choice
 
 Network = Literal["attention", "lstm"]
 Metric = Literal["none", "euclidean", "diagonal", "full"]
@@ -36,10 +39,8 @@ class ModelOptions:
     rounds: int = 2  # of soft k-means that follow the seeds
 
     def __post_init__(self) -> None:
-        if self.network not in get_args(Network):
-            raise ValueError(f"network is {self.network!r}; expected one of {', '.join(get_args(Network))}")
-        if self.metric not in get_args(Metric):
-            raise ValueError(f"metric is {self.metric!r}; expected one of {', '.join(get_args(Metric))}")
+        check_choice("network", self.network, Network)
+        check_choice("metric", self.metric, Metric)
         for name in ("k_max", "units", "layers", "recurrent_units", "width", "depth", "heads", "code"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more")
@@ -86,6 +87,4 @@ PRESETS: dict[str, Preset] = {
 
 def preset(name: str) -> Preset:
     """The options of that name; a ValueError lists the names there are."""
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    return validation.preset(PRESETS, name)

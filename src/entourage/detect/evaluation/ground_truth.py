@@ -29,6 +29,7 @@ from entourage.data.datasets.music import (
 from entourage.detect.detections import detector_class
 from entourage.io.safe_formats import undamaged
 from entourage.symbols import CLASSES, EXTENDED_IDS
+from entourage.validation import check_choice
 
 _CORNERS = ("x0", "y0", "x1", "y1")
 _COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
@@ -106,8 +107,8 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
         NoPagesError: a ValueError; it has no page of that split.
         ValueError: one line: what is wrong with the data set.
     """
-    if split is not None and split not in SPLITS:
-        raise ValueError(f"split is {split!r}; expected one of {', '.join(SPLITS)}")
+    if split is not None:
+        check_choice("split", split, SPLITS)
     path = Path(folder)
     if str(folder) == "muscima":
         pages = [_muscima_page(page) for page in read_muscima(find_muscima()) if split in (None, page.split)]

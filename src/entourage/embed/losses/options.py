@@ -22,7 +22,7 @@ _RANGES = {  # within them the loss of any logits is finite in float32
     "floor": (0.0, 1.0),
     "label_smoothing": (0.0, 0.999),  # all of it would say nothing of the label
 }
-_MOST = 1_000_000  # rounds, anchors, batches
+_MAX_COUNT = 1_000_000  # rounds, anchors, batches
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class GroupLossOptions:
                 raise ValueError(f"{name} is {value!r}; expected True or False")
         for name in ("iterations", "anchors_per_class", "memory"):
             value = getattr(self, name)
-            if not is_integer(value) or not 0 <= value <= _MOST:
-                raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MOST:,}")
+            if not is_integer(value) or not 0 <= value <= _MAX_COUNT:
+                raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MAX_COUNT:,}")
             object.__setattr__(self, name, int(value))  # NumPy's numbers are no JSON
-        for name, (least, most) in _RANGES.items():
+        for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if not is_number(value) or not least <= value <= most:
-                raise ValueError(f"{name} is {value!r}; expected a number from {least:g} to {most:g}")
+            if not is_number(value) or not low <= value <= high:
+                raise ValueError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}")
             object.__setattr__(self, name, float(value))
 
 
@@ -100,6 +100,6 @@ PRESETS: dict[str, GroupLossOptions] = {
 }
 
 
-def preset(name: str) -> GroupLossOptions:
+def loss_preset(name: str) -> GroupLossOptions:
     """The options of that name; a ValueError lists the names there are."""
     return validation.preset(PRESETS, name)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from entourage.embed.losses.options import GroupLossOptions
-from entourage.embed.losses.options import preset as group_preset
+from entourage.embed.losses.options import GroupLossOptions, loss_preset
 from entourage.embed.losses.pml import BASELINE_LOSSES
 from entourage.embed.models import HeadKind
 from entourage.training.images import AugmentationOptions
@@ -35,7 +34,7 @@ class Recipe:
     """What an embedding is trained with."""
 
     loss: str = "group"  # or one of `BASELINE_LOSSES`
-    group: GroupLossOptions = field(default_factory=lambda: group_preset("default"))
+    group: GroupLossOptions = field(default_factory=lambda: loss_preset("default"))
     classes_per_batch: int = 15
     samples_per_class: int = 4
     size: int = 128  # side of the network's input
@@ -75,7 +74,7 @@ class Recipe:
 
 def _original(name: str, learning_rate: float, weight_decay: float, classes: int, samples: int) -> Recipe:
     return Recipe(
-        group=group_preset(name),
+        group=loss_preset(name),
         classes_per_batch=classes,
         samples_per_class=samples,
         size=227,
@@ -101,7 +100,7 @@ def _original(name: str, learning_rate: float, weight_decay: float, classes: int
 RECIPES: dict[str, Recipe] = {
     "default": Recipe(),
     "thesis": Recipe(
-        group=group_preset("thesis"),
+        group=loss_preset("thesis"),
         classes_per_batch=6,  # the text: 30 to 100 samples, best with 9 of each class
         samples_per_class=9,
         size=227,
@@ -183,6 +182,6 @@ def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:
     return replace(recipe, stages=tuple(stages))
 
 
-def recipe(name: str) -> Recipe:
+def recipe_preset(name: str) -> Recipe:
     """The recipe of that name; a ValueError lists the names there are."""
     return preset(RECIPES, name, "recipe")

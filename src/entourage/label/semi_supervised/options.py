@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+from entourage import validation
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import ViewOptions
-from entourage.training.images import PLAIN
+from entourage.training.images import NO_AUGMENTATION
 from entourage.training.options import TrainingOptions
 from entourage.validation import validate_counts
 
@@ -44,10 +45,10 @@ class AugmentOptions:
     )  # of each round
 
     def __post_init__(self) -> None:
-        validate_counts(self, 32, "size", more=": networks halve their input five times")
+        validate_counts(self, 32, "size", alternative=": networks halve their input five times")
         validate_counts(self, 1, "rounds")
         if self.neighbours != "auto":
-            validate_counts(self, 1, "neighbours", more=", or 'auto'")
+            validate_counts(self, 1, "neighbours", alternative=", or 'auto'")
         choices: dict[str, tuple[object, ...]] = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),
@@ -74,7 +75,7 @@ _THESIS = AugmentOptions(
     method="labels",
     trust="hard",
     alike=True,
-    looks=ViewOptions(weak=PLAIN),  # no augmentation is spoken of
+    looks=ViewOptions(weak=NO_AUGMENTATION),  # no augmentation is spoken of
     batches=MethodOptions(unlabelled_batch=64, decay=0.0, freeze_norm=False, head_rate=1.0),  # nor an average
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
@@ -92,6 +93,4 @@ PRESETS: dict[str, AugmentOptions] = {
 
 def preset(name: str) -> AugmentOptions:
     """The options of that name; a ValueError lists the names there are."""
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is unknown; expected one of {', '.join(PRESETS)}")
-    return PRESETS[name]
+    return validation.preset(PRESETS, name)

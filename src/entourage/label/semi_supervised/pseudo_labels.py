@@ -13,7 +13,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from entourage.label.semi_supervised.data import SemiSupervisedData
 from entourage.label.semi_supervised.options import AugmentOptions, PseudoLabelMode
 from entourage.label.targets import Floats
 from entourage.label.transduction import GraphTransduction
+from entourage.validation import check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +90,7 @@ class PseudoLabels:
         Returns:
             Distributions, shape (n, m), and weights, shape (n,), float32; a weight is 0 where nothing was found.
         """
-        if trust not in get_args(PseudoLabelMode):
-            raise ValueError(f"trust is {trust!r}; expected one of {', '.join(get_args(PseudoLabelMode))}")
+        check_choice("trust", trust, PseudoLabelMode)
         found = self.codes >= 0
         one_hot = np.eye(self.distributions.shape[1], dtype=np.float32)[self.codes] * found[:, None]
         soft = torch.from_numpy(np.asarray(self.distributions, dtype=np.float32)) if trust == "soft" else None
