@@ -127,7 +127,7 @@ def learned(name: str, seed: int, run: Path, options: argparse.Namespace) -> Clu
     many = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
     recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
     if options.small:
-        tiny = replace(recipe.curriculum, sets=8, most=min(recipe.curriculum.most, 120))
+        tiny = replace(recipe.curriculum, sets=8, max_size=min(recipe.curriculum.max_size, 120))
         recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)
     if chosen.metric != "none":  # the appendix: N = 50 for metric learning with 2D points
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=min(50, recipe.curriculum.sets)))

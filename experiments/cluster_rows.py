@@ -36,7 +36,15 @@ from experiments.tables import mean_and_spread, table
 
 TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
 EPISODE_N, EPISODE_K = 20, 5  # of images and snippets: items and clusters of a set
-EPISODES = Curriculum(home=EPISODE_N, home_k=EPISODE_K, home_share=0.6, least=10, most=40, sets=32, crowd=2)
+EPISODES = Curriculum(
+    base_size=EPISODE_N,
+    base_clusters=EPISODE_K,
+    base_fraction=0.6,
+    min_size=10,
+    max_size=40,
+    sets=32,
+    min_cluster_size=2,
+)
 NETWORK = "network.safetensors"  # in the folder of its run, when it is ready
 TEST_SETS = 300
 RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting

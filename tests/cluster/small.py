@@ -11,7 +11,9 @@ from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
 
 SMALL = ModelOptions(k_max=3, width=16, depth=2, heads=2, code=8, frequencies=8)
-SIZES = Curriculum(home=24, home_k=3, home_share=0.5, least=12, most=30, sets=8, crowd=4)
+SIZES = Curriculum(
+    base_size=24, base_clusters=3, base_fraction=0.5, min_size=12, max_size=30, sets=8, min_cluster_size=4
+)
 RECIPE = Recipe(steps=6, curriculum=SIZES, warmup=2, validation=4, epoch=3, average=0.9, learning_rate=3e-3)
 GAUSSIANS = PointSampler(3, kinds=(4, 5))
 

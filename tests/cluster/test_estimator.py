@@ -138,7 +138,9 @@ def test_where_counting_ended_too_early_it_is_told() -> None:
 
 
 def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = Curriculum(home=12, home_k=3, home_share=1.0, least=12, most=12, sets=4, crowd=4)
+    sizes = Curriculum(
+        base_size=12, base_clusters=3, base_fraction=1.0, min_size=12, max_size=12, sets=4, min_cluster_size=4
+    )
     recipe = Recipe(steps=3, curriculum=sizes, validation=2, epoch=3)
     monkeypatch.setitem(PRESETS, "tiny", Preset(SMALL))
     before = torch.get_rng_state()
@@ -180,7 +182,9 @@ def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
-    sizes = Curriculum(home=6, home_k=2, home_share=1.0, least=6, most=6, sets=2, crowd=2)
+    sizes = Curriculum(
+        base_size=6, base_clusters=2, base_fraction=1.0, min_size=6, max_size=6, sets=2, min_cluster_size=2
+    )
     recipe = Recipe(steps=2, curriculum=sizes, validation=2, epoch=2)
     X, truth = blobs(12)
     pairs = [(i, j) for i in range(12) for j in range(i)]
@@ -191,7 +195,9 @@ def test_pairs_alone_are_enough_to_learn_from_and_to_validate_with() -> None:
 
 def test_images_are_learned_and_clustered_too() -> None:
     items, labels = torch.rand(12, 3, 8, 8), np.repeat([0, 1, 2], 4)
-    sizes = Curriculum(home=6, home_k=2, home_share=1.0, least=6, most=6, sets=2, crowd=2)
+    sizes = Curriculum(
+        base_size=6, base_clusters=2, base_fraction=1.0, min_size=6, max_size=6, sets=2, min_cluster_size=2
+    )
     recipe = Recipe(steps=2, curriculum=sizes, validation=2, epoch=2)
     clusterer = LearnedClustering(recipe=recipe, k_max=3, device="cpu")
     clusterer.fit(LabelledSampler(items, labels, 2), progress=False)

@@ -74,7 +74,9 @@ def test_the_loss_is_that_of_the_drawn_sets_with_their_phi() -> None:
 def test_constraints_alone_can_be_learned_from() -> None:
     items = torch.cat([torch.randn(6, 2), torch.randn(6, 2) + 9])
     pairs = ConstraintSampler(items, [(i, i + 1) for i in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10)], [(0, 6)], 2)
-    sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
+    sizes = Curriculum(
+        base_size=8, base_clusters=2, base_fraction=1.0, min_size=8, max_size=8, sets=2, min_cluster_size=2
+    )
     task = ClusterTask(ClusterNetwork((2,), SMALL), pairs, GAUSSIANS, LossOptions(), replace(RECIPE, curriculum=sizes))
     losses = task.loss(task.model, Draw(0, 4, 8, 2), 0)
     losses["loss"].backward()  # type: ignore[no-untyped-call]
@@ -116,7 +118,7 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
         described(GAUSSIANS, PointSampler(3)),
         described(GAUSSIANS, backbone="some"),
         described(LabelledSampler(items, codes, 3)),
-        described(LabelledSampler(items, codes, 3, least=1)),
+        described(LabelledSampler(items, codes, 3, min_cluster_size=1)),
         described(LabelledSampler(items, codes, 3, view=lambda items, generator: items)),
         described(LabelledSampler(other, codes, 3)),
         described(LabelledSampler(items, codes[::-1], 2)),
@@ -130,11 +132,13 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampler", [PointSampler(3, k_min=3), LabelledSampler(torch.randn(30, 2), [0, 1, 2] * 10, 3, least=8)]
+    "sampler", [PointSampler(3, k_min=3), LabelledSampler(torch.randn(30, 2), [0, 1, 2] * 10, 3, min_cluster_size=8)]
 )
 def test_a_sampler_of_many_clusters_or_large_ones_is_asked_for_what_it_draws(sampler: EpisodeSampler) -> None:
     """Sets of twelve may have two clusters, by the curriculum: neither three nor two of eight items each."""
-    sizes = Curriculum(home=24, home_k=2, home_share=0.2, least=12, most=30, sets=2, crowd=4)
+    sizes = Curriculum(
+        base_size=24, base_clusters=2, base_fraction=0.2, min_size=12, max_size=30, sets=2, min_cluster_size=4
+    )
     task = ClusterTask(ClusterNetwork((2,), SMALL), sampler, sampler, LossOptions(), replace(RECIPE, curriculum=sizes))
     plan = [draw for epoch in range(6) for draw in task.plan(epoch)]
     for draw in plan:
@@ -143,7 +147,7 @@ def test_a_sampler_of_many_clusters_or_large_ones_is_asked_for_what_it_draws(sam
 
 
 def test_a_sampler_whose_clusters_never_fit_is_refused_before_the_first_step() -> None:
-    large = LabelledSampler(torch.randn(90, 2), [0, 1, 2] * 30, 3, k_min=3, least=9)
+    large = LabelledSampler(torch.randn(90, 2), [0, 1, 2] * 30, 3, k_min=3, min_cluster_size=9)
     for learn, validate in ((large, GAUSSIANS), (GAUSSIANS, large)):
-        with pytest.raises(ValueError, match="expected a home size of 27 items, not 24"):
+        with pytest.raises(ValueError, match="base_size is 24; expected 27 or more"):
             ClusterTask(ClusterNetwork((2,), SMALL), learn, validate, LossOptions(), RECIPE)

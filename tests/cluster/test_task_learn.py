@@ -15,7 +15,7 @@ def state(network: torch.nn.Module) -> torch.Tensor:
 
 
 def test_a_network_learns_to_cluster() -> None:
-    recipe = replace(RECIPE, steps=90, epoch=45, curriculum=replace(SIZES, sets=12, home_share=1.0))
+    recipe = replace(RECIPE, steps=90, epoch=45, curriculum=replace(SIZES, sets=12, base_fraction=1.0))
     task = make(recipe)
     before = task.validate(task.model)
     _, result = learn(task, device="cpu", progress=False)

@@ -45,7 +45,7 @@ def test_an_lstm_counts_as_far_as_its_sets_and_attention_as_far_as_the_preset_at
 
 
 def test_only_an_lstm_that_reads_distances_has_its_size_of_sets() -> None:
-    assert fitting_options(IMAGES, THESIS, EPISODE, metric="full").set_size == EPISODE.home
+    assert fitting_options(IMAGES, THESIS, EPISODE, metric="full").set_size == EPISODE.base_size
     assert fitting_options(IMAGES, THESIS, EPISODE).set_size is None
     options = fitting_options(IMAGES, DEFAULT, SETS, metric="diagonal")
     assert (options.metric, options.set_size) == ("diagonal", None)

@@ -26,7 +26,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2, units=8, layers=1, recurrent_units=4)
     monkeypatch.setitem(PRESETS, "default", Preset(tiny))
     monkeypatch.setitem(PRESETS, "thesis", Preset(replace(tiny, network="lstm"), LossOptions(pairwise=0)))
-    sizes = Curriculum(home=8, home_k=2, home_share=1.0, least=8, most=8, sets=2, crowd=2)
+    sizes = Curriculum(
+        base_size=8, base_clusters=2, base_fraction=1.0, min_size=8, max_size=8, sets=2, min_cluster_size=2
+    )
     for name in ("SETS", "EPISODE", "FIXED"):
         monkeypatch.setattr(usual, name, sizes)
     monkeypatch.setattr(usual, "Curriculum", lambda: sizes)
@@ -90,7 +92,7 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
     train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
     monkeypatch.setattr(module, "learn", learn)
     assert recipes[0].learning_rate == GENTLE * usual.Recipe(steps=1).learning_rate
-    assert recipes[0].curriculum.grows == (0, 0)
+    assert recipes[0].curriculum.growth == (0, 0)
     second = load_network(tmp_path / "n.safetensors")
     assert second.options == first.options
     assert (second.notes["preset"], second.notes["from"][:19]) == (name, "first.safetensors, ")

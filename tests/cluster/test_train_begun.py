@@ -35,7 +35,7 @@ def test_a_network_is_known_by_its_file_and_its_weights(tmp_path: Path) -> None:
 def test_what_goes_on_learns_gently_and_from_large_sets_at_once() -> None:
     recipe = continued(RECIPE)
     assert recipe == replace(RECIPE, learning_rate=GENTLE * RECIPE.learning_rate, curriculum=recipe.curriculum)
-    assert recipe.curriculum == replace(RECIPE.curriculum, grows=(0, 0))
+    assert recipe.curriculum == replace(RECIPE.curriculum, growth=(0, 0))
 
 
 def test_notes_tell_the_preset_and_otherwise_the_kind_of_network() -> None:
@@ -48,8 +48,8 @@ def test_notes_tell_the_preset_and_otherwise_the_kind_of_network() -> None:
 
 def test_a_network_that_reads_distances_wants_sets_of_its_size() -> None:
     network = small_network(network="lstm", metric="full", set_size=12)
-    sizes = Curriculum(home=12, least=12, most=12, sets=2)
+    sizes = Curriculum(base_size=12, min_size=12, max_size=12, sets=2)
     check_fits(network, replace(RECIPE, curriculum=sizes))
     check_fits(small_network(), RECIPE)
     with pytest.raises(ValueError, match=r"sets have 12 items; .* reads rows of 12 distances"):
-        check_fits(network, replace(RECIPE, curriculum=replace(sizes, least=8)))
+        check_fits(network, replace(RECIPE, curriculum=replace(sizes, min_size=8)))

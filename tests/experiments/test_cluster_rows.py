@@ -48,7 +48,7 @@ def test_a_network_that_is_busy_is_come_back_to(tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     points = PointSampler(5)
-    sizes = replace(Curriculum(), sets=2, most=80)
+    sizes = replace(Curriculum(), sets=2, max_size=80)
     recipe = Recipe(curriculum=sizes, validation=2, epoch=2, warmup=1)
     run = tmp_path / "run"
     with alone(run), pytest.raises(BusyError, match="run is claimed by another process"):

@@ -147,10 +147,12 @@ class ClusterTask(EMATask[Draw, Draw]):
         super().after_step(step)
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Measures on sets of the home size, always the same."""
+        """Measures on sets of the base size, always the same."""
         curriculum = self.recipe.curriculum
-        k_max = curriculum.home_clusters(self.validation.k_max, **_needs(self.validation))
-        scores = evaluate(model, self.validation, self.recipe.validation, curriculum.home, k_max, device=self.device)
+        k_max = curriculum.validation_clusters(self.validation.k_max, **_needs(self.validation))
+        scores = evaluate(
+            model, self.validation, self.recipe.validation, curriculum.base_size, k_max, device=self.device
+        )
         mean = mean_scores(scores)
         if self.say is not None:
             found = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
@@ -175,7 +177,7 @@ class ClusterTask(EMATask[Draw, Draw]):
 
 def _needs(sampler: EpisodeSampler) -> dict[str, int]:
     """The fewest clusters of a set and items of a cluster; 1 where a sampler knows of no such limit."""
-    return {"k_min": getattr(sampler, "k_min", 1), "each": getattr(sampler, "least", 1)}
+    return {"k_min": getattr(sampler, "k_min", 1), "min_cluster_size": getattr(sampler, "min_cluster_size", 1)}
 
 
 def steps_in_budget(
@@ -187,7 +189,7 @@ def steps_in_budget(
     rng = np.random.default_rng(recipe.seed)
     draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
     return pace.steps_in_budget(
-        trial, draws, run, minutes, device, epoch=recipe.epoch, seed=recipe.seed, progress=progress
+        trial, draws, run, minutes, device, steps_per_epoch=recipe.epoch, seed=recipe.seed, progress=progress
     )
 
 
@@ -227,12 +229,14 @@ def learn(
     network.notes = {
         **task.about,
         **{name: str(int(before.get(name, 0)) + value) for name, value in spent.items()},
-        "set_size": str(task.recipe.curriculum.most),
+        "set_size": str(task.recipe.curriculum.max_size),
     }
     return network.eval(), result
 
 
-SETS = Curriculum(home=20, home_k=5, home_share=0.5, least=8, most=60, sets=25, crowd=2)  # of a user's own examples
+SETS = Curriculum(
+    base_size=20, base_clusters=5, base_fraction=0.5, min_size=8, max_size=60, sets=25, min_cluster_size=2
+)  # of a user's own examples
 POINT_STEPS, STEPS = 20_000, 4_000
 
 
@@ -275,9 +279,9 @@ def fitting_options(
         ValueError: an LSTM that reads rows of distances is to learn from sets of several sizes.
     """
     lstm = preset.model.network == "lstm"
-    fixed = curriculum.home if lstm and metric != "none" else None
-    if fixed is not None and curriculum.least != curriculum.most:
-        sizes = f"{curriculum.least} to {curriculum.most}"
+    fixed = curriculum.base_size if lstm and metric != "none" else None
+    if fixed is not None and curriculum.min_size != curriculum.max_size:
+        sizes = f"{curriculum.min_size} to {curriculum.max_size}"
         raise ValueError(f"sets have {sizes} items; an LSTM reads rows of distances to all, expected sets of one size")
     most = k_max or (sampler.k_max if lstm else max(sampler.k_max, preset.model.k_max))
     return replace(preset.model, k_max=most, metric=metric, set_size=fixed)

@@ -63,15 +63,17 @@ def preset_of(network: ClusterNetwork) -> str:
 
 def continued(recipe: Recipe) -> Recipe:
     """The same for a network that has learned before: gently, and in sets of all sizes from the beginning."""
-    grown = replace(recipe.curriculum, grows=(0.0, 0.0))
+    grown = replace(recipe.curriculum, growth=(0.0, 0.0))
     return replace(recipe, learning_rate=GENTLE * recipe.learning_rate, curriculum=grown)
 
 
 def check_fits(network: ClusterNetwork, recipe: Recipe) -> None:
     """Raises a ValueError if a network that reads rows of distances would be given sets of another size."""
     expected, sizes = network.options.set_size, recipe.curriculum
-    if expected is not None and (sizes.least, sizes.most) != (expected, expected):
-        raise ValueError(f"sets have {sizes.home} items; the network to begin with reads rows of {expected} distances")
+    if expected is not None and (sizes.min_size, sizes.max_size) != (expected, expected):
+        raise ValueError(
+            f"sets have {sizes.base_size} items; the network to begin with reads rows of {expected} distances"
+        )
 
 
 VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make

@@ -8,11 +8,13 @@ from entourage.cluster.sampling.episodes import EPISODE, FIXED, Curriculum, Draw
 from entourage.cluster.sampling.labelled import LabelledSampler
 from entourage.cluster.sampling.points import PointSampler
 
-SMALL_SETS = Curriculum(home=20, home_k=5, home_share=0.3, least=8, most=60, sets=25, crowd=2)
+SMALL_SETS = Curriculum(
+    base_size=20, base_clusters=5, base_fraction=0.3, min_size=8, max_size=60, sets=25, min_cluster_size=2
+)
 
 
 def test_limits_grow_over_the_run() -> None:
-    curriculum = Curriculum(home_share=0.0, grows=(0.1, 0.7))
+    curriculum = Curriculum(base_fraction=0.0, growth=(0.1, 0.7))
     rng = np.random.default_rng(0)
     early, middle, late = ([curriculum.draw(p, 20, rng) for _ in range(300)] for p in (0.0, 0.4, 1.0))
     assert max(d.n for d in early) <= 72
@@ -24,11 +26,11 @@ def test_limits_grow_over_the_run() -> None:
     assert all(d.k_max * 8 <= d.n for d in early + middle + late)
 
 
-def test_a_share_is_always_of_the_home_size() -> None:
+def test_a_fraction_is_always_of_the_base_size() -> None:
     rng = np.random.default_rng(0)
-    draws = [Curriculum(home_share=0.5).draw(1.0, 20, rng) for _ in range(400)]
-    home = np.mean([(d.n, d.k_max, d.sets) == (72, 5, 512) for d in draws])
-    assert 0.4 < home < 0.6  # 4 standard deviations
+    draws = [Curriculum(base_fraction=0.5).draw(1.0, 20, rng) for _ in range(400)]
+    base_size = np.mean([(d.n, d.k_max, d.sets) == (72, 5, 512) for d in draws])
+    assert 0.4 < base_size < 0.6  # 4 standard deviations
     assert len({d.seed for d in draws}) == 400
 
 
@@ -50,7 +52,9 @@ def test_the_sampler_limits_the_number_of_clusters() -> None:
     assert {Curriculum().draw(p, 3, rng).k_max for p in np.linspace(0, 1, 50)} <= {1, 2, 3}
 
 
-@pytest.mark.parametrize("fields", [{"least": 1}, {"home": 8}, {"most": 50}, {"home_share": 1.5}, {"sets": 0}])
+@pytest.mark.parametrize(
+    "fields", [{"min_size": 1}, {"base_size": 8}, {"max_size": 50}, {"base_fraction": 1.5}, {"sets": 0}]
+)
 def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Curriculum(**fields)  # type: ignore[arg-type]
@@ -60,7 +64,7 @@ def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
 def test_sets_of_one_size_have_as_many_clusters_as_are_asked_for(sizes: Curriculum, k: int, n: int) -> None:
     draws = [sizes.for_clusters(k).draw(progress, k, np.random.default_rng(0)) for progress in (0.0, 0.5, 1.0)]
     assert {(draw.n, draw.k_max, draw.sets) for draw in draws} == {(n, k, sizes.sets)}
-    assert sizes.for_clusters(sizes.home_k) is sizes
+    assert sizes.for_clusters(sizes.base_clusters) is sizes
 
 
 def draws_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[Draw]:
@@ -68,54 +72,61 @@ def draws_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[Draw]:
     return [curriculum.draw(progress, k_max, rng, **needs) for progress in np.linspace(0, 1, 300)]
 
 
-def test_sets_have_the_fewest_clusters_and_the_items_of_each_that_the_sampler_asks_for() -> None:
+def test_sets_have_the_fewest_clusters_and_items_a_cluster_of_the_sampler() -> None:
     few = draws_of(Curriculum(), 9, k_min=5)
     assert {draw.k_max for draw in few} == {5, 6, 7, 8, 9}
-    assert min(draw.n for draw in few) == 40  # five crowds of eight
-    full = draws_of(SMALL_SETS, 5, each=8)
+    assert min(draw.n for draw in few) == 40  # five clusters of eight
+    full = draws_of(SMALL_SETS, 5, min_cluster_size=8)
     assert {draw.k_max for draw in full} == {1, 2, 3, 4, 5}
     assert all(8 * draw.k_max <= draw.n for draw in full)
-    assert {draw.k_max for draw in draws_of(SMALL_SETS, 5, k_min=2, each=10)} == {2, 3, 4, 5}  # no more than home holds
-    assert min(draw.n for draw in draws_of(SMALL_SETS, 5, k_min=2, each=10)) == 20
+    assert {draw.k_max for draw in draws_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)} == {
+        2,
+        3,
+        4,
+        5,
+    }  # no more than base_size holds
+    assert min(draw.n for draw in draws_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)) == 20
     assert max(draw.sets for draw in few) == Curriculum().sets
 
 
 def test_every_batch_of_the_run_can_be_drawn() -> None:
     items, labels = torch.randn(60, 2), np.repeat(np.arange(5), 12)
     for curriculum, sampler, needs in (
-        (Curriculum(sets=2, most=100), PointSampler(5, k_min=5), {"k_min": 5}),
-        (SMALL_SETS, LabelledSampler(items, labels, 5, least=8), {"each": 8}),
-        (SMALL_SETS, LabelledSampler(items, labels, 5, k_min=2, least=10), {"k_min": 2, "each": 10}),
+        (Curriculum(sets=2, max_size=100), PointSampler(5, k_min=5), {"k_min": 5}),
+        (SMALL_SETS, LabelledSampler(items, labels, 5, min_cluster_size=8), {"min_cluster_size": 8}),
+        (
+            SMALL_SETS,
+            LabelledSampler(items, labels, 5, k_min=2, min_cluster_size=10),
+            {"k_min": 2, "min_cluster_size": 10},
+        ),
     ):
         for draw in draws_of(curriculum, 5, **needs)[::10]:
             k = sampler.draw(2, draw.n, torch.Generator().manual_seed(draw.seed), draw.k_max).k
             assert (k <= draw.k_max).all()
-        most = curriculum.home_clusters(5, **needs)
-        assert sampler.draw(2, curriculum.home, torch.Generator(), most).x.shape[1] == curriculum.home
+        most = curriculum.validation_clusters(5, **needs)
+        assert sampler.draw(2, curriculum.base_size, torch.Generator(), most).x.shape[1] == curriculum.base_size
 
 
 def test_what_fits_anyway_is_drawn_as_ever() -> None:
     usual = draws_of(SMALL_SETS, 5)
-    for needs in ({"k_min": 2}, {"each": 3}, {"k_min": 2, "each": 4}):
+    for needs in ({"k_min": 2}, {"min_cluster_size": 3}, {"k_min": 2, "min_cluster_size": 4}):
         pairs = list(zip(usual, draws_of(SMALL_SETS, 5, **needs), strict=True))
-        k_min, each = needs.get("k_min", 1), needs.get("each", 1)
-        legal = [(old, new) for old, new in pairs if old.k_max >= k_min and old.n >= each * old.k_max]
+        k_min, min_cluster_size = needs.get("k_min", 1), needs.get("min_cluster_size", 1)
+        legal = [(old, new) for old, new in pairs if old.k_max >= k_min and old.n >= min_cluster_size * old.k_max]
         assert len(legal) > 0
         assert all(old == new for old, new in legal)
-    assert SMALL_SETS.home_clusters(9) == 5
-    assert SMALL_SETS.home_clusters(3) == 3
+    assert SMALL_SETS.validation_clusters(9) == 5
+    assert SMALL_SETS.validation_clusters(3) == 3
 
 
-def test_validation_has_as_many_clusters_as_the_home_size_holds() -> None:
-    assert SMALL_SETS.home_clusters(9, k_min=7) == 7
-    assert SMALL_SETS.home_clusters(5, each=6) == 3
+def test_validation_has_as_many_clusters_as_the_base_size_holds() -> None:
+    assert SMALL_SETS.validation_clusters(9, k_min=7) == 7
+    assert SMALL_SETS.validation_clusters(5, min_cluster_size=6) == 3
 
 
-def test_a_home_size_that_cannot_hold_the_fewest_clusters_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match="5 clusters or more of 8 items or more; expected a home size of 40 items, not 20"
-    ):
+def test_a_base_size_that_cannot_hold_the_fewest_clusters_is_refused() -> None:
+    with pytest.raises(ValueError, match="base_size is 20; expected 40 or more for 5 clusters of 8 items"):
         SMALL_SETS.check(5, 8)
-    with pytest.raises(ValueError, match="expected a home size of 21 items, not 20"):
+    with pytest.raises(ValueError, match="base_size is 20; expected 21 or more"):
         SMALL_SETS.draw(0.0, 30, np.random.default_rng(0), k_min=21)
     SMALL_SETS.check(5, 4)

@@ -66,13 +66,13 @@ def test_views_are_what_the_network_sees(generator: torch.Generator) -> None:
     assert (x % 1).unique().numel() > 50
 
 
-@pytest.mark.parametrize(("k", "n", "least"), [(1, 4, 1), (2, 5, 1), (3, 7, 2), (3, 6, 1)])
-def test_phi_is_exact(k: int, n: int, least: int) -> None:
+@pytest.mark.parametrize(("k", "n", "min_cluster_size"), [(1, 4, 1), (2, 5, 1), (3, 7, 2), (3, 6, 1)])
+def test_phi_is_exact(k: int, n: int, min_cluster_size: int) -> None:
     total = 0.0
-    for lots in itertools.product(range(k), repeat=n - least * k):
-        sizes = [least + lots.count(c) for c in range(k)]
+    for lots in itertools.product(range(k), repeat=n - min_cluster_size * k):
+        sizes = [min_cluster_size + lots.count(c) for c in range(k)]
         total += sum(s * (s - 1) for s in sizes) / k ** len(lots)
-    assert math.isclose(expected_pairs(k, n, least), total)
+    assert math.isclose(expected_pairs(k, n, min_cluster_size), total)
 
 
 def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> None:
@@ -98,7 +98,7 @@ def test_labels_are_sorted_and_leave_no_cluster_empty(generator: torch.Generator
     [
         (lambda: LabelledSampler(ITEMS, LABELS[:-1], 2), "38 labels for 39 items"),
         (lambda: LabelledSampler(ITEMS, LABELS, 5), "of 4 classes"),
-        (lambda: LabelledSampler(ITEMS, LABELS, 2, least=0), "least is 0"),
+        (lambda: LabelledSampler(ITEMS, LABELS, 2, min_cluster_size=0), "min_cluster_size is 0"),
         (lambda: LabelledSampler(ITEMS, LABELS, 4).draw(1, 7, torch.Generator()), "expected 8 or more for 4"),
         (lambda: LabelledSampler(ITEMS, LABELS, 3).draw(1, 9, torch.Generator(), k_max=4), "draws 1 to 3"),
     ],

@@ -30,7 +30,7 @@ def enumerated_share(sampler: PointSampler, n: int) -> float:
     def chains(left: int, base: int) -> list[tuple[float, list[int]]]:
         if left == 0:
             return [(1.0, [])]
-        fits = [i for i in sampler.kinds if KINDS[i].clusters <= left and KINDS[i].least <= base]
+        fits = [i for i in sampler.kinds if KINDS[i].clusters <= left and KINDS[i].min_points <= base]
         return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].clusters, base)]
 
     def sizes(kind: int, points: int, base: int) -> list[tuple[float, list[int]]]:

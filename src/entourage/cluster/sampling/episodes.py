@@ -103,27 +103,33 @@ class Draw:
 class Curriculum:
     """Sizes of sets over a run.
 
-    A share of the batches is always of the home size. The others have n between `least` and a limit that grows from
-    the home size to `most`, uniform in its logarithm, and k up to a limit that grows alike. Larger sets come fewer at
+    A fraction of the batches is always of the base size. The others have n between `min_size` and a limit that grows from
+    the base size to `max_size`, uniform in its logarithm, and k up to a limit that grows alike. Larger sets come fewer at
     a time, so that a step takes about as long.
     """
 
-    home: int = 72  # n of the home size
-    home_k: int = 5  # the most clusters there
-    home_share: float = 0.3
-    least: int = 16
-    most: int = 1000
-    sets: int = 512  # of the home size
-    grows: tuple[float, float] = (0.05, 0.4)  # parts of the run between which the limits grow
-    crowd: int = 8  # items a cluster, at least: k is at most n / crowd
+    base_size: int = 72  # n of the base size
+    base_clusters: int = 5  # the most clusters there
+    base_fraction: float = 0.3
+    min_size: int = 16
+    max_size: int = 1000
+    sets: int = 512  # of the base size
+    growth: tuple[float, float] = (0.05, 0.4)  # parts of the run between which the limits grow
+    min_cluster_size: int = 8  # items of a cluster: k is at most n / min_cluster_size
 
     def __post_init__(self) -> None:
-        if not 2 <= self.least <= self.home <= self.most:
-            raise ValueError(f"least, home, most are {self.least}, {self.home}, {self.most}; expected 2 <= rising")
-        if not 0 <= self.home_share <= 1 or self.sets < 1:
-            raise ValueError(f"home_share is {self.home_share}, sets {self.sets}; expected a share and 1 or more")
+        if not 2 <= self.min_size <= self.base_size <= self.max_size:
+            raise ValueError(
+                f"min_size, base_size, max_size are {self.min_size}, {self.base_size}, {self.max_size}; expected 2 <= rising"
+            )
+        if not 0 <= self.base_fraction <= 1 or self.sets < 1:
+            raise ValueError(
+                f"base_fraction is {self.base_fraction}, sets {self.sets}; expected a fraction and 1 or more"
+            )
 
-    def draw(self, progress: float, k_max: int, rng: np.random.Generator, *, k_min: int = 1, each: int = 1) -> Draw:
+    def draw(
+        self, progress: float, k_max: int, rng: np.random.Generator, *, k_min: int = 1, min_cluster_size: int = 1
+    ) -> Draw:
         """The batch at a point of the run, from 0 to 1.
 
         Args:
@@ -131,49 +137,53 @@ class Curriculum:
             k_max: the most clusters that the sampler draws.
             rng: the source of randomness.
             k_min: the fewest that it draws.
-            each: items that it gives each cluster at least. Sets too small for k_min such clusters are made larger,
-                up to the home size, which must hold them.
+            min_cluster_size: items that it gives each cluster at least. Sets too small for k_min such clusters are made
+                larger, up to the base size, which must hold them.
         """
-        self.check(k_min, each)
+        self.check(k_min, min_cluster_size)
         seed = int(rng.integers(2**62))
-        begin, end = self.grows
+        begin, end = self.growth
         grown = min(1.0, max(0.0, (progress - begin) / max(end - begin, 1e-9)))
-        if rng.random() < self.home_share or self.least == self.most:
-            n, k = self.home, self.home_k
+        if rng.random() < self.base_fraction or self.min_size == self.max_size:
+            n, k = self.base_size, self.base_clusters
         else:
-            limit = self.home * (self.most / self.home) ** grown
-            n = round(math.exp(rng.uniform(math.log(self.least), math.log(max(limit, self.least)))))
-            k = round(self.home_k * (max(k_max, self.home_k) / self.home_k) ** grown)
-        crowd = max(self.crowd, each)
-        n = max(n, min(self.home, k_min * crowd))
-        k = max(k_min, min(k, k_max, n // crowd))
+            limit = self.base_size * (self.max_size / self.base_size) ** grown
+            n = round(math.exp(rng.uniform(math.log(self.min_size), math.log(max(limit, self.min_size)))))
+            k = round(self.base_clusters * (max(k_max, self.base_clusters) / self.base_clusters) ** grown)
+        cluster_size = max(self.min_cluster_size, min_cluster_size)
+        n = max(n, min(self.base_size, k_min * cluster_size))
+        k = max(k_min, min(k, k_max, n // cluster_size))
         return Draw(seed, self.sets_of(n), n, k)
 
-    def home_clusters(self, k_max: int, *, k_min: int = 1, each: int = 1) -> int:
-        """The most clusters of sets of the home size to validate with; for the arguments see `draw`."""
-        self.check(k_min, each)
-        return max(k_min, min(self.home_k, k_max, self.home // each))
+    def validation_clusters(self, k_max: int, *, k_min: int = 1, min_cluster_size: int = 1) -> int:
+        """The most clusters of sets of the base size to validate with; for the arguments see `draw`."""
+        self.check(k_min, min_cluster_size)
+        return max(k_min, min(self.base_clusters, k_max, self.base_size // min_cluster_size))
 
-    def check(self, k_min: int, each: int) -> None:
-        """Raises a ValueError if a sampler's fewest clusters do not fit into a set of the home size."""
-        if self.home < k_min * each:
-            needed = f"{k_min} clusters or more of {each} items or more"
+    def check(self, k_min: int, min_cluster_size: int) -> None:
+        """Raises a ValueError if a sampler's fewest clusters do not fit into a set of the base size."""
+        if self.base_size < k_min * min_cluster_size:
+            sizes = f"{k_min} clusters of {min_cluster_size} items"
             raise ValueError(
-                f"the sampler draws {needed}; expected a home size of {k_min * each} items, not {self.home}"
+                f"base_size is {self.base_size}; expected {k_min * min_cluster_size} or more for {sizes} from the sampler"
             )
 
     def for_clusters(self, k_max: int) -> Curriculum:
         """The same for sets of one size, of up to k_max clusters: larger if they would be crowded."""
-        if k_max <= self.home_k:
+        if k_max <= self.base_clusters:
             return self
-        n = max(self.home, self.crowd * k_max)
-        return replace(self, home=n, least=n, most=n, home_k=k_max)
+        n = max(self.base_size, self.min_cluster_size * k_max)
+        return replace(self, base_size=n, min_size=n, max_size=n, base_clusters=k_max)
 
     def sets_of(self, n: int) -> int:
         """How many sets of n items a batch holds: a set costs n^2, and a step should always take about as long."""
-        share = float(min(1.0, (self.home / n) ** 1.75))
+        share = float(min(1.0, (self.base_size / n) ** 1.75))
         return max(2, round(self.sets * share))
 
 
-FIXED = Curriculum(home=72, home_k=5, home_share=1.0, least=72, most=72, sets=200)  # the appendix, 2D points
-EPISODE = Curriculum(home=20, home_k=5, home_share=1.0, least=20, most=20, sets=25, crowd=4)  # images and speakers
+FIXED = Curriculum(
+    base_size=72, base_clusters=5, base_fraction=1.0, min_size=72, max_size=72, sets=200
+)  # the appendix, 2D points
+EPISODE = Curriculum(
+    base_size=20, base_clusters=5, base_fraction=1.0, min_size=20, max_size=20, sets=25, min_cluster_size=4
+)  # images and speakers

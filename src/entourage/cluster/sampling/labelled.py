@@ -54,7 +54,7 @@ def moved(items: Tensor, device: torch.device) -> Tensor:
 
 
 class LabelledSampler:
-    """Draws k uniform, then k classes, then n items of them, `least` of each class and the others by chance.
+    """Draws k uniform, then k classes, then n items of them, `min_cluster_size` of each class and the others by chance.
 
     Items of a class do not repeat within a set while there are enough.
 
@@ -63,7 +63,7 @@ class LabelledSampler:
         labels: the class of each item, shape (m,), of any type.
         k_max: the most clusters of a set.
         k_min: the fewest.
-        least: items of a cluster.
+        min_cluster_size: items of a cluster.
         view: what the network sees of the items, e.g. with augmentations.
         disguise: turns classes into new ones, or None.
 
@@ -78,7 +78,7 @@ class LabelledSampler:
         k_max: int = 5,
         *,
         k_min: int = 1,
-        least: int = 2,
+        min_cluster_size: int = 2,
         view: View = unchanged,
         disguise: Disguise | None = None,
     ) -> None:
@@ -90,9 +90,15 @@ class LabelledSampler:
             raise ValueError(
                 f"k is {k_min} to {k_max} of {len(classes)} classes; expected 1 <= k_min <= k_max <= classes"
             )
-        if least < 1:
-            raise ValueError(f"least is {least}; expected 1 or more items a cluster")
-        self.k_max, self.k_min, self.least, self.view, self.disguise = k_max, k_min, least, view, disguise
+        if min_cluster_size < 1:
+            raise ValueError(f"min_cluster_size is {min_cluster_size}; expected 1 or more")
+        self.k_max, self.k_min, self.min_cluster_size, self.view, self.disguise = (
+            k_max,
+            k_min,
+            min_cluster_size,
+            view,
+            disguise,
+        )
         self._items = items
         self._digest = digest(items)  # as they were given: a device may know fewer digits
         self._sizes = torch.from_numpy(np.bincount(codes))  # (c,)
@@ -108,7 +114,7 @@ class LabelledSampler:
         k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=generator.device)
         lots = torch.rand(sets, len(self._sizes), generator=generator, device=generator.device)
         classes = lots.topk(most, dim=1).indices  # (b, most)
-        labels = draw_labels(k, n, self.least, generator)  # (b, n), sorted by cluster
+        labels = draw_labels(k, n, self.min_cluster_size, generator)  # (b, n), sorted by cluster
         chosen = self._pick(classes, labels, generator)  # (b, n)
         seen = self.view(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
         if self.disguise is not None:
@@ -116,9 +122,9 @@ class LabelledSampler:
         return shuffled(Episode.of_labels(seen, labels), generator)
 
     def same_share(self, n: int, k_max: int | None = None) -> float:
-        """phi, exactly: the sizes of clusters are `least` and a binomial share of the others."""
+        """phi, exactly: the sizes of clusters are `min_cluster_size` and a binomial share of the others."""
         counts = range(self.k_min, self._most(n, k_max) + 1)
-        return sum(expected_pairs(k, n, self.least) for k in counts) / len(counts) / (n * (n - 1))
+        return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
 
     def describe(self) -> dict[str, Any]:
         """Digests of the items and of who is in which class, and all settings."""
@@ -126,7 +132,7 @@ class LabelledSampler:
             "items": self._digest,
             "classes": digest(Ragged(self._members, self._sizes), self._sizes),
             "k": [self.k_min, self.k_max],
-            "least": self.least,
+            "min_cluster_size": self.min_cluster_size,
             "view": name_of(self.view),
             "disguise": name_of(self.disguise),
         }
@@ -135,8 +141,8 @@ class LabelledSampler:
         most = self.k_max if k_max is None else k_max
         if not self.k_min <= most <= self.k_max:
             raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
-        if n < max(2, self.least * most):
-            raise ValueError(f"n is {n}; expected {max(2, self.least * most)} or more for {most} clusters")
+        if n < max(2, self.min_cluster_size * most):
+            raise ValueError(f"n is {n}; expected {max(2, self.min_cluster_size * most)} or more for {most} clusters")
         return most
 
     def _pick(self, classes: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -159,18 +165,20 @@ class LabelledSampler:
             self._sizes = self._sizes.to(device)
 
 
-def draw_labels(k: Tensor, n: int, least: int, generator: torch.Generator) -> Tensor:
-    """Clusters of n items a set: `least` of each of k, the others by chance; sorted, shape (b, n)."""
+def draw_labels(k: Tensor, n: int, min_cluster_size: int, generator: torch.Generator) -> Tensor:
+    """Clusters of n items a set: `min_cluster_size` of each of k, the others by chance; sorted, shape (b, n)."""
     position = torch.arange(n, device=k.device).expand(len(k), n)
     lots = torch.rand(len(k), n, generator=generator, device=k.device) * k.unsqueeze(-1)
     free = torch.minimum(lots.long(), (k - 1).unsqueeze(-1))
-    return torch.where(position < least * k.unsqueeze(-1), position // least, free).sort(-1).values
+    return (
+        torch.where(position < min_cluster_size * k.unsqueeze(-1), position // min_cluster_size, free).sort(-1).values
+    )
 
 
-def expected_pairs(k: int, n: int, least: int) -> float:
+def expected_pairs(k: int, n: int, min_cluster_size: int) -> float:
     """The expected number of ordered pairs of one cluster: k E[s (s - 1)] with s = least + Bin(n - least k, 1 / k)."""
-    free = n - least * k
-    mean = least + free / k
+    free = n - min_cluster_size * k
+    mean = min_cluster_size + free / k
     return k * (free * (1 / k) * (1 - 1 / k) + mean**2 - mean)
 
 

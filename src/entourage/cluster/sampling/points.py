@@ -195,7 +195,7 @@ class PointSampler:
 
 def _rooms(k: Tensor, n: int, most: int, sizes: Tensor | None, differ: Tensor | None) -> Tensor:
     """Whether a group of each kind, from each cluster on, has the points to be seen, shape (b, most, kinds)."""
-    least = torch.tensor([kind.least for kind in KINDS], device=k.device)
+    least = torch.tensor([kind.min_points for kind in KINDS], device=k.device)
     equal = ((n // k).unsqueeze(-1) >= least).unsqueeze(1).expand(-1, most, -1)
     if sizes is None or differ is None:
         return equal
@@ -282,7 +282,7 @@ def _expected_pairs(k: int, n: int, kinds: tuple[int, ...]) -> float:
     def rest(left: int) -> float:
         if left == 0:
             return 0.0
-        fits = [kind for kind in kinds if KINDS[kind].clusters <= left and KINDS[kind].least <= base]
+        fits = [kind for kind in kinds if KINDS[kind].clusters <= left and KINDS[kind].min_points <= base]
         total = 0.0
         for kind in fits:
             after = left - KINDS[kind].clusters

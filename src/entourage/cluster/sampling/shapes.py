@@ -19,12 +19,12 @@ class Kind:
     Attributes:
         name: what it looks like.
         clusters: how many clusters it holds.
-        least: how many points a cluster needs for its shape to be seen.
+        min_points: how many points a cluster needs for its shape to be seen.
     """
 
     name: str
     clusters: int
-    least: int
+    min_points: int
 
 
 KINDS = (
