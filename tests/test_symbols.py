@@ -2,7 +2,17 @@ import re
 
 import pytest
 
-from entourage.symbols import CLASSES, EXTENDED_IDS, MUSCIMA_IDS, V1_IDS, V1_THESIS_IDS, class_ids, muscima_id
+from entourage.symbols import (
+    CLASSES,
+    DYNAMICS,
+    EXTENDED_IDS,
+    MUSCIMA_IDS,
+    V1_IDS,
+    V1_THESIS_IDS,
+    class_ids,
+    muscima_id,
+    split_dynamics,
+)
 
 
 def test_lists_have_their_published_lengths() -> None:
@@ -60,3 +70,24 @@ def test_small_and_normal_classes_come_in_pairs() -> None:
 def test_unknown_list_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'v3' is unknown; expected one of extended, v1, v1-118, muscima"):
         class_ids("v3")  # type: ignore[arg-type]
+
+
+def test_dynamics_are_classes_of_v1() -> None:
+    assert set(DYNAMICS.values()) == {name for name in V1_IDS if name.startswith("dynamic")}
+    assert {len(letters) for letters in DYNAMICS} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(
+    ("letters", "parts"),
+    [
+        ("", []),
+        ("mf", [("dynamicMF", "mf")]),
+        ("sfp", [("dynamicSforzando1", "sf"), ("dynamicPiano", "p")]),
+        ("sfzp", [("dynamicSforzato", "sfz"), ("dynamicPiano", "p")]),
+        ("ppppppp", [("dynamicPPPPP", "ppppp"), ("dynamicPP", "pp")]),
+        ("zrf", [("dynamicForte", "f")]),
+        ("rfz", [("dynamicRinforzando2", "rfz")]),
+    ],
+)
+def test_dynamic_letters_are_split_into_the_longest_dynamics(letters: str, parts: list[tuple[str, str]]) -> None:
+    assert [(name, letters[span]) for name, span in split_dynamics(letters)] == parts

@@ -10,6 +10,7 @@ several classes may carry the same SMuFL glyph. `entourage.engrave.annotate.assi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -222,6 +223,20 @@ arpeggio slur beam tie restHBar dynamicCrescendoHairpin dynamicDiminuendoHairpin
 """
 _FIRST_MUSCIMA_ID = 137
 
+# The letters of each dynamic that V1 counts as one symbol, and its class there.
+DYNAMICS = {
+    "p": "dynamicPiano",
+    "m": "dynamicMezzo",
+    "f": "dynamicForte",
+    "fp": "dynamicFortePiano",
+    "sf": "dynamicSforzando1",
+    "sfz": "dynamicSforzato",
+    "rfz": "dynamicRinforzando2",
+    "mp": "dynamicMP",
+    "mf": "dynamicMF",
+    **{letter * n: f"dynamic{letter.upper() * n}" for letter in "pf" for n in (2, 3, 4, 5)},
+}
+
 
 @dataclass(frozen=True)
 class SymbolClass:
@@ -280,3 +295,20 @@ def muscima_id(name: str) -> int | None:
     """The MUSCIMA++ id that a class of the extended list maps to, or None where MUSCIMA++ has no such symbol."""
     muscima = CLASSES[name].muscima
     return None if muscima is None else MUSCIMA_IDS[muscima]
+
+
+def split_dynamics(letters: str) -> Iterator[tuple[str, slice]]:
+    """Split a sequence of dynamic letters into dynamics of V1, each as long as possible.
+
+    Args:
+        letters: such as "sfp", which is *sf* and *p*.
+
+    Yields:
+        The V1 class of each dynamic and the positions of its letters; letters that start no dynamic are skipped.
+    """
+    start = 0
+    while start < len(letters):
+        end = next((end for end in range(len(letters), start, -1) if letters[start:end] in DYNAMICS), start)
+        if end > start:
+            yield DYNAMICS[letters[start:end]], slice(start, end)
+        start = max(end, start + 1)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids
+from entourage.symbols import CLASSES, EXTENDED_IDS, ClassSet, class_ids, split_dynamics
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,6 @@ def group_of(classes: Sequence[str], groups: Sequence[Sequence[str]]) -> Tensor:
 
 
 _LETTERS = {f"dynamic{letter}": letter.lower() for letter in "PMFSZR"}
-_WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}
-_WORDS |= {"rfz": "Rinforzando2", "mp": "MP", "mf": "MF"}
-_WORDS |= {letter * n: letter.upper() * n for letter in "pf" for n in (2, 3, 4, 5)}
 # The height of a small letter without its parts above and below the line, and its middle, as shares of the box.
 _BODY = {"p": (0.6, 0.3), "f": (0.42, 0.5)}
 _PAIRS = ("12", "16")
@@ -209,7 +206,8 @@ def dynamics(detections: Detections) -> list[Word]:
     for part in (sure, ~sure):
         letters = np.flatnonzero((names != "") & part)
         for line in _lines(letters, names, boxes):
-            found += _split(line, "".join(names[i] for i in line))
+            text = "".join(names[i] for i in line)
+            found += [(name, line[span]) for name, span in split_dynamics(text)]
     return found
 
 
@@ -269,14 +267,3 @@ def _lines(letters: NDArray[np.intp], names: NDArray[np.object_], boxes: Boxes) 
         else:
             lines.append([int(letter)])
     return lines
-
-
-def _split(line: list[int], text: str) -> list[Word]:
-    """The longest words that the text begins with, one after another; a letter that begins none is passed over."""
-    found: list[Word] = []
-    while text:
-        known = next((n for n in range(len(text), 0, -1) if text[:n] in _WORDS), 0)
-        if known:
-            found.append((f"dynamic{_WORDS[text[:known]]}", line[:known]))
-        text, line = text[max(known, 1) :], line[max(known, 1) :]
-    return found

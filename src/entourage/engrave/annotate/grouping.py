@@ -12,11 +12,9 @@ from itertools import pairwise
 
 from entourage.engrave.annotate.mei import Event
 from entourage.engrave.render.marks import Group, Mark, Symbol
+from entourage.symbols import split_dynamics
 
 LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE525: "z"}
-_WORDS = {"p": "Piano", "m": "Mezzo", "f": "Forte", "fp": "FortePiano", "sf": "Sforzando1", "sfz": "Sforzato"}
-_WORDS |= {"rfz": "Rinforzando2", "mp": "MP", "mf": "MF"}
-_WORDS |= {letter * n: letter.upper() * n for letter in "pf" for n in (2, 3, 4, 5)}
 
 
 def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
@@ -27,13 +25,10 @@ def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[S
             words.setdefault(symbol.group, []).append(symbol)
     found = []
     for group, letters in words.items():
-        while letters:
-            text = "".join(LETTERS[marks[symbol.marks[0]].code] for symbol in letters)
-            known = next((n for n in range(len(text), 0, -1) if text[:n] in _WORDS), 0)
-            if known:
-                together = [i for symbol in letters[:known] for i in symbol.marks]
-                found.append(Symbol("", f"dynamic{_WORDS[text[:known]]}", together, group))
-            letters = letters[max(known, 1) :]
+        text = "".join(LETTERS[marks[symbol.marks[0]].code] for symbol in letters)
+        for name, span in split_dynamics(text):
+            together = [i for symbol in letters[span] for i in symbol.marks]
+            found.append(Symbol("", name, together, group))
     return found
 
 
