@@ -28,7 +28,7 @@ from entourage.detect.detector import Detector, shipped_detectors
 from entourage.detect.models.decode import decode
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.preprocessing.page_geometry import estimate_interline
-from entourage.detect.preprocessing.prepare import DetectOptions, to_working
+from entourage.detect.preprocessing.prepare import DetectOptions, to_working_scale
 from entourage.detect.preprocessing.reading import read_page
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.options import EngraveOptions
@@ -74,7 +74,7 @@ def measure(arguments: argparse.Namespace) -> None:
             own[half] = times["network"] + times["decoding"]
             _print(times)
     if "cuda" in devices:
-        rival_times(to_working(page, interline), own, arguments.repeats)
+        rival_times(to_working_scale(page, interline), own, arguments.repeats)
 
 
 def composed_page() -> Page:
@@ -90,7 +90,7 @@ def house_times(
 ) -> dict[str, float]:
     """Seconds of the parts, and of all together; `half` computes in bfloat16."""
     detector = Detector(model, DetectOptions(half=half), device)
-    working = to_working(page, interline)
+    working = to_working_scale(page, interline)
     ink = (1 - torch.from_numpy(working).float() / 255)[None, None].to(detector.device)
     options = detector.model.options
 
@@ -107,7 +107,9 @@ def house_times(
             return decode(predictions, options.decode, options.maps, detector.model.groups)  # type: ignore[arg-type]
 
     return {
-        "interline and scale": median(lambda: to_working(page, estimate_interline(page) or interline), repeats, device),
+        "interline and scale": median(
+            lambda: to_working_scale(page, estimate_interline(page) or interline), repeats, device
+        ),
         "network": median(network, repeats, device),
         "decoding": median(decoding, repeats, device),
         "page to objects": median(lambda: detector.detect(page), repeats, device),

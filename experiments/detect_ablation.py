@@ -27,7 +27,7 @@ from entourage.detect.models.decode import typical_sides
 from entourage.detect.preprocessing.prepare import DetectOptions
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
-from entourage.detect.training.windows import Sheets
+from entourage.detect.training.windows import PagePack
 from experiments.command import run_command
 from experiments.detect_rows import (
     arguments,
@@ -150,7 +150,7 @@ def _learner(name: str) -> str:
     return name if VARIANTS[name].learns else "default"
 
 
-def with_cached_boxes(detector: Detector, sheets: Sheets) -> Detector:
+def with_cached_boxes(detector: Detector, pack: PagePack) -> Detector:
     """The detector with cached boxes, as the thesis has them: around every centre the typical box of its class.
 
     Args:
@@ -158,8 +158,8 @@ def with_cached_boxes(detector: Detector, sheets: Sheets) -> Detector:
         sheets: the pages that it learned from.
     """
     model = deepcopy(detector.model)
-    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
-    model.remember(typical_sides(boxes, labels, len(sheets.classes)))
+    boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
+    model.remember(typical_sides(boxes, labels, len(pack.classes)))
     model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
     return Detector(model, detector.options, detector.device)
 

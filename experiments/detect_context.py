@@ -66,8 +66,8 @@ def check_dots(detector: Detector, model: str | None) -> None:
     """
     unknown = [name for name in DOTS if name not in detector.classes]
     if unknown:
-        told = f"the detector {model or 'default'} does not know the class of dots {', '.join(unknown)}"
-        raise ValueError(f"{told}; expected one that knows {', '.join(DOTS)}")
+        message = f"the detector {model or 'default'} does not know the class of dots {', '.join(unknown)}"
+        raise ValueError(f"{message}; expected one that knows {', '.join(DOTS)}")
 
 
 def key_of(name: str, radius: float | None, model: str | None) -> str:

@@ -137,10 +137,10 @@ def _judged(seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged
 
 def rival(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
     """A detector of torchvision, trained on the same pages for the same time."""
-    sheets = packed(TrainJob(options.train, options.runs))
+    pack = packed(TrainJob(options.train, options.runs))
     run, minutes = run_folder(f"detect_deepscores-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, sheets, recipe_of(options), minutes, run, options.device)
+        detector, summary = train_rival(name, pack, recipe_of(options), minutes, run, options.device)
     keep_training(book, name, summary)
     return detector
 
@@ -175,10 +175,10 @@ def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> R
     """The same for a rival: it goes on from what it learned of print, for the same time."""
     recipe = recipe_of(options, Recipe.for_handwriting())
     begin = rival(book, name, options).model
-    sheets = packed(TrainJob(["muscima"], options.runs, classes="muscima"))
+    pack = packed(TrainJob(["muscima"], options.runs, classes="muscima"))
     run, minutes = run_folder(f"detect_deepscores-muscima-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, sheets, recipe, minutes, run, options.device, begin)
+        detector, summary = train_rival(name, pack, recipe, minutes, run, options.device, begin)
     keep_training(book, f"{name}, handwriting", summary)
     return detector
 

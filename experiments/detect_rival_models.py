@@ -87,8 +87,8 @@ def need_torchvision() -> None:
     try:
         importlib.import_module("torchvision.models.detection")
     except (ImportError, RuntimeError, OSError) as error:  # one that was built for another torch fails in its own ways
-        told = f"the rivals are torchvision's; expected it to be installed, and to fit torch {torch.__version__}"
-        raise ValueError(f"{told}: {error_reason(error)}") from error
+        message = f"the rivals are torchvision's; expected it to be installed, and to fit torch {torch.__version__}"
+        raise ValueError(f"{message}: {error_reason(error)}") from error
 
 
 def _faster_rcnn(common: dict[str, Any]) -> Any:

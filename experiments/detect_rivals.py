@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from entourage.compute import resolve_device
 from entourage.detect.detections import Detections
-from entourage.detect.detector import on_page
-from entourage.detect.preprocessing.prepare import DetectOptions, make_ready
+from entourage.detect.detector import to_page_coordinates
+from entourage.detect.preprocessing.prepare import DetectOptions, prepare_page
 from entourage.detect.training.task import Draw, PageTask, Recipe, cut_early, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
-from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows
-from entourage.training import Losses, TrainingOptions, train
+from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows
+from entourage.training import TrainingOptions, train
+from entourage.training.task import Losses
 from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
 from experiments.detect_rival_models import make_rival
 
@@ -75,10 +76,10 @@ class RivalTask(PageTask[Draw]):
         parts: in how many batches the windows of a step are seen.
     """
 
-    def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe, parts: int = 1) -> None:
-        super().__init__(RivalLearner(model), sheets, recipe, recipe.average)
+    def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, parts: int = 1) -> None:
+        super().__init__(RivalLearner(model), pack, recipe, recipe.average)
         self.parts = parts
-        self._drawer = WindowDrawer(sheets, recipe.window)
+        self._drawer = WindowDrawer(pack, recipe.window)
 
     def plan(self, epoch: int) -> Sequence[int]:
         """The numbers of an epoch's batches."""
@@ -88,14 +89,14 @@ class RivalTask(PageTask[Draw]):
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows, with the parts of symbols whose centres lie beyond them."""
         window = self.recipe.window
-        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch // self.parts, rng), self.sheets, window))
-        return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
+        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch // self.parts, rng), self.pack, window))
+        return cut_early(draw, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
         """The sum of the rival's losses, and each."""
         window = self.recipe.window
         parts: dict[str, Tensor] = model(
-            make_batch(batch, self.sheets.pixels, window.height, window.width, self.recipe.view)
+            make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.view)
         )
         return {"loss": torch.stack(list(parts.values())).sum(), **{n: v.detach() for n, v in parts.items()}}
 
@@ -103,7 +104,7 @@ class RivalTask(PageTask[Draw]):
         """What makes this run this run."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
         rival = type(_inner(self.model)).__name__
-        return {"rival": rival, "recipe": recipe, "pages": len(self.sheets), "batches a step": self.parts}
+        return {"rival": rival, "recipe": recipe, "pages": len(self.pack), "batches a step": self.parts}
 
 
 class RivalDetector:
@@ -124,19 +125,19 @@ class RivalDetector:
     def detect(self, image: NDArray[np.uint8]) -> Detections:
         """What is on a page, in its pixels."""
         options = DetectOptions()
-        ready = make_ready(image, options)
-        if ready.image is None:
+        prepared = prepare_page(image, options)
+        if prepared.image is None:
             return Detections.empty(self.classes)
-        ink = 1 - torch.from_numpy(ready.image).to(self.device).float() / 255
+        ink = 1 - torch.from_numpy(prepared.image).to(self.device).float() / 255
         found = {name: value.cpu() for name, value in self.model([ink.expand(3, -1, -1)])[0].items()}
         named = found["labels"] > 0  # 0 is the background, which some rivals have a score for
         found = {name: value[named] for name, value in found.items()}
-        return on_page(Detections.from_dict(found, self.classes), ready, options)
+        return to_page_coordinates(Detections.from_dict(found, self.classes), prepared, options)
 
 
 def train_rival(
     name: str,
-    sheets: Sheets,
+    pack: PagePack,
     recipe: Recipe,
     minutes: float,
     run: Path,
@@ -146,25 +147,25 @@ def train_rival(
     """Trains a rival for a time, from random weights or from those of `start` that fit, and says how that went."""
     torch.manual_seed(recipe.seed)
     recipe = rival_recipe(recipe)
-    model = make_rival(name, len(sheets.classes))
+    model = make_rival(name, len(pack.classes))
     if start is not None:
         take_weights(model, start)
     parts = PARTS if recipe.batch % PARTS == 0 else 1
-    task = RivalTask(model, sheets, recipe, parts)
-    trial = RivalTask(copy.deepcopy(_inner(task.model)), sheets, recipe, parts)
+    task = RivalTask(model, pack, recipe, parts)
+    trial = RivalTask(copy.deepcopy(_inner(task.model)), pack, recipe, parts)
     steps = steps_in_budget(
         trial,
         range(TRIAL_STEPS),
         run,
         minutes,
         device,
-        epoch=recipe.epoch,
+        steps_per_epoch=recipe.epoch,
         seed=recipe.seed,
         options=_training_options(recipe, parts),
     )
     task.recipe = replace(recipe, steps=steps)
     result = train(task, _training_options(task.recipe, parts), run, device=device, title=name)
-    rival = RivalDetector(_inner(task.final_model()), sheets.classes, device)
+    rival = RivalDetector(_inner(task.final_model()), pack.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
 
 
@@ -179,26 +180,26 @@ def take_weights(model: nn.Module, start: nn.Module) -> None:
     model.load_state_dict(fits, strict=False)
 
 
-def with_parts(windows: Windows, sheets: Sheets, window: WindowOptions) -> Windows:
+def with_parts(windows: Windows, pack: PagePack, window: WindowOptions) -> Windows:
     """The windows with what reaches into them from beyond, which the detector of the house leaves to its neighbours.
 
     A rival is taught boxes, not centres: a staff that is cut off is one in the window too, as far as it can be seen.
     Slivers of less than two pixels, where there is more of the symbol beyond, are left out.
     """
-    pages = np.searchsorted(sheets.start, windows.start.numpy())
+    pages = np.searchsorted(pack.start, windows.start.numpy())
     size = torch.tensor([window.width, window.height], dtype=torch.float32)
     boxes, labels, image = [windows.boxes], [windows.labels], [windows.image]
     for number, page in enumerate(pages.tolist()):
-        rows = slice(int(sheets.first[page]), int(sheets.first[page + 1]))
+        rows = slice(int(pack.first[page]), int(pack.first[page + 1]))
         corner, zoom = windows.corner[number].repeat(2), windows.zoom[number].repeat(2)
-        whole = (torch.from_numpy(sheets.boxes[rows]) - corner) * zoom  # (n, 4)
+        whole = (torch.from_numpy(pack.boxes[rows]) - corner) * zoom  # (n, 4)
         part = whole.clamp(min=0).minimum(size.repeat(2))
         centre = (whole[:, :2] + whole[:, 2:]) / 2
         beyond = ((centre < 0) | (centre >= size)).any(1)
         enough = ((part[:, 2:] - part[:, :2]) >= (whole[:, 2:] - whole[:, :2]).clamp(max=LEAST_PART) - 1e-3).all(1)
         kept = beyond & enough
         boxes.append(part[kept])
-        labels.append(torch.from_numpy(sheets.labels[rows])[kept])
+        labels.append(torch.from_numpy(pack.labels[rows])[kept])
         image.append(torch.full((int(kept.sum()),), number))
     return replace(windows, boxes=torch.cat(boxes), labels=torch.cat(labels), image=torch.cat(image))
 

@@ -18,8 +18,8 @@ from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spre
 from entourage.detect.options import NetworkOptions, preset
 from entourage.detect.preprocessing.prepare import DetectOptions
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_sheets
-from entourage.detect.training.windows import Sheets, WindowOptions
+from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_pages
+from entourage.detect.training.windows import PagePack, WindowOptions
 from experiments.claims import alone
 from experiments.ledger import Ledger, Row, run_name
 
@@ -149,14 +149,14 @@ def trained(
     return Detector.load(job.out / "detect.safetensors", options.device, looks), summary
 
 
-def packed(job: TrainJob) -> Sheets:
+def packed(job: TrainJob) -> PagePack:
     """The pages that a job learns from, read once for all jobs on the same pages."""
     return _sheets(tuple(map(str, job.folders)), job.classes)
 
 
 @cache
-def _sheets(folders: tuple[str, ...], classes: ClassList) -> Sheets:
-    return training_sheets(TrainJob(folders, Path(), classes=classes))
+def _sheets(folders: tuple[str, ...], classes: ClassList) -> PagePack:
+    return training_pages(TrainJob(folders, Path(), classes=classes))
 
 
 def scores(found: Evaluation) -> dict[str, Any]:

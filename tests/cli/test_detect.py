@@ -16,7 +16,7 @@ from entourage.cli.main import app, main
 from entourage.detect import WatershedDetector, load_detector, save_detector
 from entourage.detect import detector as module
 from entourage.detect.detections import Detections
-from entourage.detect.detector import Sight
+from entourage.detect.detector import PageDetections
 from entourage.detect.options import DetectorOptions, NetworkOptions
 
 CLASSES = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
@@ -41,10 +41,10 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     assert (tmp_path / "out" / "coco.json").is_file()
     Image.new("L", (300, 300), 255).save(folder / "white.png")
     white = CliRunner().invoke(app, arguments)
-    told = (
+    message = (
         f"entourage: note: nothing was found on 2 pages; {tmp_path / 'out' / 'pages.csv'} tells what is known of them\n"
     )
-    assert (white.exit_code, white.stderr) == (0, told)
+    assert (white.exit_code, white.stderr) == (0, message)
     (folder / "white.png").unlink()
     (folder / "broken.png").write_bytes(b"no image")
     mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
@@ -60,14 +60,14 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
 def test_a_note_tells_how_much_a_list_leaves_out(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = torch.tensor([[30.0, 40, 200, 120], [50, 60, 60, 70], [90, 60, 99, 70]])
     found = Detections(boxes, torch.tensor([4, 1, 4]), torch.full((3,), 0.9), CLASSES)  # V1 has no staves
-    monkeypatch.setattr(module.Detector, "see", lambda *_: Sight(found, 20.0, 0.0, 0.1))
+    monkeypatch.setattr(module.Detector, "detect_prepared", lambda *_: PageDetections(found, 20.0, 0.0, 0.1))
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
     arguments = ["detect", "run", str(tmp_path / "a.png"), "--out", str(tmp_path / "out"), "--model", model]
     result = CliRunner().invoke(app, [*arguments, "--list", "v1", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "1 page, 1 symbol: " in result.output
-    told = "entourage: note: 2 more symbols were found that the list v1 has no name for; --list own has all\n"
-    assert result.stderr == told
+    message = "entourage: note: 2 more symbols were found that the list v1 has no name for; --list own has all\n"
+    assert result.stderr == message
     assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).stderr == ""
 
 
@@ -84,8 +84,8 @@ def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
 
 @pytest.mark.parametrize("verb", ["run", "eval", "train"])
 def test_help_names_the_detectors_of_the_package(verb: str) -> None:
-    told = CliRunner().invoke(app, ["detect", verb, "--help"], env={"COLUMNS": "200"}).output
-    (line,) = (line for line in told.splitlines() if "--from" in line or "--model" in line)
+    message = CliRunner().invoke(app, ["detect", verb, "--help"], env={"COLUMNS": "200"}).output
+    (line,) = (line for line in message.splitlines() if "--from" in line or "--model" in line)
     assert module.shipped_detectors()
     assert all(name in line for name in module.shipped_detectors())
 

@@ -6,7 +6,7 @@ import torch
 from entourage.demo import composed_pages
 from entourage.demo.music import detect_section
 from entourage.detect.detections import DETECTOR_CLASSES, Detections
-from entourage.detect.detector import Detector, Sight
+from entourage.detect.detector import Detector, PageDetections
 from entourage.detect.evaluation.evaluate import known_objects
 from entourage.detect.evaluation.ground_truth import TruthPage
 from entourage.detect.preprocessing.page_geometry import estimate_interline
@@ -20,9 +20,9 @@ class Oracle(Detector):
         half = torch.arange(len(answers[-1])) % 2 == 0
         self._answers = iter([*answers[:-1], answers[-1].select(half)])
 
-    def look(self, image: object) -> Sight:
+    def detect_page(self, image: object) -> PageDetections:
         found: Detections = next(self._answers)
-        return Sight(found, 20.0, 0.0, 0.5)
+        return PageDetections(found, 20.0, 0.0, 0.5)
 
 
 def test_composed_pages_carry_their_truth_and_the_section_scores_against_it() -> None:

@@ -12,7 +12,7 @@ from entourage.detect.evaluation.ground_truth import TruthPage, class_names, rea
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.windows import Sheets, WindowOptions, pack_sheets
+from entourage.detect.training.windows import PagePack, WindowOptions, pack_pages
 
 # oneDNN crashes on 1 x 1 convolutions of stride 2 with fewer than 16 channels in channels-last order
 NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(8, 16, 24), hidden=16)
@@ -30,11 +30,11 @@ RECIPE = Recipe(
 PLAIN = replace(RECIPE, view=None)
 
 
-def small_data(folder: Path) -> tuple[list[TruthPage], Sheets]:
+def small_data(folder: Path) -> tuple[list[TruthPage], PagePack]:
     """Pages to validate with, and sheets to learn from."""
     data = some_pages(folder)
     pages = read_truth(data, "train")
-    return read_truth(data, "val"), pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    return read_truth(data, "val"), pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
 def small_detector(classes: tuple[str, ...], seed: int = 0) -> WatershedDetector:

@@ -16,8 +16,8 @@ from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_dete
 from entourage.detect.inference.box_refinement import trace
 from entourage.detect.models.watershed import WatershedDetector, save_detector
 from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
-from entourage.detect.preprocessing.page_geometry import Turn
-from entourage.detect.preprocessing.prepare import NO_STAVES, ON_SIDE, DetectOptions
+from entourage.detect.preprocessing.page_geometry import Rotation
+from entourage.detect.preprocessing.prepare import NO_STAVES, SIDEWAYS, DetectOptions
 
 PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
 TINY = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
@@ -39,17 +39,17 @@ def page() -> Grey:
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
 def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, factor: float) -> None:
     scaled = np.asarray(cv2.resize(page, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-    sight = finder(DetectOptions(trace=False)).look(scaled)
-    assert sight.interline == pytest.approx(20 * factor, rel=0.02)
-    found = torch.tensor(sorted(sight.found.boxes.tolist()))
+    result = finder(DetectOptions(trace=False)).detect_page(scaled)
+    assert result.interline == pytest.approx(20 * factor, rel=0.02)
+    found = torch.tensor(sorted(result.detections.boxes.tolist()))
     # A pixel of the network's is two of the original page's.
     torch.testing.assert_close(found, torch.tensor(boxes_of(PLACES, factor)), atol=2.1 * factor, rtol=0)
 
 
 def test_boxes_are_drawn_to_the_ink_unless_one_asks_for_the_network_s_own(page: Grey) -> None:
-    plain = finder(DetectOptions(trace=False, snap=False)).look(page)
-    traced = trace(page, plain.found, 20.0, 0.0)
-    assert not torch.equal(traced.boxes, plain.found.boxes)
+    plain = finder(DetectOptions(trace=False, snap=False)).detect_page(page)
+    traced = trace(page, plain.detections, 20.0, 0.0)
+    assert not torch.equal(traced.boxes, plain.detections.boxes)
     torch.testing.assert_close(finder(DetectOptions(snap=False)).detect(page).boxes, traced.boxes)
 
 
@@ -60,16 +60,16 @@ def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:
 
 
 def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
-    turn = Turn.by(12.0, (800, 600))
-    sight = finder().look(turn.turn(page))
-    assert sight.angle == pytest.approx(-12.0, abs=0.3)
-    assert sight.note.startswith("straightened by -12")
-    centres = (sight.found.boxes[:, :2] + sight.found.boxes[:, 2:]) / 2
+    rotation = Rotation.from_angle(12.0, (800, 600))
+    result = finder().detect_page(rotation.apply(page))
+    assert result.angle == pytest.approx(-12.0, abs=0.3)
+    assert result.message.startswith("straightened by -12")
+    centres = (result.detections.boxes[:, :2] + result.detections.boxes[:, 2:]) / 2
     expected = torch.tensor([[x + 10.0, y + 10.0] for x, y, _ in PLACES]).double()
-    moved = expected @ torch.from_numpy(turn.matrix[:, :2]).T + torch.from_numpy(turn.matrix[:, 2])
+    moved = expected @ torch.from_numpy(rotation.matrix[:, :2]).T + torch.from_numpy(rotation.matrix[:, 2])
     assert len(centres) == len(moved)
     assert float(torch.cdist(centres.double(), moved).amin(dim=0).max()) < 2.5
-    unturned = finder(DetectOptions(straighten=None)).look(turn.turn(page))
+    unturned = finder(DetectOptions(straighten=None)).detect_page(rotation.apply(page))
     assert unturned.angle == 0.0
 
 
@@ -111,16 +111,16 @@ def photograph() -> Grey:
     ids=["blank", "black", "a pixel", "photograph", "without staves"],
 )
 def test_where_there_are_no_staves_nothing_is_found(image: Grey) -> None:
-    sight = finder().look(image)
-    assert len(sight.found) == 0
-    assert sight.interline is None
-    assert sight.note == NO_STAVES
+    result = finder().detect_page(image)
+    assert len(result.detections) == 0
+    assert result.interline is None
+    assert result.message == NO_STAVES
 
 
 def test_a_page_on_its_side_is_told_so(page: Grey) -> None:
-    sight = finder().look(np.ascontiguousarray(np.rot90(page)))
-    assert len(sight.found) == 0
-    assert sight.note == ON_SIDE
+    result = finder().detect_page(np.ascontiguousarray(np.rot90(page)))
+    assert len(result.detections) == 0
+    assert result.message == SIDEWAYS
 
 
 class Reader(SquareFinder):
@@ -146,13 +146,13 @@ class Blind(SquareFinder):
 
 def test_symbols_without_a_staff_are_told_of_where_the_network_knows_staves(page: Grey) -> None:
     blind = Detector(Blind(), device="cpu")  # type: ignore[arg-type]
-    sight = blind.look(page)
-    assert (len(sight.found), sight.note) == (len(PLACES), NO_STAFF)
-    turned = blind.look(Turn.by(12.0, (800, 600)).turn(page))
-    assert turned.note.startswith("straightened by -12")
-    assert turned.note.endswith(f"; {NO_STAFF}")
-    assert blind.look(staff_page()).note == ""  # nothing was found
-    assert finder().look(page).note == ""  # it knows no staves
+    result = blind.detect_page(page)
+    assert (len(result.detections), result.message) == (len(PLACES), NO_STAFF)
+    turned = blind.detect_page(Rotation.from_angle(12.0, (800, 600)).apply(page))
+    assert turned.message.startswith("straightened by -12")
+    assert turned.message.endswith(f"; {NO_STAFF}")
+    assert blind.detect_page(staff_page()).message == ""  # nothing was found
+    assert finder().detect_page(page).message == ""  # it knows no staves
 
 
 class Unsure(Reader):
@@ -169,30 +169,30 @@ class Unsure(Reader):
 def test_staves_below_the_threshold_are_staves_all_the_same(page: Grey) -> None:
     unsure = Unsure()
     detector = Detector(unsure, DetectOptions(threshold=0.6, upright=False), "cpu")  # type: ignore[arg-type]
-    assert (len(detector.look(page).found), detector.look(page).note) == (len(PLACES), "")
+    assert (len(detector.detect_page(page).detections), detector.detect_page(page).message) == (len(PLACES), "")
     unsure.staves = 0.2
-    assert (len(detector.look(page).found), detector.look(page).note) == (len(PLACES), NO_STAFF)
+    assert (len(detector.detect_page(page).detections), detector.detect_page(page).message) == (len(PLACES), NO_STAFF)
 
 
 def test_graph_paper_is_not_passed_off_as_music() -> None:
     paper = np.full((1400, 1000), 255, dtype=np.uint8)
     paper[40:1360:25], paper[:, 30:970:25] = 90, 90
-    sight = Detector.load(device="cpu", options=DetectOptions(threshold=0.3)).look(paper)
-    assert len(sight.found) > 0
-    assert sight.note == NO_STAFF
+    result = Detector.load(device="cpu", options=DetectOptions(threshold=0.3)).detect_page(paper)
+    assert len(result.detections) > 0
+    assert result.message == NO_STAFF
 
 
 def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_as_given() -> None:
     page = with_squares(staff_page(20.0, 800, 600), [(50, y, 30) for y in (90, 290, 490, 690)])
     reader = Detector(Reader(), device="cpu")  # type: ignore[arg-type]
-    upright, turned = reader.look(page), reader.look(np.ascontiguousarray(page[::-1, ::-1]))
-    assert (upright.upside_down, upright.note) == (False, "")
-    assert (turned.upside_down, turned.note) == (True, UPSIDE_DOWN)
-    torch.testing.assert_close(turned.found.boxes, upright.found.turned(600, 800).boxes, rtol=0, atol=1)
+    upright, turned = reader.detect_page(page), reader.detect_page(np.ascontiguousarray(page[::-1, ::-1]))
+    assert (upright.upside_down, upright.message) == (False, "")
+    assert (turned.upside_down, turned.message) == (True, UPSIDE_DOWN)
+    torch.testing.assert_close(turned.detections.boxes, upright.detections.turned(600, 800).boxes, rtol=0, atol=1)
     assert len(reader.model.shapes) == 3  # type: ignore[attr-defined]  # what is upright is looked at once
     never = Detector(Reader(), DetectOptions(upright=False), "cpu")  # type: ignore[arg-type]
-    assert not never.look(np.ascontiguousarray(page[::-1, ::-1])).upside_down
-    clefless = reader.look(staff_page(20.0, 800, 600))
+    assert not never.detect_page(np.ascontiguousarray(page[::-1, ::-1])).upside_down
+    clefless = reader.detect_page(staff_page(20.0, 800, 600))
     assert not clefless.upside_down
 
 
@@ -202,9 +202,9 @@ def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:
         cv2.line(page, (0, 20 + offset), (599, 150 + offset), 0, 9)
         cv2.line(page, (0, 480 + offset), (599, 610 + offset), 0, 9)
     page[340:460] = staff_page(20.0, 120, 600, staves=1)
-    sight = finder().look(page)
-    assert sight.angle == 0.0
-    assert sight.interline == pytest.approx(20.0, rel=0.02)
+    result = finder().detect_page(page)
+    assert result.angle == 0.0
+    assert result.interline == pytest.approx(20.0, rel=0.02)
 
 
 def test_a_known_interline_needs_no_staves() -> None:

@@ -17,12 +17,12 @@ from tests.detect.preprocessing.test_reading import huge_png
 
 from entourage.detect import pipeline
 from entourage.detect.detections import Detections
-from entourage.detect.detector import Detector, Sight
+from entourage.detect.detector import Detector, PageDetections
 from entourage.detect.inference.results import STATE
 from entourage.detect.models.watershed import WatershedDetector, save_detector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
-from entourage.detect.preprocessing.prepare import DetectOptions, Ready
+from entourage.detect.preprocessing.prepare import DetectOptions, PreparedPage
 from entourage.detect.preprocessing.reading import read_page
 from entourage.symbols import EXTENDED_IDS
 
@@ -124,22 +124,22 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
 ) -> None:
     out = tmp_path / "stopped"
     whole = run_pages(RunJob((mixed,), tmp_path / "whole"))
-    see = Detector.see
+    see = Detector.detect_prepared
     calls: list[int] = []
 
-    def stopped(self: Detector, ready: Ready) -> Sight:
+    def stopped(self: Detector, prepared: PreparedPage) -> PageDetections:
         calls.append(1)
         if len(calls) == 3:
             raise how
-        return see(self, ready)
+        return see(self, prepared)
 
-    monkeypatch.setattr(Detector, "see", stopped)
-    told = (
+    monkeypatch.setattr(Detector, "detect_prepared", stopped)
+    message = (
         pytest.warns(UserWarning, match="holds what was found on 2 pages so far")
         if how is KeyboardInterrupt
         else nullcontext()
     )
-    with told, pytest.raises(how):
+    with message, pytest.raises(how):
         run_pages(RunJob((mixed,), out))
     drawn = sorted(path.stem for path in (out / "drawn").iterdir())
     assert drawn == sorted(path.stem for path in (out / "xml").iterdir()) == ["a", "b-1"]
@@ -159,10 +159,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
 def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(
     squares: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(self: Detector, ready: Ready) -> Sight:
+    def stopped(self: Detector, prepared: PreparedPage) -> PageDetections:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Detector, "see", stopped)
+    monkeypatch.setattr(Detector, "detect_prepared", stopped)
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     with pytest.raises(KeyboardInterrupt):
         run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out"))
@@ -179,7 +179,9 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
 
     monkeypatch.setattr(pipeline.Detector, "load", lambda *given: Detector(Fixed(), given[2], "cpu"))  # type: ignore[arg-type]
     monkeypatch.setattr(
-        Detector, "see", lambda self, ready: Sight(found.turned(600, 800), 20.0, 0.0, 0.1, "", upside_down=True)
+        Detector,
+        "detect_prepared",
+        lambda self, prepared: PageDetections(found.turned(600, 800), 20.0, 0.0, 0.1, "", upside_down=True),
     )
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out", classes="v1"))
@@ -194,16 +196,16 @@ def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_befor
     for name in ("a", "b"):
         Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
     pages = (tmp_path / "a.png", tmp_path / "b.png")
-    see = Detector.see
+    see = Detector.detect_prepared
     calls: list[int] = []
 
-    def stopped(self: Detector, ready: Ready) -> Sight:
+    def stopped(self: Detector, prepared: PreparedPage) -> PageDetections:
         calls.append(1)
         if len(calls) == 2:
             raise Killed
-        return see(self, ready)
+        return see(self, prepared)
 
-    monkeypatch.setattr(Detector, "see", stopped)
+    monkeypatch.setattr(Detector, "detect_prepared", stopped)
     with pytest.raises(Killed):
         run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
     summary = run_pages(RunJob(pages, tmp_path / "out", classes="v1"))

@@ -11,7 +11,7 @@ from tests.detect.drawn import SquareFinder, staff_page, with_squares
 from entourage.detect.detector import Detector
 from entourage.detect.inference.results import Journal, PageResult, write_xml
 from entourage.detect.pipeline import look_at_all
-from entourage.detect.preprocessing.prepare import Ready
+from entourage.detect.preprocessing.prepare import PreparedPage
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
 
@@ -28,7 +28,7 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
     broken.write_bytes(b"no image")
     prepare = detector.prepare
 
-    def fails_on_blank(image: np.ndarray) -> Ready:
+    def fails_on_blank(image: np.ndarray) -> PreparedPage:
         if image.min() == 255:
             raise trouble
         return prepare(image)
@@ -38,13 +38,20 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
     skipped: dict[str, Exception] = {}
     files: list[int] = []
     found = list(look_at_all(detector, journal, skipped.__setitem__, files.append))
-    assert [(file.name, sheet.number) for file, sheet, _ in found] == [("a.tif", 1), ("a.tif", 2), ("b.png", None)]
-    assert [sight.found.boxes[0].tolist() for _, _, sight in found[:2]] == [[100, 30, 120, 50], [107, 30, 127, 50]]
+    assert [(file.name, raw_page.number) for file, raw_page, _ in found] == [
+        ("a.tif", 1),
+        ("a.tif", 2),
+        ("b.png", None),
+    ]
+    assert [result.detections.boxes[0].tolist() for _, _, result in found[:2]] == [
+        [100, 30, 120, 50],
+        [107, 30, 127, 50],
+    ]
     assert set(skipped) == {f"{several}#3", str(broken)}
     assert len(files) == 3
-    for (file, sheet, sight), name in zip(found[1:], ("a-2", "b"), strict=True):
-        page = PageResult(name, str(file), 600, 800, sight.found, 20.0, 0.1, "", sheet.number)
+    for (file, raw_page, result), name in zip(found[1:], ("a-2", "b"), strict=True):
+        page = PageResult(name, str(file), 600, 800, result.detections, 20.0, 0.1, "", raw_page.number)
         write_xml(journal.out, page)
         journal.add(page)
     again = look_at_all(detector, journal, skipped.__setitem__, files.append)
-    assert [(file.name, sheet.number) for file, sheet, _ in again] == [("a.tif", 1)]
+    assert [(file.name, raw_page.number) for file, raw_page, _ in again] == [("a.tif", 1)]

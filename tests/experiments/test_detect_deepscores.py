@@ -52,10 +52,10 @@ class Trainings:
         return Blank(), SUMMARY
 
     def rival(
-        self, name: str, sheets: str, recipe: Recipe, minutes: float, run: Path, device: str, start: object = None
+        self, name: str, pack: str, recipe: Recipe, minutes: float, run: Path, device: str, start: object = None
     ) -> tuple[Blank, dict[str, Any]]:
         self.runs.append(run.name)
-        self.rivals[run.name] = (name, sheets, recipe, minutes, start)
+        self.rivals[run.name] = (name, pack, recipe, minutes, start)
         return Blank(f"{run.name}'s"), SUMMARY
 
 

@@ -25,13 +25,13 @@ from tests.detect.small import RECIPE, small_data
 from entourage.detect.evaluation.ground_truth import class_names, read_truth
 from entourage.detect.training.task import Draw, Recipe, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
-from entourage.detect.training.windows import WindowDrawer, WindowOptions, pack_sheets
+from entourage.detect.training.windows import WindowDrawer, WindowOptions, pack_pages
 from entourage.training import TrainingOptions
 from experiments import detect_rivals
 
 
 def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
+    _, pack = small_data(tmp_path / "data")
     given: dict[str, list[object]] = {}
 
     class Fake(torch.nn.Module):
@@ -41,8 +41,8 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
             given["images"], given["targets"] = list(images), list(targets)
             return {"a": torch.tensor(1.0), "b": torch.tensor(2.0)}
 
-    windows = WindowDrawer(sheets, WindowOptions(height=64, width=128)).draw(3, np.random.default_rng(0))
-    batch = make_batch(Draw(windows), sheets.pixels, 64, 128, None)
+    windows = WindowDrawer(pack, WindowOptions(height=64, width=128)).draw(3, np.random.default_rng(0))
+    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
     assert set(RivalLearner(Fake())(batch)) == {"a", "b"}
     assert [image.shape for image in given["images"]] == [(3, 64, 128)] * 3  # type: ignore[attr-defined]
     assert sum(len(target["labels"]) for target in given["targets"]) == len(batch.labels)  # type: ignore[index]
@@ -75,19 +75,19 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
         ("restQuarter", "restQuarter", 20, 60, 40, 116),  # beyond
     ]
     pages = read_truth(write_engraved(tmp_path / "data", [("other", "train", rows[1:2]), ("p", "train", rows)]))
-    sheets = pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    pack = pack_pages(pages, class_names(pages), workers=1, progress=False)
     window = WindowOptions(height=64, width=128)
     corner = np.array([[40.0, 20.0]])  # on a page of half the size
-    windows = WindowDrawer(sheets, window).cut(np.array([1]), corner, np.ones((1, 2)))
-    before = [sheets.classes[label - 1] for label in windows.labels.tolist()]
+    windows = WindowDrawer(pack, window).cut(np.array([1]), corner, np.ones((1, 2)))
+    before = [pack.classes[label - 1] for label in windows.labels.tolist()]
     assert before == ["restQuarter"]  # of the staff, whose centre is inside, too little can be seen
-    parts = with_parts(windows, sheets, window)
-    assert [sheets.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
+    parts = with_parts(windows, pack, window)
+    assert [pack.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
     assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
     assert parts.image.tolist() == [0, 0]
-    beside = WindowDrawer(sheets, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
+    beside = WindowDrawer(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
     assert beside.boxes.shape == (0, 4)
-    assert with_parts(beside, sheets, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
+    assert with_parts(beside, pack, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
 
 
 def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
@@ -110,7 +110,7 @@ def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> N
 def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, sheets = small_data(tmp_path / "data")
+    _, pack = small_data(tmp_path / "data")
 
     class Tiny(torch.nn.Module):
         def __init__(self) -> None:
@@ -126,17 +126,17 @@ def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
 
     monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: Tiny())
     recipe = replace(RECIPE, validation=0, batch=4)
-    rival, known = detect_rivals.train_rival("tiny", sheets, recipe, 0.005, tmp_path / "run", "cpu")
+    rival, known = detect_rivals.train_rival("tiny", pack, recipe, 0.005, tmp_path / "run", "cpu")
     assert known["steps"] >= 2
     assert rival.model.weight > 0  # type: ignore[operator]
     found = rival.detect(staff_page())
-    assert found.names == [sheets.classes[0]]  # what is background is left out
+    assert found.names == [pack.classes[0]]  # what is background is left out
 
 
 def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, sheets = small_data(tmp_path / "data")
+    _, pack = small_data(tmp_path / "data")
     seen: list[tuple[int, int]] = []
 
     def look(task: detect_rivals.RivalTask, options: TrainingOptions, *_: object, **__: object) -> None:
@@ -150,7 +150,7 @@ def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
     for batch in (3, 4):
         recipe = replace(RECIPE, validation=0, batch=batch)
         with pytest.raises(StopIteration):
-            detect_rivals.train_rival("tiny", sheets, recipe, 1.0, tmp_path / str(batch), "cpu")
+            detect_rivals.train_rival("tiny", pack, recipe, 1.0, tmp_path / str(batch), "cpu")
     assert seen == [(3, RECIPE.epoch), (4, RECIPE.epoch)]  # windows a step, and steps an epoch
 
 

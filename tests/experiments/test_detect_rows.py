@@ -114,11 +114,11 @@ def test_symbols_of_the_corpus_are_counted(tmp_path: Path) -> None:
 
 
 def test_cached_boxes_are_the_typical_ones_of_their_classes_and_leave_the_detector_as_it_is(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
-    model = small_detector(sheets.classes)
+    _, pack = small_data(tmp_path / "data")
+    model = small_detector(pack.classes)
     torch.nn.init.normal_(model.network.energy.weight, std=1.0)
     plain = Detector(model, replace(UNDRAWN, threshold=0.0, interline=20.0), "cpu")
-    cached = with_cached_boxes(plain, sheets)
+    cached = with_cached_boxes(plain, pack)
     page = np.random.default_rng(0).integers(0, 256, (200, 200), dtype=np.uint8)
     found, as_it_was = cached.detect(page), plain.detect(page)
     inside = (found.boxes[:, :2] > 0).all(1) & (found.boxes[:, 2:] < 200).all(1)
@@ -161,7 +161,7 @@ def test_steps_that_are_given_take_the_place_of_minutes(tmp_path: Path, monkeypa
     data = some_pages(tmp_path / "data", train=2, val=1, test=1)
     minutes: list[float | None] = []
 
-    def trained(job: TrainJob, sheets: object) -> None:
+    def trained(job: TrainJob, pack: object) -> None:
         minutes.append(job.minutes)
         raise KeyboardInterrupt
 
@@ -240,8 +240,10 @@ def test_dots_are_asked_of_a_detector_that_knows_them(tmp_path: Path, monkeypatc
     data = some_pages(tmp_path / "data")
     save_detector(small_detector(("augmentationDot", "stem", "repeatDot")), tmp_path / "mine.safetensors")
     words = ("--test", f"c={data}", "--results", str(tmp_path / "r"), "--model", str(tmp_path / "mine.safetensors"))
-    told = r"mine.safetensors does not know the class of dots articStaccatoAbove, articStaccatoBelow; expected one that"
-    with pytest.raises(ValueError, match=told):
+    message = (
+        r"mine.safetensors does not know the class of dots articStaccatoAbove, articStaccatoBelow; expected one that"
+    )
+    with pytest.raises(ValueError, match=message):
         run(detect_context, monkeypatch, *words)
     assert not (tmp_path / "r").exists()
 

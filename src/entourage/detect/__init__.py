@@ -1,7 +1,7 @@
 """The Deep Watershed Detector: every tiny symbol on a full page in one pass."""
 
 from entourage.detect.detections import DETECTOR_CLASSES, Detections, as_list, detector_class, group_of, to_list
-from entourage.detect.detector import Detector, Sight, shipped_detectors
+from entourage.detect.detector import Detector, PageDetections, shipped_detectors
 from entourage.detect.evaluation.evaluate import Evaluation, evaluate
 from entourage.detect.evaluation.metrics import Scores, score_pages
 from entourage.detect.models.decode import decode
@@ -34,7 +34,7 @@ __all__ = [
     "Maps",
     "NetworkOptions",
     "Scores",
-    "Sight",
+    "PageDetections",
     "WatershedDetector",
     "as_list",
     "decode",

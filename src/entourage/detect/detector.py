@@ -23,7 +23,7 @@ from entourage.detect.inference.box_refinement import trace
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
 from entourage.detect.models.watershed import NoDetectorError, WatershedDetector, find_pieces, load_detector
 from entourage.detect.options import INTERLINE
-from entourage.detect.preprocessing.prepare import DetectOptions, Picture, Ready, make_ready
+from entourage.detect.preprocessing.prepare import DetectOptions, ImageInput, PreparedPage, prepare_page
 from entourage.detect.preprocessing.reading import Grey
 
 FEW = 0.4  # share of the staves below which it is worth another look, the page turned
@@ -78,23 +78,23 @@ WEIGHTS = Path(entourage.__file__).parent / "weights"
 
 
 @dataclass(frozen=True)
-class Sight:
+class PageDetections:
     """What was seen on a page.
 
     Attributes:
-        found: the objects, best first, in pixels of the page that was given.
+        detections: objects in descending order of score, in pixels of the input page.
         interline: pixels between its staff lines, or None if it has no staves.
         angle: degrees by which it was turned to lie straight; 0 if it was not.
         seconds: it took.
-        note: what is to be said of it, or nothing.
+        message: warning for the user, or "".
         upside_down: whether it was; what is on it was found on the page turned by 180 degrees.
     """
 
-    found: Detections
+    detections: Detections
     interline: float | None
     angle: float
     seconds: float
-    note: str = ""
+    message: str = ""
     upside_down: bool = False
 
 
@@ -140,7 +140,7 @@ class Detector:
         """Names of the classes it tells apart."""
         return self.model.classes
 
-    def detect(self, image: Picture) -> Detections:
+    def detect(self, image: ImageInput) -> Detections:
         """The objects on a page, best first, in pixels of the page.
 
         Args:
@@ -150,38 +150,40 @@ class Detector:
         Raises:
             ValueError: it is none of these, cannot be read or is too large.
         """
-        return self.look(image).found
+        return self.detect_page(image).detections
 
-    def look(self, image: Picture) -> Sight:
+    def detect_page(self, image: ImageInput) -> PageDetections:
         """As `detect`, with what was learned about the page on the way."""
-        return self.see(self.prepare(image))
+        return self.detect_prepared(self.prepare(image))
 
-    def detect_batch(self, images: Iterable[Picture], workers: int | None = None) -> Iterator[Detections]:
+    def detect_batch(self, images: Iterable[ImageInput], workers: int | None = None) -> Iterator[Detections]:
         """The objects on page after page; threads read and scale the next ones while the network looks at one.
 
         Raises:
             ValueError: as in `detect`, at the first page that cannot be read; those after it are not looked at.
         """
-        for ready in map_ahead(self.prepare, images, count_threads(workers)):
-            yield self.see(ready).found
+        for prepared in map_ahead(self.prepare, images, count_threads(workers)):
+            yield self.detect_prepared(prepared).detections
 
-    def prepare(self, image: Picture) -> Ready:
-        """The first half of `look`, which needs no network: read, measure, straighten and scale."""
-        return make_ready(image, self.options)
+    def prepare(self, image: ImageInput) -> PreparedPage:
+        """The first half of `detect_page`, which needs no network: read, measure, straighten and scale."""
+        return prepare_page(image, self.options)
 
-    def see(self, ready: Ready) -> Sight:
-        """The second half of `look`: find objects, and give them places on the page itself."""
+    def detect_prepared(self, prepared: PreparedPage) -> PageDetections:
+        """The second half of `detect_page`: find objects, and give them places on the page itself."""
         start = time.perf_counter()
-        if ready.image is None:
-            return Sight(Detections.empty(self.classes), None, 0.0, ready.seconds, ready.note)
-        found, upside_down = self._find_either_way(ready.image)
+        if prepared.image is None:
+            return PageDetections(Detections.empty(self.classes), None, 0.0, prepared.seconds, prepared.message)
+        found, upside_down = self._find_either_way(prepared.image)
         wanted = found.select(found.scores >= self._least)
         lacking = len(wanted) > 0 and _lacks_staves(found)
-        found = on_page(wanted, ready, self.options)
-        angle = 0.0 if ready.turn is None else ready.turn.angle
-        told = (ready.note, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacking else "")
-        note = "; ".join(part for part in told if part)
-        return Sight(found, ready.interline, angle, ready.seconds + time.perf_counter() - start, note, upside_down)
+        found = to_page_coordinates(wanted, prepared, self.options)
+        angle = 0.0 if prepared.rotation is None else prepared.rotation.angle
+        parts = (prepared.message, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacking else "")
+        message = "; ".join(part for part in parts if part)
+        return PageDetections(
+            found, prepared.interline, angle, prepared.seconds + time.perf_counter() - start, message, upside_down
+        )
 
     def _find_either_way(self, page: Grey) -> tuple[Detections, bool]:
         """What is on a page, and whether it had to be turned by 180 degrees to be read."""
@@ -208,30 +210,30 @@ class Detector:
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
 
-def on_page(found: Detections, ready: Ready, options: DetectOptions) -> Detections:
+def to_page_coordinates(found: Detections, prepared: PreparedPage, options: DetectOptions) -> Detections:
     """What a network found on a page that was made ready, in pixels of the page itself.
 
     Boxes are turned back if the page was turned, drawn to the ink and put at whole pixels if wished, and kept within
     the page; those without area are left out.
 
     Args:
-        found: in pixels of `ready.image`.
+        found: in pixels of `prepared.image`.
         ready: the page.
         options: how it is looked at.
 
     Raises:
         ValueError: there is nothing on the page to look for.
     """
-    if ready.image is None or ready.interline is None:
-        raise ValueError(f"the page has nothing to look for ({ready.note}); expected one with staves")
-    straight = ready.page.shape if ready.turn is None else ready.turn.size[::-1]
-    sides = torch.tensor([straight[1] / ready.image.shape[1], straight[0] / ready.image.shape[0]] * 2)
+    if prepared.image is None or prepared.interline is None:
+        raise ValueError(f"the page has nothing to look for ({prepared.message}); expected one with staves")
+    straight = prepared.page.shape if prepared.rotation is None else prepared.rotation.size[::-1]
+    sides = torch.tensor([straight[1] / prepared.image.shape[1], straight[0] / prepared.image.shape[0]] * 2)
     found = replace(found, boxes=found.boxes * sides)  # (n, 4)
-    if ready.turn is not None:
-        found = ready.turn.back(found)
+    if prepared.rotation is not None:
+        found = prepared.rotation.invert(found)
     elif options.trace:
-        found = trace(ready.page, found, ready.interline, ready.angle)
-    limits = torch.tensor([ready.page.shape[1], ready.page.shape[0]] * 2, dtype=torch.float32)
+        found = trace(prepared.page, found, prepared.interline, prepared.angle)
+    limits = torch.tensor([prepared.page.shape[1], prepared.page.shape[0]] * 2, dtype=torch.float32)
     boxes = snapped(found.boxes) if options.snap else found.boxes
     boxes = boxes.clamp(min=0).minimum(limits)
     kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)

@@ -21,7 +21,7 @@ from entourage import __version__
 from entourage.compute import count_threads, map_ahead
 from entourage.data.media import UnreadableImageError
 from entourage.detect.detections import DETECTOR_CLASSES, as_list, count_unnamed
-from entourage.detect.detector import Detector, Sight
+from entourage.detect.detector import Detector, PageDetections
 from entourage.detect.evaluation.evaluate import (
     Evaluation,
     Judged,
@@ -32,8 +32,8 @@ from entourage.detect.evaluation.evaluate import (
 )
 from entourage.detect.evaluation.ground_truth import NoPagesError, read_truth, spread_over
 from entourage.detect.inference.results import Journal, PageResult, fingerprint, open_results, write_xml
-from entourage.detect.preprocessing.prepare import DetectOptions, Ready
-from entourage.detect.preprocessing.reading import Sheet, list_pages, page_source, read_sheets
+from entourage.detect.preprocessing.prepare import DetectOptions, PreparedPage
+from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_pages
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, error_reason, write_json
 from entourage.io.progress import progress_bar
@@ -48,7 +48,7 @@ Skip = Callable[[str, Exception], None]
 
 def look_at_all(
     detector: Detector, journal: Journal, skip: Skip, advance: Callable[[int], None]
-) -> Iterator[tuple[Path, Sheet, Sight]]:
+) -> Iterator[tuple[Path, RawPage, PageDetections]]:
     """The pages of a journal's files that are not done yet, and what is on them.
 
     Args:
@@ -58,31 +58,31 @@ def look_at_all(
         advance: is told of every file whose pages have all been read.
     """
 
-    def prepare(page: tuple[Path, Sheet]) -> tuple[Path, Sheet, Ready | Exception]:
+    def prepare(page: tuple[Path, RawPage]) -> tuple[Path, RawPage, PreparedPage | Exception]:
         try:
             return *page, detector.prepare(page[1].image)
         except _PAGE_ERRORS as error:
             return *page, error
 
     workers = 1 if detector.device.type == "cpu" else min(_MOST_AHEAD, count_threads(None))
-    for file, sheet, ready in map_ahead(prepare, _sheets(journal, skip, advance), workers):
+    for file, raw_page, prepared in map_ahead(prepare, _sheets(journal, skip, advance), workers):
         try:
-            if isinstance(ready, Exception):
-                raise ready
-            yield file, sheet, detector.see(ready)
+            if isinstance(prepared, Exception):
+                raise prepared
+            yield file, raw_page, detector.detect_prepared(prepared)
         except _PAGE_ERRORS as error:
-            skip(page_source(file, sheet.number), error)
+            skip(page_source(file, raw_page.number), error)
 
 
-def _sheets(journal: Journal, skip: Skip, advance: Callable[[int], None]) -> Iterator[tuple[Path, Sheet]]:
+def _sheets(journal: Journal, skip: Skip, advance: Callable[[int], None]) -> Iterator[tuple[Path, RawPage]]:
     for file in journal.files:
         done = journal.done(file)
         try:
-            for sheet in () if None in done else read_sheets(file, {number for number in done if number}):
-                if isinstance(sheet, UnreadableImageError):
-                    skip(sheet.path, sheet)  # with the number of the page
+            for raw_page in () if None in done else read_pages(file, {number for number in done if number}):
+                if isinstance(raw_page, UnreadableImageError):
+                    skip(raw_page.path, raw_page)  # with the number of the page
                 else:
-                    yield file, sheet
+                    yield file, raw_page
         except _PAGE_ERRORS as error:
             skip(str(file), error)
         advance(1)
@@ -173,14 +173,19 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     try:
         with progress_bar("Detecting", len(files), job.progress) as advance:
             names = journal.names
-            for file, sheet, sight in look_at_all(detector, journal, skip, advance):
-                _keep(job, _result(job, file, sheet, sight, _unused(sheet.name, file, files, names)), sheet, journal)
+            for file, raw_page, result in look_at_all(detector, journal, skip, advance):
+                _keep(
+                    job,
+                    _result(job, file, raw_page, result, _unused(raw_page.name, file, files, names)),
+                    raw_page,
+                    journal,
+                )
     except KeyboardInterrupt:
         if len(journal):
             _finish(job, journal, classes, skipped, complete=False)
             done = pluralize(len(journal), "pages")
-            told = f"{job.out} holds what was found on {done} so far; the same command goes on with the others"
-            warnings.warn(told, stacklevel=2)
+            message = f"{job.out} holds what was found on {done} so far; the same command goes on with the others"
+            warnings.warn(message, stacklevel=2)
         raise
     summary = _finish(job, journal, classes, skipped, complete=True)
     journal.close()
@@ -225,24 +230,24 @@ def _settings(job: RunJob, detector: Detector) -> dict[str, Any]:
     return {"entourage": __version__, "model": fingerprint(detector.model), "list": job.classes, **plain}
 
 
-def _result(job: RunJob, file: Path, sheet: Sheet, sight: Sight, name: str) -> PageResult:
-    height, width = sheet.image.shape
-    found, unnamed = sight.found, 0
+def _result(job: RunJob, file: Path, raw_page: RawPage, result: PageDetections, name: str) -> PageResult:
+    height, width = raw_page.image.shape
+    found, unnamed = result.detections, 0
     if job.classes != "own":  # words are read from left to right, as the page was read
-        read = found.turned(width, height) if sight.upside_down else found
+        read = found.turned(width, height) if result.upside_down else found
         listed = as_list(read, job.classes)
-        found = listed.turned(width, height) if sight.upside_down else listed
+        found = listed.turned(width, height) if result.upside_down else listed
         unnamed = count_unnamed(read, job.classes)
-    note = "; ".join(part for part in (sheet.note, sight.note) if part)
-    seen = (sight.interline, sight.seconds, note)
-    return PageResult(name, str(file), width, height, found, *seen, number=sheet.number, unnamed=unnamed)
+    message = "; ".join(part for part in (raw_page.message, result.message) if part)
+    measured = (result.interline, result.seconds, message)
+    return PageResult(name, str(file), width, height, found, *measured, number=raw_page.number, unnamed=unnamed)
 
 
-def _keep(job: RunJob, page: PageResult, sheet: Sheet, journal: Journal) -> None:
+def _keep(job: RunJob, page: PageResult, raw_page: RawPage, journal: Journal) -> None:
     """Writes all of a page's own files; the journal comes last, so that what it holds is whole."""
     journal.begin(page)
     if job.draw:
-        drawn = draw_detections(sheet.image, page.found)
+        drawn = draw_detections(raw_page.image, page.detections)
         with atomic_path(job.out / "drawn" / f"{page.name}.png") as temporary:
             temporary.write_bytes(cv2.imencode(".png", drawn)[1].tobytes())
     write_xml(job.out, page)
@@ -260,10 +265,10 @@ def _finish(
     with open_results(job.out, classes) as results:
         for page in journal.pages():
             results.add(page)
-            counts.update(page.found.names)
+            counts.update(page.detections.names)
             unnamed += page.unnamed
             interline = "" if page.interline is None else f"{page.interline:.1f}"
-            rows.append((page.name, str(len(page.found)), interline, f"{page.seconds:.2f}", page.note))
+            rows.append((page.name, str(len(page.detections)), interline, f"{page.seconds:.2f}", page.message))
             if job.draw and len(pictures) < MOST_PICTURES:
                 drawn = np.asarray(cv2.imread(str(job.out / "drawn" / f"{page.name}.png")), dtype=np.uint8)
                 pictures.append((page.name, picture(drawn)))

@@ -21,7 +21,7 @@ CLASSES = ("stem", "legerLine", "augmentationDot", "keyFlat")
 STEM, LEDGER, DOT, FLAT = (1, 2, 3, 4)
 
 
-def sheet() -> np.ndarray:
+def raw_page() -> np.ndarray:
     """A staff with lines 20 pixels apart, a stem, a ledger line with its head, a dot and a sign on the staff."""
     page = np.full((300, 400), 255, np.uint8)
     for line in range(5):
@@ -45,7 +45,7 @@ def found(shift: float) -> Detections:
 
 
 def test_boxes_go_to_the_ink_of_lines_of_marks_and_of_signs_on_a_staff() -> None:
-    boxes = trace(sheet(), found(1.0), 20.0).boxes
+    boxes = trace(raw_page(), found(1.0), 20.0).boxes
     truth = torch.tensor(list(TRUTH.values()), dtype=torch.float32)
     assert boxes[0, [0, 2]].tolist() == [200, 203]  # a stem's sides; its ends are as they were
     torch.testing.assert_close(boxes[0, [1, 3]], truth[0, [1, 3]] + torch.tensor([-0.4, 0.6]))
@@ -55,18 +55,18 @@ def test_boxes_go_to_the_ink_of_lines_of_marks_and_of_signs_on_a_staff() -> None
 
 def test_what_is_too_far_from_the_ink_is_left_alone() -> None:
     far = found(6.0)
-    torch.testing.assert_close(trace(sheet(), far, 20.0).boxes[2:], far.boxes[2:])
+    torch.testing.assert_close(trace(raw_page(), far, 20.0).boxes[2:], far.boxes[2:])
 
 
 def test_on_a_page_that_is_not_straight_only_what_touches_nothing_is_traced() -> None:
     before = found(1.0)
-    after = trace(sheet(), before, 20.0, angle=2.0).boxes
+    after = trace(raw_page(), before, 20.0, angle=2.0).boxes
     torch.testing.assert_close(after[[0, 1, 3]], before.boxes[[0, 1, 3]])
     assert after[2].tolist() == list(TRUTH[DOT])
 
 
 def test_stems_that_lean_and_ledger_lines_beside_them_are_by_hand_and_left_alone() -> None:
-    page = sheet()
+    page = raw_page()
     boxes = [TRUTH[LEDGER]]
     for left in (20, 160, 240):
         cv2.line(page, (left + 2, 20), (left + 10, 90), 0, 3)  # inked columns: two or three of eleven
@@ -88,7 +88,7 @@ def test_half_of_the_stems_tell_whether_they_were_ruled() -> None:
 
 
 def test_a_page_whose_lines_are_not_solid_is_left_alone() -> None:
-    page = sheet()
+    page = raw_page()
     pale = np.where(page == 0, 150, page).astype(np.uint8)
     pale[200:280, 40:300] = 0  # so dark is ink: the lines are less than half of it
     assert solidity(pale, page_ink(pale, 20.0), 20.0) < SOLID
@@ -98,11 +98,11 @@ def test_a_page_whose_lines_are_not_solid_is_left_alone() -> None:
 
 
 def test_nothing_found_stays_nothing() -> None:
-    assert len(trace(sheet(), Detections.empty(CLASSES), 20.0)) == 0
+    assert len(trace(raw_page(), Detections.empty(CLASSES), 20.0)) == 0
 
 
 def test_ink_is_what_is_darker_than_half_whatever_the_light() -> None:
-    truth = sheet() == 0
+    truth = raw_page() == 0
     light = np.linspace(0.4, 1.0, 400)
     page = (255 * light * np.where(truth, 0.2, 1.0)).astype(np.uint8)
     assert (page_ink(page, 20.0) == truth).mean() > 0.995  # the darkest ink of the lit side is paper on the dark one
@@ -111,7 +111,7 @@ def test_ink_is_what_is_darker_than_half_whatever_the_light() -> None:
 
 
 def test_lines_leave_and_thick_things_stay() -> None:
-    ink = sheet() == 0
+    ink = raw_page() == 0
     rest = without_lines(ink, 20.0)
     assert not rest[100:103, 0:190].any()
     np.testing.assert_array_equal(rest[106:119, 350:364], ink[106:119, 350:364])
@@ -120,7 +120,7 @@ def test_lines_leave_and_thick_things_stay() -> None:
 
 @pytest.mark.parametrize("offset", [-3, 0, 3])
 def test_a_line_is_where_nearly_all_of_it_is_ink(offset: int) -> None:
-    ink = sheet() == 0
+    ink = raw_page() == 0
     box = np.array([[200.4 + offset, 60, 203.4 + offset, 130]], dtype=np.float32)
     traced = trace_lines(ink, box, 20.0, 0.1, 0.75)
     assert traced[0, [0, 2]].tolist() == [200, 203]

@@ -50,10 +50,10 @@ def test_a_run_goes_on_with_all_that_is_done_in_the_order_of_its_files(tmp_path:
     found = list(again.pages())
     assert [one.source for one in found] == [f"{files[0]}#1", f"{files[0]}#2", str(files[1])]
     for one, before in zip(found, (pages[2], pages[1], pages[0]), strict=True):
-        assert torch.equal(one.found.boxes, before.found.boxes)  # to the last digit, through JSON
-        assert torch.equal(one.found.scores, before.found.scores)
-        assert one.found.names == before.found.names
-        assert (one.interline, one.note, one.width) == (before.interline, before.note, before.width)
+        assert torch.equal(one.detections.boxes, before.detections.boxes)  # to the last digit, through JSON
+        assert torch.equal(one.detections.scores, before.detections.scores)
+        assert one.detections.names == before.detections.names
+        assert (one.interline, one.message, one.width) == (before.interline, before.message, before.width)
     again.close()
     assert not (out / STATE).exists()
     assert len(list((out / "xml").iterdir())) == 3

@@ -5,42 +5,42 @@ import pytest
 from tests.detect.drawn import staff_page
 
 from entourage.detect.preprocessing import prepare as ready_module
-from entourage.detect.preprocessing.page_geometry import Turn
-from entourage.detect.preprocessing.prepare import DetectOptions, make_ready, to_working
+from entourage.detect.preprocessing.page_geometry import Rotation
+from entourage.detect.preprocessing.prepare import DetectOptions, prepare_page, to_working_scale
 
 
 def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_have_them() -> None:
     page = staff_page(20.0, 800, 600)
-    assert to_working(page, 20.0).shape == (400, 300)
-    assert to_working(page, 5.0).shape == (1600, 1200)
-    np.testing.assert_array_equal(to_working(page, 10.0), page)
-    ready = make_ready(page, DetectOptions())
-    assert ready.page.shape == (800, 600)
-    assert ready.turn is None
-    assert ready.note == ""
+    assert to_working_scale(page, 20.0).shape == (400, 300)
+    assert to_working_scale(page, 5.0).shape == (1600, 1200)
+    np.testing.assert_array_equal(to_working_scale(page, 10.0), page)
+    prepared = prepare_page(page, DetectOptions())
+    assert prepared.page.shape == (800, 600)
+    assert prepared.rotation is None
+    assert prepared.message == ""
 
 
 def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     page = staff_page(20.0, 800, 600)
-    plain = make_ready(page, DetectOptions())
+    plain = prepare_page(page, DetectOptions())
     monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 200_000)
-    small, factor = ready_module.reduced(page)
+    small, factor = ready_module.shrink_for_measuring(page)
     assert small.size <= 201_000
     assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
-    ready = make_ready(page, DetectOptions())
-    assert ready.interline == pytest.approx(plain.interline, rel=0.005)
-    assert ready.image is not None
-    assert ready.image.shape == pytest.approx((400, 300), abs=2)  # of the page itself, not of its smaller copy
-    turned = make_ready(Turn.by(12.0, (800, 600)).turn(page), DetectOptions())
+    prepared = prepare_page(page, DetectOptions())
+    assert prepared.interline == pytest.approx(plain.interline, rel=0.005)
+    assert prepared.image is not None
+    assert prepared.image.shape == pytest.approx((400, 300), abs=2)  # of the page itself, not of its smaller copy
+    turned = prepare_page(Rotation.from_angle(12.0, (800, 600)).apply(page), DetectOptions())
     assert turned.interline == pytest.approx(20.0, rel=0.02)
 
 
 @pytest.mark.parametrize(("told", "note"), [(5.0, "its staff lines look 20.0 pixels apart, not 5"), (22.0, "")])
 def test_lines_that_look_otherwise_than_was_told_are_noted(told: float, note: str) -> None:
-    ready = make_ready(staff_page(20.0, 800, 600), DetectOptions(interline=told))
-    assert (ready.interline, ready.note) == (told, note)
-    blank = make_ready(np.full((80, 60), 255, np.uint8), DetectOptions(interline=told))
-    assert (blank.interline, blank.note) == (told, "")
+    prepared = prepare_page(staff_page(20.0, 800, 600), DetectOptions(interline=told))
+    assert (prepared.interline, prepared.message) == (told, note)
+    blank = prepare_page(np.full((80, 60), 255, np.uint8), DetectOptions(interline=told))
+    assert (blank.interline, blank.message) == (told, "")
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_options_that_cannot_be_are_refused_at_once(wrong: dict[str, float], lin
 
 
 def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready_module, "MOST_WORKING_PIXELS", 10_000)
+    monkeypatch.setattr(ready_module, "MAX_WORKING_PIXELS", 10_000)
     with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):
-        to_working(np.zeros((100, 100), dtype=np.uint8), 5.0)
+        to_working_scale(np.zeros((100, 100), dtype=np.uint8), 5.0)
 
 
 @pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (1, 1)])
 def test_a_strip_has_no_staves_in_any_size(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (0, 255):
-        assert make_ready(np.full(shape, value, dtype=np.uint8), DetectOptions()).note == "no staves found"
+        assert prepare_page(np.full(shape, value, dtype=np.uint8), DetectOptions()).message == "no staves found"
     monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 100)
-    assert min(ready_module.reduced(np.zeros(shape, dtype=np.uint8))[0].shape) == 1
+    assert min(ready_module.shrink_for_measuring(np.zeros(shape, dtype=np.uint8))[0].shape) == 1

@@ -16,7 +16,7 @@ from tests.detect.drawn import staff_page
 
 from entourage.data.media import UnreadableImageError
 from entourage.detect.preprocessing import reading as read
-from entourage.detect.preprocessing.reading import Sheet, list_pages, page_source, read_page, read_sheets
+from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_page, read_pages
 
 
 def save(path: Path, image: Image.Image, **options: object) -> Path:
@@ -24,23 +24,23 @@ def save(path: Path, image: Image.Image, **options: object) -> Path:
     return path
 
 
-def whole_pages(path: Path, done: Container[int] = ()) -> list[Sheet]:
+def whole_pages(path: Path, done: Container[int] = ()) -> list[RawPage]:
     """The pages of a file of which none is broken."""
-    sheets = []
-    for sheet in read_sheets(path, done):
-        assert isinstance(sheet, Sheet)
-        sheets.append(sheet)
-    return sheets
+    pages = []
+    for raw_page in read_pages(path, done):
+        assert isinstance(raw_page, RawPage)
+        pages.append(raw_page)
+    return pages
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "bmp", "pdf"])
 def test_a_page_is_the_same_in_every_format(tmp_path: Path, suffix: str) -> None:
     page = staff_page()
     path = save(tmp_path / f"a.{suffix}", Image.fromarray(page), **({"resolution": 300} if suffix == "pdf" else {}))
-    (sheet,) = whole_pages(path)
-    assert (sheet.name, sheet.number) == ("a", None)
-    assert sheet.image.dtype == np.uint8
-    difference = np.abs(sheet.image.astype(int) - page)
+    (raw_page,) = whole_pages(path)
+    assert (raw_page.name, raw_page.number) == ("a", None)
+    assert raw_page.image.dtype == np.uint8
+    difference = np.abs(raw_page.image.astype(int) - page)
     assert difference.mean() < (3 if suffix == "pdf" else 1e-9)  # PDF holds JPEG
 
 
@@ -68,18 +68,18 @@ def test_tiff_and_pdf_of_several_pages(tmp_path: Path) -> None:
     pages = [Image.fromarray(staff_page(interline=10 + n, height=300)) for n in range(3)]
     for suffix in ("tif", "pdf"):
         path = save(tmp_path / f"score.{suffix}", pages[0], save_all=True, append_images=pages[1:])
-        sheets = whole_pages(path)
-        assert [sheet.name for sheet in sheets] == ["score-1", "score-2", "score-3"]
-        assert [sheet.number for sheet in sheets] == [1, 2, 3]
-        assert [sheet.number for sheet in whole_pages(path, {1, 3})] == [2]  # the others are done
+        read = whole_pages(path)
+        assert [raw_page.name for raw_page in read] == ["score-1", "score-2", "score-3"]
+        assert [raw_page.number for raw_page in read] == [1, 2, 3]
+        assert [raw_page.number for raw_page in whole_pages(path, {1, 3})] == [2]  # the others are done
 
 
 @pytest.mark.parametrize("suffix", ["tif", "pdf"])
 def test_the_name_of_a_page_leads_back_to_it(tmp_path: Path, suffix: str) -> None:
     pages = [Image.fromarray(staff_page(interline=10 + n, height=300)) for n in range(3)]
     path = save(tmp_path / f"score.{suffix}", pages[0], save_all=True, append_images=pages[1:])
-    for sheet in whole_pages(path):
-        np.testing.assert_array_equal(read_page(page_source(path, sheet.number)), sheet.image)
+    for raw_page in whole_pages(path):
+        np.testing.assert_array_equal(read_page(page_source(path, raw_page.number)), raw_page.image)
     assert page_source("a.png", None) == "a.png"
     np.testing.assert_array_equal(read_page(path), read_page(f"{path}#1"))
     with pytest.raises(UnreadableImageError, match="#4: no such page"):
@@ -101,9 +101,11 @@ def test_what_can_be_read_of_a_cut_off_tiff_is_read(
     path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found = list(read_sheets(path))
+        found = list(read_pages(path))
     assert not [one for one in told if issubclass(one.category, UserWarning)]  # the error says it all
-    assert [sheet.name for sheet in found if isinstance(sheet, Sheet)] == [f"scan-{n + 1}" for n in range(readable)]
+    assert [raw_page.name for raw_page in found if isinstance(raw_page, RawPage)] == [
+        f"scan-{n + 1}" for n in range(readable)
+    ]
     np.testing.assert_array_equal(read_page(f"{path}#{readable}"), np.asarray(pages[readable - 1]))
     error = found[readable]
     assert isinstance(error, UnreadableImageError)
@@ -122,7 +124,7 @@ def test_pillow_does_not_speak_of_a_cut_off_tiff(tmp_path: Path, pages: int) -> 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with pytest.raises(UnreadableImageError) as caught:
-            list(read_sheets(path))
+            list(read_pages(path))
     assert not [one for one in told if issubclass(one.category, UserWarning)]  # the error says it all
     assert "\n" not in str(caught.value)
 
@@ -134,10 +136,10 @@ def test_a_damaged_page_does_not_hide_the_next(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 200] = b"\xff" * 200
     path.write_bytes(data)
-    first, second, third = read_sheets(path)
+    first, second, third = read_pages(path)
     assert isinstance(second, UnreadableImageError)
-    assert isinstance(first, Sheet)
-    assert isinstance(third, Sheet)
+    assert isinstance(first, RawPage)
+    assert isinstance(third, RawPage)
     np.testing.assert_array_equal(third.image, np.asarray(pages[2]))
     with pytest.raises(UnreadableImageError, match="#2"):
         read_page(f"{path}#2")
@@ -164,16 +166,16 @@ def test_a_huge_page_is_refused_by_its_header(
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the limit is ours: Pillow's is not spoken of
         with pytest.raises(ValueError, match=r"huge\.png: .*expected at most 80") as caught:
-            list(read_sheets(path))
+            list(read_pages(path))
     assert "\n" not in str(caught.value)
 
 
 def test_a_huge_pdf_page_is_drawn_coarsely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "a.pdf", Image.fromarray(staff_page()), resolution=300)
-    monkeypatch.setattr(read, "MOST_PIXELS", 100_000)
-    (sheet,) = whole_pages(path)
-    assert sheet.image.size <= 100_000
-    assert sheet.note.startswith("drawn at ")
+    monkeypatch.setattr(read, "MAX_PIXELS", 100_000)
+    (raw_page,) = whole_pages(path)
+    assert raw_page.image.size <= 100_000
+    assert raw_page.message.startswith("drawn at ")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_a_huge_pdf_page_is_drawn_coarsely(tmp_path: Path, monkeypatch: pytest.M
 def test_corrupt_files_are_one_clear_line(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason) as caught:
-        list(read_sheets(tmp_path / name))
+        list(read_pages(tmp_path / name))
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -197,7 +199,7 @@ def test_truncated_image_is_named(tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (200, 200), dtype=np.uint8)).save(stream, "PNG")
     (tmp_path / "cut.png").write_bytes(stream.getvalue()[:5000])
     with pytest.raises(ValueError, match=r"cut\.png"):
-        list(read_sheets(tmp_path / "cut.png"))
+        list(read_pages(tmp_path / "cut.png"))
     with pytest.raises(ValueError, match="no such file"):
         read_page(tmp_path / "absent.png")
 

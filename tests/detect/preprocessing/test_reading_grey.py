@@ -8,7 +8,7 @@ from PIL import Image
 from tests.detect.drawn import staff_page
 
 from entourage.detect.preprocessing.reading import (
-    MOST_PIXELS,
+    MAX_PIXELS,
     as_grey,
     check_size,
     dark_on_light,
@@ -48,7 +48,7 @@ def test_an_image_in_memory_is_turned_as_its_camera_says() -> None:
 
 
 def test_an_image_is_refused_by_its_size_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_size("a", (MOST_PIXELS // 8000, 8000))
+    check_size("a", (MAX_PIXELS // 8000, 8000))
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
     with pytest.raises(ValueError, match="scan: 10001 x 8000 pixels, 80 megapixels; expected at most 80"):
         grey_picture("scan", Image.new("1", (10_001, 8000)))

@@ -9,13 +9,13 @@ from tests.detect.engraved import Symbol, write_engraved
 
 from entourage.detect.evaluation.ground_truth import class_names, read_truth
 from entourage.detect.training.augmentation import CROP_HEIGHT, CROP_WIDTH, MarginDrawer, paste_margins
-from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, cut_windows, pack_sheets
+from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
 
 WINDOW = WindowOptions(height=96, width=200)
 
 
 @pytest.fixture
-def sheets(tmp_path: Path) -> Sheets:
+def pack(tmp_path: Path) -> PagePack:
     """One page with 399 dots of a common class and a single coda, alone in its corner."""
     dots: list[Symbol] = [
         (
@@ -30,52 +30,52 @@ def sheets(tmp_path: Path) -> Sheets:
     ]
     coda: Symbol = ("coda", "coda", 400, 260, 440, 300)
     pages = read_truth(write_engraved(tmp_path / "data", [("p", "train", [*dots, coda])]), "train")
-    return pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
-def test_rare_symbols_come_into_the_margin_with_their_targets(sheets: Sheets) -> None:
-    drawer, margins = WindowDrawer(sheets, WINDOW), MarginDrawer(sheets, WINDOW, crops=3)
+def test_rare_symbols_come_into_the_margin_with_their_targets(pack: PagePack) -> None:
+    drawer, margins = WindowDrawer(pack, WINDOW), MarginDrawer(pack, WINDOW, crops=3)
     windows = drawer.cut(np.zeros(2, np.int64), np.zeros((2, 2)), np.ones((2, 2)))
     covered, crops = margins.draw(windows, np.random.default_rng(0))
-    coda = sheets.classes.index("coda") + 1
+    coda = pack.classes.index("coda") + 1
     assert (covered.labels == coda).sum() == 6
     step = 200 // 3
     for number in range(2):
         mine = covered.boxes[(covered.image == number) & (covered.labels == coda)]
         centres = (mine[:, 0] + mine[:, 2]) / 2
         assert torch.allclose(centres, torch.arange(3) * step + CROP_WIDTH / 2, atol=0.51)
-    ink = paste_margins(cut_windows(sheets.pixels, windows, 96, 200), sheets.pixels, crops)
+    ink = paste_margins(cut_windows(pack.pixels, windows, 96, 200), pack.pixels, crops)
     for number, box in zip(covered.image.tolist(), covered.boxes[covered.labels == coda].round().int(), strict=False):
         x0, y0, x1, y1 = box.tolist()
         assert ink[number, 0, y0:y1, x0:x1].min() > 0.99  # the coda is a black square of 20 pixels
         assert ink[number, 0, y0:y1, x1 + 2].max() < 0.01
 
 
-def test_what_the_margin_covers_is_no_target_any_more(sheets: Sheets) -> None:
-    drawer, margins = WindowDrawer(sheets, WINDOW), MarginDrawer(sheets, WINDOW, crops=3)
+def test_what_the_margin_covers_is_no_target_any_more(pack: PagePack) -> None:
+    drawer, margins = WindowDrawer(pack, WINDOW), MarginDrawer(pack, WINDOW, crops=3)
     windows = drawer.cut(np.zeros(1, np.int64), np.zeros((1, 2)), np.ones((1, 2)))
     covered, crops = margins.draw(windows, np.random.default_rng(0))
-    dots = covered.boxes[covered.labels == sheets.classes.index("augmentationDot") + 1]
+    dots = covered.boxes[covered.labels == pack.classes.index("augmentationDot") + 1]
     assert (dots[:, 1] >= CROP_HEIGHT - 1).all()
     assert len(dots) < len(windows.boxes)
     below = windows.boxes[windows.boxes[:, 1] >= CROP_HEIGHT]
     assert len(dots) >= len(below)
-    ink = cut_windows(sheets.pixels, windows, 96, 200)
-    pasted = paste_margins(ink, sheets.pixels, crops)
+    ink = cut_windows(pack.pixels, windows, 96, 200)
+    pasted = paste_margins(ink, pack.pixels, crops)
     assert torch.equal(pasted[:, :, CROP_HEIGHT:], ink[:, :, CROP_HEIGHT:])
 
 
-def test_margins_that_cannot_be_are_refused(sheets: Sheets) -> None:
+def test_margins_that_cannot_be_are_refused(pack: PagePack) -> None:
     with pytest.raises(ValueError, match="4 crops of 65 x 40 do not fit"):
-        MarginDrawer(sheets, WINDOW, crops=4)
-    only = Sheets(
-        sheets.classes,
-        sheets.pixels,
-        sheets.start,
-        sheets.heights,
-        sheets.widths,
-        sheets.boxes[:399],
-        sheets.labels[:399],
+        MarginDrawer(pack, WINDOW, crops=4)
+    only = PagePack(
+        pack.classes,
+        pack.pixels,
+        pack.start,
+        pack.heights,
+        pack.widths,
+        pack.boxes[:399],
+        pack.labels[:399],
         np.array([0, 399]),
     )
     with pytest.raises(ValueError, match="no class with less than 1%"):

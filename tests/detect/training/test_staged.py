@@ -12,9 +12,9 @@ from entourage.detect.training.task import DetectionTask
 
 
 def make(folder: Path) -> DetectionTask:
-    validation, sheets = small_data(folder)
+    validation, pack = small_data(folder)
     recipe = replace(PLAIN, steps=20, batch=1, epoch=20)
-    return DetectionTask(small_detector(sheets.classes), sheets, validation, recipe)
+    return DetectionTask(small_detector(pack.classes), pack, validation, recipe)
 
 
 def test_the_stages_follow_the_thesis() -> None:

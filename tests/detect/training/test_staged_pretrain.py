@@ -22,8 +22,8 @@ def test_the_smallest_box_colours_a_pixel() -> None:
 
 
 def test_patches_have_their_symbol_in_the_middle(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
-    task = PatchTask(small_detector(sheets.classes), sheets, RECIPE)
+    _, pack = small_data(tmp_path / "data")
+    task = PatchTask(small_detector(pack.classes), pack, RECIPE)
     draw, labels = task.load(0, np.random.default_rng(0))
     assert len(labels) == task.batch == len(draw.windows.start)
     centres = (draw.windows.boxes[:, :2] + draw.windows.boxes[:, 2:]) / 2
@@ -35,12 +35,12 @@ def test_patches_have_their_symbol_in_the_middle(tmp_path: Path) -> None:
 
 
 def test_pre_training_changes_the_detector_in_place_and_lowers_its_loss(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
+    _, pack = small_data(tmp_path / "data")
     recipe = replace(PLAIN, steps=2, epoch=2, batch=1)
     for kind, part in ((PatchTask, "encoder"), (ColourTask, "decoder")):
-        detector = small_detector(sheets.classes)
+        detector = small_detector(pack.classes)
         before = {name: value.clone() for name, value in detector.state_dict().items()}
-        task = kind(detector, sheets, recipe)
+        task = kind(detector, pack, recipe)
         train(task, recipe.training_options(), None, device="cpu", progress=False)
         changed = [name for name, value in detector.state_dict().items() if not torch.equal(value, before[name])]
         assert any(name.startswith(f"network.{part}") for name in changed)

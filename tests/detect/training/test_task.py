@@ -14,8 +14,8 @@ from entourage.training import train
 
 
 def make(folder: Path, recipe=RECIPE, **how) -> DetectionTask:  # type: ignore[no-untyped-def]
-    validation, sheets = small_data(folder)
-    return DetectionTask(small_detector(sheets.classes), sheets, validation, recipe, **how)
+    validation, pack = small_data(folder)
+    return DetectionTask(small_detector(pack.classes), pack, validation, recipe, **how)
 
 
 def test_training_lowers_the_losses_and_finds_symbols(tmp_path: Path) -> None:
@@ -76,17 +76,17 @@ def test_a_trial_leaves_the_detector_alone(tmp_path: Path) -> None:
     task = make(tmp_path / "data")
     trial = task.trial()
     assert trial.detector is not task.detector
-    assert trial.sheets is task.sheets
+    assert trial.pack is task.pack
 
 
 def test_perfect_detections_have_a_precision_of_one(tmp_path: Path) -> None:
-    validation, sheets = small_data(tmp_path / "data")
-    detector = small_detector(sheets.classes)
+    validation, pack = small_data(tmp_path / "data")
+    detector = small_detector(pack.classes)
 
     def objects(ink: torch.Tensor) -> list[dict[str, torch.Tensor]]:
         assert ink.shape == (1, 1, 160, 240)
-        rows = [row for row, name in enumerate(validation[0].labels) if name in sheets.classes]
-        labels = torch.tensor([sheets.classes.index(validation[0].labels[row]) + 1 for row in rows])  # type: ignore[arg-type]
+        rows = [row for row, name in enumerate(validation[0].labels) if name in pack.classes]
+        labels = torch.tensor([pack.classes.index(validation[0].labels[row]) + 1 for row in rows])  # type: ignore[arg-type]
         boxes = torch.from_numpy(validation[0].boxes[rows] / 2)
         return [{"boxes": boxes, "labels": labels, "scores": torch.ones(len(rows))}]
 
@@ -96,9 +96,9 @@ def test_perfect_detections_have_a_precision_of_one(tmp_path: Path) -> None:
 
 
 def test_other_classes_are_refused(tmp_path: Path) -> None:
-    validation, sheets = small_data(tmp_path / "data")
+    validation, pack = small_data(tmp_path / "data")
     with pytest.raises(ValueError, match="the detector has 1 classes"):
-        DetectionTask(small_detector(("coda",)), sheets, validation, RECIPE)
+        DetectionTask(small_detector(("coda",)), pack, validation, RECIPE)
 
 
 def test_the_description_tells_recipes_apart(tmp_path: Path) -> None:

@@ -12,27 +12,27 @@ from entourage.detect.training.windows import WindowDrawer, cut_windows
 
 
 def test_a_batch_without_view_is_the_windows_themselves(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
-    windows = WindowDrawer(sheets, RECIPE.window).draw(3, np.random.default_rng(0))
-    plain = cut_windows(sheets.pixels, windows, 64, 128)
-    batch = make_batch(Draw(windows), sheets.pixels, 64, 128, None)
+    _, pack = small_data(tmp_path / "data")
+    windows = WindowDrawer(pack, RECIPE.window).draw(3, np.random.default_rng(0))
+    plain = cut_windows(pack.pixels, windows, 64, 128)
+    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
     assert torch.equal(batch.ink, plain)
     assert torch.equal(batch.boxes, windows.boxes)
-    assert torch.equal(cut(Draw(windows), sheets.pixels, 64, 128), plain)
-    given = make_batch(Draw(windows, ink=plain / 2), sheets.pixels, 64, 128, None)
+    assert torch.equal(cut(Draw(windows), pack.pixels, 64, 128), plain)
+    given = make_batch(Draw(windows, ink=plain / 2), pack.pixels, 64, 128, None)
     assert torch.equal(given.ink, plain / 2)
     torch.manual_seed(0)
-    seen = make_batch(Draw(windows), sheets.pixels, 64, 128, ViewOptions(clean=0.0))
+    seen = make_batch(Draw(windows), pack.pixels, 64, 128, ViewOptions(clean=0.0))
     assert not torch.equal(seen.ink, plain)
 
 
 def test_windows_are_cut_early_where_the_pages_stay_behind(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
-    draw = Draw(WindowDrawer(sheets, RECIPE.window).draw(2, np.random.default_rng(0)))
-    assert cut_early(draw, sheets.pixels, torch.device("cpu"), 64, 128) is draw
-    early = cut_early(draw, sheets.pixels, torch.device("meta"), 64, 128)
+    _, pack = small_data(tmp_path / "data")
+    draw = Draw(WindowDrawer(pack, RECIPE.window).draw(2, np.random.default_rng(0)))
+    assert cut_early(draw, pack.pixels, torch.device("cpu"), 64, 128) is draw
+    early = cut_early(draw, pack.pixels, torch.device("meta"), 64, 128)
     assert early.ink is not None
-    assert torch.equal(early.ink, cut(draw, sheets.pixels, 64, 128))
+    assert torch.equal(early.ink, cut(draw, pack.pixels, 64, 128))
 
 
 def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
@@ -47,10 +47,10 @@ def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
 
 
 def test_the_learner_gives_the_losses_of_its_detector(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path / "data")
-    detector = small_detector(sheets.classes).eval()
-    windows = WindowDrawer(sheets, RECIPE.window).draw(2, np.random.default_rng(1))
-    batch = make_batch(Draw(windows), sheets.pixels, 64, 128, None)
+    _, pack = small_data(tmp_path / "data")
+    detector = small_detector(pack.classes).eval()
+    windows = WindowDrawer(pack, RECIPE.window).draw(2, np.random.default_rng(1))
+    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
     with torch.no_grad():
         losses = Learner(detector)(batch)
         expected = detector.losses(batch.ink, batch.boxes, batch.labels, batch.image, batch.ignore)

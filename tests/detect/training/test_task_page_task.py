@@ -8,7 +8,7 @@ from tests.detect.small import small_data
 from torch import nn
 
 from entourage.detect.training.task import PageTask, Recipe
-from entourage.training import Losses
+from entourage.training.task import Losses
 
 
 class Plain(PageTask[int]):
@@ -20,10 +20,10 @@ class Plain(PageTask[int]):
 
 
 def test_epochs_are_numbers_in_a_row_and_pages_go_where_training_is(tmp_path: Path) -> None:
-    _, sheets = small_data(tmp_path)
-    task = Plain(nn.Linear(1, 1), sheets, Recipe(epoch=7), 0.9)
+    _, pack = small_data(tmp_path)
+    task = Plain(nn.Linear(1, 1), pack, Recipe(epoch=7), 0.9)
     assert [*task.plan(0), *task.plan(1)] == list(range(14))
     task.prepare(torch.device("cpu"))
-    assert task.sheets.pixels.device == task.device == torch.device("cpu")
+    assert task.pack.pixels.device == task.device == torch.device("cpu")
     assert task.average is not None
-    assert Plain(nn.Linear(1, 1), sheets, Recipe()).average is None
+    assert Plain(nn.Linear(1, 1), pack, Recipe()).average is None

@@ -18,7 +18,7 @@ from entourage.detect.training import task as recipe_module
 from entourage.detect.training.task import DetectionTask, Draw
 from entourage.detect.training.train import TrainJob, as_classes, continued, train_detector
 from entourage.symbols import V1_IDS
-from entourage.training import Losses
+from entourage.training.task import Losses
 
 
 def job(tmp_path: Path, **how: object) -> TrainJob:

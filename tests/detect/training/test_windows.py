@@ -9,22 +9,22 @@ import torch
 from tests.detect.engraved import some_pages
 
 from entourage.detect.evaluation.ground_truth import class_names, read_truth
-from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, cut_windows, pack_sheets
+from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
 
 SMALL = WindowOptions(height=64, width=96)
 
 
 @pytest.fixture
-def sheets(tmp_path: Path) -> Sheets:
+def pack(tmp_path: Path) -> PagePack:
     pages = read_truth(some_pages(tmp_path / "data"), "train")
-    return pack_sheets(pages, class_names(pages), workers=1, progress=False)
+    return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
-def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(sheets: Sheets) -> None:
-    drawer = WindowDrawer(sheets, SMALL)
+def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(pack: PagePack) -> None:
+    drawer = WindowDrawer(pack, SMALL)
     windows = drawer.cut(np.array([1, 2]), np.array([[30.0, 20.0], [-10.0, 120.0]]), np.ones((2, 2)))
-    ink = cut_windows(sheets.pixels, windows, 64, 96)
-    pages = [1 - sheets.page(number) / 255 for number in (1, 2)]
+    ink = cut_windows(pack.pixels, windows, 64, 96)
+    pages = [1 - pack.page(number) / 255 for number in (1, 2)]
     assert ink.shape == (2, 1, 64, 96)
     # grid_sample works in float32 over some 130 pixels
     assert np.allclose(ink[0, 0], pages[0][20:84, 30:126], atol=1e-4)
@@ -33,11 +33,11 @@ def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(sheets: Sheets) -
     assert ink[1, 0, :, :10].abs().max() < 1e-4
 
 
-def test_boxes_follow_the_ink_through_scale_and_shift(sheets: Sheets) -> None:
+def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
     page = np.full((160, 240), 255, np.uint8)
     page[60:90, 100:150] = 0
     alone = replace(
-        sheets,
+        pack,
         pixels=torch.from_numpy(page.ravel()),
         start=np.array([0, page.size]),
         heights=np.array([160]),
@@ -56,8 +56,8 @@ def test_boxes_follow_the_ink_through_scale_and_shift(sheets: Sheets) -> None:
     assert (ink * rows).sum() / ink.sum() == pytest.approx((y0 + y1) / 2, abs=0.05)  # samples of a sloped edge
 
 
-def test_beyond_a_dark_page_there_is_paper(sheets: Sheets) -> None:
-    dark = replace(sheets, pixels=torch.zeros_like(sheets.pixels))
+def test_beyond_a_dark_page_there_is_paper(pack: PagePack) -> None:
+    dark = replace(pack, pixels=torch.zeros_like(pack.pixels))
     windows = WindowDrawer(dark, SMALL).cut(np.array([0]), np.array([[200.0, -20.0]]), np.ones((1, 2)))
     ink = cut_windows(dark.pixels, windows, 64, 96)[0, 0]
     assert ink[20:, :40].min() > 0.99
@@ -65,15 +65,15 @@ def test_beyond_a_dark_page_there_is_paper(sheets: Sheets) -> None:
     assert ink[:, 40:].max() < 0.01
 
 
-def test_symbols_belong_to_the_window_their_centre_is_in(sheets: Sheets) -> None:
-    drawer = WindowDrawer(sheets, SMALL)
+def test_symbols_belong_to_the_window_their_centre_is_in(pack: PagePack) -> None:
+    drawer = WindowDrawer(pack, SMALL)
     windows = drawer.draw(16, np.random.default_rng(0))
     found = {(int(i), *np.round(b, 3)) for i, b in zip(windows.image, windows.boxes.tolist(), strict=True)}
     found |= {(int(i), *np.round(b, 3)) for i, b in zip(windows.hidden_image, windows.hidden.tolist(), strict=True)}
     expected = set()
     for number in range(16):
-        page = int(np.searchsorted(sheets.start, int(windows.start[number])))
-        for box in sheets.boxes[sheets.first[page] : sheets.first[page + 1]]:
+        page = int(np.searchsorted(pack.start, int(windows.start[number])))
+        for box in pack.boxes[pack.first[page] : pack.first[page + 1]]:
             corner, zoom = windows.corner[number].repeat(2), windows.zoom[number].repeat(2)
             x0, y0, x1, y1 = ((torch.from_numpy(box) - corner) * zoom).tolist()
             if 0 <= (x0 + x1) / 2 < 96 and 0 <= (y0 + y1) / 2 < 64:
@@ -82,30 +82,30 @@ def test_symbols_belong_to_the_window_their_centre_is_in(sheets: Sheets) -> None
     assert len(found) == len(expected)
 
 
-def test_what_is_mostly_cut_off_is_hidden(sheets: Sheets) -> None:
-    drawer = WindowDrawer(sheets, SMALL)
-    staff = sheets.boxes[sheets.first[0]]  # 200 pixels wide, a window shows 96 of them
+def test_what_is_mostly_cut_off_is_hidden(pack: PagePack) -> None:
+    drawer = WindowDrawer(pack, SMALL)
+    staff = pack.boxes[pack.first[0]]  # 200 pixels wide, a window shows 96 of them
     corner = np.array([[(staff[0] + staff[2]) / 2 - 48, staff[1] - 5]], dtype=np.float64)
     windows = drawer.cut(np.array([0]), corner, np.ones((1, 2)))
-    number = sheets.classes.index("staff") + 1
+    number = pack.classes.index("staff") + 1
     assert number not in windows.labels.tolist()
     assert windows.hidden[:, 2].max() > 96
     every = replace(SMALL, visible=0.0)
-    assert number in WindowDrawer(sheets, every).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
+    assert number in WindowDrawer(pack, every).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
 
 
-def test_rare_classes_are_drawn_by_the_root_of_their_number(sheets: Sheets) -> None:
-    drawer = WindowDrawer(sheets, replace(SMALL, common=4))
+def test_rare_classes_are_drawn_by_the_root_of_their_number(pack: PagePack) -> None:
+    drawer = WindowDrawer(pack, replace(SMALL, common=4))
     rng = np.random.default_rng(0)
-    drawn = sheets.labels[drawer.symbols(20_000, rng)]
+    drawn = pack.labels[drawer.symbols(20_000, rng)]
     shares = np.bincount(drawn - 1, minlength=4) / 20_000
-    expected = np.sqrt(np.minimum(sheets.counts(), 4))
+    expected = np.sqrt(np.minimum(pack.counts(), 4))
     assert np.allclose(shares, expected / expected.sum(), atol=0.015)  # four standard deviations
 
 
-def test_the_symbol_a_window_is_drawn_around_is_in_it(sheets: Sheets) -> None:
+def test_the_symbol_a_window_is_drawn_around_is_in_it(pack: PagePack) -> None:
     options = replace(SMALL, rare=1.0, visible=0.0)
-    drawer = WindowDrawer(sheets, options)
+    drawer = WindowDrawer(pack, options)
     windows = drawer.draw(64, np.random.default_rng(3))
     assert set(windows.image.tolist()) == set(range(64))
     assert ((windows.corner[windows.zoom[:, 0] == 1] % 1) == 0).all()  # plain windows lie on whole pixels
@@ -113,8 +113,8 @@ def test_the_symbol_a_window_is_drawn_around_is_in_it(sheets: Sheets) -> None:
     assert windows.zoom.log().abs().max() <= options.most + 1e-6
 
 
-def test_draws_follow_the_generator(sheets: Sheets) -> None:
-    drawer = WindowDrawer(sheets, SMALL)
+def test_draws_follow_the_generator(pack: PagePack) -> None:
+    drawer = WindowDrawer(pack, SMALL)
     first, second = (drawer.draw(4, np.random.default_rng(5)) for _ in range(2))
     assert torch.equal(first.boxes, second.boxes)
     assert torch.equal(first.corner, second.corner)

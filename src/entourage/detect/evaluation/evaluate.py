@@ -94,13 +94,13 @@ class Seen:
     """What a detector found on some pages, to be judged by one class list or by several.
 
     Attributes:
-        found: one set of detections a page.
+        detections: one `Detections` for each page.
         classes: the detector's own.
         seconds: median time of a page from its pixels to its detections; the first, which warms up, does not count if
             there are others.
     """
 
-    found: tuple[Detections, ...]
+    detections: tuple[Detections, ...]
     classes: tuple[str, ...]
     seconds: float
 
@@ -141,7 +141,7 @@ def judge(seen: Seen, pages: Sequence[TruthPage], judged: Judged = "v1") -> Eval
         ValueError: no page holds anything of the list.
     """
     truth = [without_twins(known_objects(page, judged, seen.classes)) for page in pages]
-    found = [page if judged == "own" else as_list(page, judged) for page in seen.found]
+    found = [page if judged == "own" else as_list(page, judged) for page in seen.detections]
     objects = sum(len(page) for page in truth)
     if objects == 0:
         raise ValueError(_nothing_of(judged, pages, seen.classes))
@@ -175,7 +175,7 @@ def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) ->
 def judged_pictures(seen: Seen, pages: Sequence[TruthPage], judged: Judged) -> list[tuple[str, str]]:
     """Names and `<svg>` elements of the first pages, with frames around what was found and what was missed."""
     pictures = []
-    for page, found in list(zip(pages, seen.found, strict=True))[:MOST_PICTURES]:
+    for page, found in list(zip(pages, seen.detections, strict=True))[:MOST_PICTURES]:
         listed = found if judged == "own" else as_list(found, judged)
         sure = listed.select(listed.scores >= LIKELY)
         lost = missed_objects(known_objects(page, judged, seen.classes), sure)
@@ -215,10 +215,12 @@ def write_evaluation(
         text = "A row is what the symbols are, a column what they were taken for."
         sections.append(Section("Look-alikes", text, wide=blocks))
     if pictures:
-        told = f" From a score of {LIKELY} on; in thick red what was missed: nothing of its class overlaps it by half."
-        sections.append(found_section(pictures, told))
-    told = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
-    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.{told}", sections)
+        message = (
+            f" From a score of {LIKELY} on; in thick red what was missed: nothing of its class overlaps it by half."
+        )
+        sections.append(found_section(pictures, message))
+    message = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
+    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.{message}", sections)
 
 
 def _nothing_of(judged: Judged, pages: Sequence[TruthPage], own: tuple[str, ...]) -> str:

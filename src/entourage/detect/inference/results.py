@@ -34,10 +34,10 @@ class PageResult:
         file: where it came from.
         number: of the page, from 1, where its file has several; else None.
         width, height: in pixels.
-        found: in these pixels.
+        detections: in these pixels.
         interline: pixels between staff lines, or None.
         seconds: it took.
-        note: what is to be said of it, or nothing.
+        message: warnings for the user, or "".
         unnamed: how many symbols were found besides, for which the list of classes has no name.
     """
 
@@ -45,10 +45,10 @@ class PageResult:
     file: str
     width: int
     height: int
-    found: Detections
+    detections: Detections
     interline: float | None
     seconds: float
-    note: str = ""
+    message: str = ""
     number: int | None = None
     unnamed: int = 0
 
@@ -59,7 +59,7 @@ class PageResult:
 
 
 class ResultFiles:
-    """`coco.json`, `detections.csv` and `pages.csv`, written page by page; see `open_results`."""
+    """`coco.json`, `detections.csv` and `pages.csv`, written page by page; detect_prepared `open_results`."""
 
     def __init__(self, ids: Mapping[str, int], coco: TextIO, table: TextIO, pages: TextIO) -> None:
         self._ids, self._coco = ids, coco
@@ -77,7 +77,7 @@ class ResultFiles:
         number = len(self._images) + 1
         size = {"width": page.width, "height": page.height}
         self._images.append({"id": number, "file_name": page.source, "name": page.name, **size})
-        rows = zip(page.found.names, page.found.scores.tolist(), page.found.boxes.tolist(), strict=True)
+        rows = zip(page.detections.names, page.detections.scores.tolist(), page.detections.boxes.tolist(), strict=True)
         for name, score, box in rows:
             x0, y0, x1, y1 = (round(value, 2) for value in box)
             bbox = [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)]
@@ -87,7 +87,7 @@ class ResultFiles:
             self._count += 1
             self._table.writerow([page.name, name, f"{score:.4f}", *(f"{value:g}" for value in (x0, y0, x1, y1))])
         interline = "" if page.interline is None else f"{page.interline:.2f}"
-        cells = [page.width, page.height, len(page.found), interline, f"{page.seconds:.3f}", page.note]
+        cells = [page.width, page.height, len(page.detections), interline, f"{page.seconds:.3f}", page.message]
         self._pages.writerow([page.name, page.source, *cells])
 
     def finish(self) -> None:
@@ -128,7 +128,7 @@ def page_xml(page: PageResult) -> str:
         f"  <filename>{escape(Path(page.source).name)}</filename>",
         f"  <size><width>{page.width}</width><height>{page.height}</height><depth>1</depth></size>",
     ]
-    rows = zip(page.found.names, page.found.scores.tolist(), page.found.boxes.tolist(), strict=True)
+    rows = zip(page.detections.names, page.detections.scores.tolist(), page.detections.boxes.tolist(), strict=True)
     for name, score, (x0, y0, x1, y1) in rows:
         box = f"<xmin>{x0 / page.width:.8f}</xmin><xmax>{x1 / page.width:.8f}</xmax>"
         box += f"<ymin>{y0 / page.height:.8f}</ymin><ymax>{y1 / page.height:.8f}</ymax>"
@@ -140,7 +140,7 @@ def page_xml(page: PageResult) -> str:
 STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
 _OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
-_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "note", "number", "unnamed")
+_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "message", "number", "unnamed")
 
 
 class Journal:
@@ -192,7 +192,7 @@ class Journal:
     def add(self, page: PageResult) -> None:
         """Keeps a page of which all else has been written."""
         kept = {name: getattr(page, name) for name in _PLAIN}
-        kept |= {name: value.tolist() for name, value in page.found.to_dict().items()}
+        kept |= {name: value.tolist() for name, value in page.detections.to_dict().items()}
         write_json(self._path(page), {**kept, "stamp": _stamp(Path(page.file))}, indent=None)
         self._records[page.file][page.number] = self._path(page)
 
@@ -207,8 +207,8 @@ class Journal:
             for number in sorted(records, key=lambda n: n or 0):
                 page = self._page(read_json_object(records[number]))
                 if page is None:
-                    told = "it is damaged; the same command looks at the page again"
-                    raise UnreadableFileError(records[number], told)
+                    message = "it is damaged; the same command looks at the page again"
+                    raise UnreadableFileError(records[number], message)
                 yield page
 
     def close(self) -> None:
@@ -240,8 +240,8 @@ class Journal:
         try:
             boxes = torch.tensor(record["boxes"], dtype=torch.float32).reshape(-1, 4)
             labels, scores = torch.tensor(record["labels"], dtype=torch.int64), torch.tensor(record["scores"])
-            found = Detections(boxes, labels, scores.float(), self.classes)
-            return PageResult(found=found, **{name: record[name] for name in _PLAIN})
+            detections = Detections(boxes, labels, scores.float(), self.classes)
+            return PageResult(detections=detections, **{name: record[name] for name in _PLAIN})
         except (KeyError, TypeError, ValueError, RuntimeError):
             return None
 

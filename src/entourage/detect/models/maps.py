@@ -246,8 +246,8 @@ def _check_form(number: int, target: object) -> None:
     if boxes.shape != (len(boxes), 4) and boxes.numel():
         raise ValueError(f"boxes of image {number} have shape {tuple(boxes.shape)}; expected (n, 4)")
     if labels.ndim != 1 or len(labels) != boxes.numel() // 4:
-        told = f"labels of image {number} have shape {tuple(labels.shape)} for {boxes.numel() // 4} boxes"
-        raise ValueError(f"{told}; expected one each, ({boxes.numel() // 4},)")
+        message = f"labels of image {number} have shape {tuple(labels.shape)} for {boxes.numel() // 4} boxes"
+        raise ValueError(f"{message}; expected one each, ({boxes.numel() // 4},)")
     if len(labels) and (labels.dtype == torch.bool or labels.is_floating_point() or labels.is_complex()):
         raise ValueError(f"labels of image {number} are {labels.dtype}; expected whole numbers, such as torch.int64")
 
@@ -260,7 +260,7 @@ def _check_values(boxes: Tensor, labels: Tensor, image: Tensor, classes: int) ->
         return
     first = int(wrong.nonzero()[0])
     if not ordered[first]:
-        told = f"image {int(image[first])} has the box {boxes[first].tolist()}"
-        raise ValueError(f"{told}; expected finite x0, y0, x1, y1 with x0 <= x1 and y0 <= y1")
-    told = f"image {int(image[first])} has the label {int(labels[first])}"
-    raise ValueError(f"{told}; expected 1 to {classes}, the classes")
+        message = f"image {int(image[first])} has the box {boxes[first].tolist()}"
+        raise ValueError(f"{message}; expected finite x0, y0, x1, y1 with x0 <= x1 and y0 <= y1")
+    message = f"image {int(image[first])} has the label {int(labels[first])}"
+    raise ValueError(f"{message}; expected 1 to {classes}, the classes")

@@ -149,7 +149,7 @@ _SIDE = 700  # pixels of the longer side at which it is looked
 
 
 @dataclass(frozen=True)
-class Turn:
+class Rotation:
     """A page turned by an angle about its middle, on a sheet that holds all of it.
 
     Attributes:
@@ -163,7 +163,7 @@ class Turn:
     angle: float
 
     @classmethod
-    def by(cls, angle: float, shape: tuple[int, int]) -> Turn:
+    def from_angle(cls, angle: float, shape: tuple[int, int]) -> Rotation:
         """The turn of a page of shape (h, w) by so many degrees counter-clockwise."""
         height, width = shape
         cosine, sine = abs(np.cos(np.deg2rad(angle))), abs(np.sin(np.deg2rad(angle)))
@@ -174,13 +174,13 @@ class Turn:
         matrix[:, 2] += np.array([(size[0] - width) / 2, (size[1] - height) / 2])
         return cls(matrix, size, angle)
 
-    def turn(self, image: Grey) -> Grey:
+    def apply(self, image: Grey) -> Grey:
         """The turned page; what lies beyond its edges is paper."""
         paper = float(np.percentile(image[::8, ::8], 90))
         turned = cv2.warpAffine(image, self.matrix, self.size, flags=cv2.INTER_LINEAR, borderValue=paper)
         return np.asarray(turned, dtype=np.uint8)
 
-    def back(self, found: Detections) -> Detections:
+    def invert(self, found: Detections) -> Detections:
         """Boxes on the turned page as boxes on the page itself.
 
         An upright box around a turned box would be too large. These are boxes around the turned ovals that fill the

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from entourage.detect.options import INTERLINE
-from entourage.detect.preprocessing.page_geometry import Turn, estimate_interline, estimate_skew, staff_ink
+from entourage.detect.preprocessing.page_geometry import Rotation, estimate_interline, estimate_skew, staff_ink
 from entourage.detect.preprocessing.reading import Grey, as_grey, read_page, scaled_size
 from entourage.report.page import pluralize
 
-MOST_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
+MAX_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
 NO_STAVES = "no staves found"
-_NEAR = 1.25  # times as far apart as they look, lines may be told to be without a word
-ON_SIDE = "the page lies on its side: turn it by 90 degrees"
+_INTERLINE_TOLERANCE = 1.25  # times as far apart as they look, lines may be told to be without a word
+SIDEWAYS = "the page lies on its side: turn it by 90 degrees"
 
-Picture = NDArray[np.generic] | Image.Image | str | Path
+ImageInput = NDArray[np.generic] | Image.Image | str | Path
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DetectOptions:
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedPage:
     """A page as the network wants it, and the way back.
 
     Attributes:
@@ -74,21 +74,21 @@ class Ready:
         page: as it was given, grey, shape (H, W).
         interline: pixels between its staff lines, or None.
         angle: degrees by which it lies askew.
-        turn: how it was turned, or None.
+        rotation: the rotation that straightened it, or None.
         seconds: it took so far.
-        note: what is to be said of it, or nothing.
+        message: warning for the user, or "".
     """
 
     image: Grey | None
     page: Grey
     interline: float | None
     angle: float
-    turn: Turn | None
+    rotation: Rotation | None
     seconds: float
-    note: str = ""
+    message: str = ""
 
 
-def make_ready(image: Picture, options: DetectOptions) -> Ready:
+def prepare_page(image: ImageInput, options: DetectOptions) -> PreparedPage:
     """Reads, measures, straightens and scales a page.
 
     Raises:
@@ -96,25 +96,30 @@ def make_ready(image: Picture, options: DetectOptions) -> Ready:
     """
     start = time.perf_counter()
     page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
-    straight, seen, angle, turn = _measure(page, options)
+    straight, seen, angle, rotation = _measure(page, options)
     interline = options.interline or seen
     if interline is None:
-        upright = estimate_interline(np.ascontiguousarray(reduced(page)[0].T)) is not None
-        return Ready(None, page, None, angle, None, time.perf_counter() - start, ON_SIDE if upright else NO_STAVES)
-    working = to_working(straight, interline)
-    told = ("" if turn is None else f"straightened by {turn.angle:.1f} degrees", _doubt(interline, seen))
-    note = "; ".join(part for part in told if part)
-    return Ready(working, page, interline, angle, turn, time.perf_counter() - start, note)
+        upright = estimate_interline(np.ascontiguousarray(shrink_for_measuring(page)[0].T)) is not None
+        return PreparedPage(
+            None, page, None, angle, None, time.perf_counter() - start, SIDEWAYS if upright else NO_STAVES
+        )
+    working = to_working_scale(straight, interline)
+    parts = (
+        "" if rotation is None else f"straightened by {rotation.angle:.1f} degrees",
+        _interline_warning(interline, seen),
+    )
+    message = "; ".join(part for part in parts if part)
+    return PreparedPage(working, page, interline, angle, rotation, time.perf_counter() - start, message)
 
 
-def _doubt(interline: float, seen: float | None) -> str:
+def _interline_warning(interline: float, seen: float | None) -> str:
     """What is to be said where staff lines look otherwise than was told, or nothing."""
-    if seen is None or seen / _NEAR <= interline <= seen * _NEAR:
+    if seen is None or seen / _INTERLINE_TOLERANCE <= interline <= seen * _INTERLINE_TOLERANCE:
         return ""
     return f"its staff lines look {seen:.1f} pixels apart, not {interline:g}"
 
 
-def reduced(page: Grey) -> tuple[Grey, float]:
+def shrink_for_measuring(page: Grey) -> tuple[Grey, float]:
     """A page as small as is enough to be measured, and by what it was divided; most pages are as they were."""
     factor = (page.size / MEASURED_PIXELS) ** 0.5
     if factor <= 1:
@@ -123,7 +128,7 @@ def reduced(page: Grey) -> tuple[Grey, float]:
     return np.asarray(small, dtype=np.uint8), factor
 
 
-def to_working(page: Grey, interline: float) -> Grey:
+def to_working_scale(page: Grey, interline: float) -> Grey:
     """A page in the size that the network was trained for, its staff lines `INTERLINE` pixels apart.
 
     Raises:
@@ -131,10 +136,10 @@ def to_working(page: Grey, interline: float) -> Grey:
     """
     factor = INTERLINE / interline
     size = scaled_size(page.shape, factor)
-    if size[0] * size[1] > MOST_WORKING_PIXELS:
+    if size[0] * size[1] > MAX_WORKING_PIXELS:
         raise ValueError(
             f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be "
-            f"enlarged to {size[0]} x {size[1]}; expected at most {MOST_WORKING_PIXELS / 1e6:.0f} megapixels"
+            f"enlarged to {size[0]} x {size[1]}; expected at most {MAX_WORKING_PIXELS / 1e6:.0f} megapixels"
         )
     if size == (page.shape[1], page.shape[0]):
         return page
@@ -142,21 +147,21 @@ def to_working(page: Grey, interline: float) -> Grey:
     return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
 
 
-def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Turn | None]:
+def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Rotation | None]:
     """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
-    small, factor = reduced(page)
+    small, factor = shrink_for_measuring(page)
     ink = staff_ink(small)
     known, widest = options.interline, options.straighten
     angle = estimate_skew(ink)
     if widest is not None and abs(angle) > widest:
-        turn = Turn.by(angle, (page.shape[0], page.shape[1]))
-        straight = turn.turn(page)
-        measured, by = reduced(straight)
-        interline = _enlarged(estimate_interline(measured), by)
+        rotation = Rotation.from_angle(angle, (page.shape[0], page.shape[1]))
+        straight = rotation.apply(page)
+        measured, by = shrink_for_measuring(straight)
+        interline = _times(estimate_interline(measured), by)
         if known or interline is not None:  # else the angle was that of something else than staves
-            return straight, interline, angle, turn
-    return page, _enlarged(estimate_interline(small, ink), factor), angle, None
+            return straight, interline, angle, rotation
+    return page, _times(estimate_interline(small, ink), factor), angle, None
 
 
-def _enlarged(interline: float | None, factor: float) -> float | None:
+def _times(interline: float | None, factor: float) -> float | None:
     return None if interline is None else interline * factor

@@ -24,7 +24,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
 from entourage.io.files import error_reason
 
-MOST_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
+MAX_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
 _SMALL = 1_000  # pixels of the longer side at which it is looked whether ink is light
 
 Grey = NDArray[np.uint8]
@@ -86,9 +86,9 @@ def dark_on_light(image: Grey) -> Grey:
 
 def check_size(name: str | Path, size: tuple[int, int]) -> None:
     """Raises an `UnreadableImageError` if an image has more pixels, width times height, than a page may have."""
-    if size[0] * size[1] > MOST_PIXELS:
+    if size[0] * size[1] > MAX_PIXELS:
         what = f"{size[0]} x {size[1]} pixels, {millions(size[0] * size[1])} megapixels"
-        raise UnreadableImageError(name, f"{what}; expected at most {millions(MOST_PIXELS)}")
+        raise UnreadableImageError(name, f"{what}; expected at most {millions(MAX_PIXELS)}")
 
 
 def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
@@ -131,19 +131,19 @@ _PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # a filter, as `wa
 
 
 @dataclass(frozen=True)
-class Sheet:
+class RawPage:
     """A page as it was read.
 
     Attributes:
         name: that of the file, and for one of several pages its number: "score-3".
         image: grey, dark ink on light paper, shape (h, w).
-        note: what was done to it on the way, or nothing.
+        message: note on a conversion that changed the page, or "".
         number: of the page, from 1, where its file has several; else None.
     """
 
     name: str
     image: Grey
-    note: str = ""
+    message: str = ""
     number: int | None = None
 
 
@@ -183,7 +183,7 @@ def _inside(folder: Path) -> list[Path]:
     return [path for path in pages if all(root / "images" in path.parents for root in engraved & set(path.parents))]
 
 
-def read_sheets(path: str | Path, done: Container[int] = ()) -> Iterator[Sheet | UnreadableImageError]:
+def read_pages(path: str | Path, done: Container[int] = ()) -> Iterator[RawPage | UnreadableImageError]:
     """The pages of a file, one after another, so that a long PDF is never in memory as a whole.
 
     Transparent parts become white, 16 bits become 8, and pages of light ink on dark ground are inverted.
@@ -207,29 +207,29 @@ def read_sheets(path: str | Path, done: Container[int] = ()) -> Iterator[Sheet |
 
 
 def read_page(path: str | Path) -> Grey:
-    """The first page of a file, or that which a name as "scan.tif#2" says; see `read_sheets`.
+    """The first page of a file, or that which a name as "scan.tif#2" says; see `read_pages`.
 
     Raises:
         UnreadableImageError: it cannot be read.
     """
     match = None if Path(path).is_file() else _SOURCE.fullmatch(str(path))
     file, number = (path, 1) if match is None else (match["file"], int(match["number"]))
-    for sheet in read_sheets(file, range(1, number)):
-        if isinstance(sheet, UnreadableImageError):
-            raise sheet
-        if (sheet.number or 1) == number:
-            return sheet.image
+    for raw_page in read_pages(file, range(1, number)):
+        if isinstance(raw_page, UnreadableImageError):
+            raise raw_page
+        if (raw_page.number or 1) == number:
+            return raw_page.image
     raise UnreadableImageError(path, "no such page")
 
 
-def _read_images(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:
+def _read_images(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
     with _one_kind_of_error(file):
         image = Image.open(file)
     with image:
         if image.format != "TIFF" or not _has_second(file):  # an animation is one page
             with _one_kind_of_error(file):
-                sheet = Sheet(file.stem, grey_picture(file, image))
-            yield sheet
+                raw_page = RawPage(file.stem, grey_picture(file, image))
+            yield raw_page
             return
         whole = True
         for number in count(1):
@@ -243,7 +243,7 @@ def _read_images(file: Path, done: Container[int]) -> Iterator[Sheet | Unreadabl
                 return
             if number not in done:
                 found = _frame(file, image, number)
-                whole = isinstance(found, Sheet)
+                whole = isinstance(found, RawPage)
                 yield found
 
 
@@ -264,11 +264,11 @@ def _turn_to(image: Image.Image, number: int) -> None:
         image.seek(number - 1)
 
 
-def _frame(file: Path, image: Image.Image, number: int) -> Sheet | UnreadableImageError:
+def _frame(file: Path, image: Image.Image, number: int) -> RawPage | UnreadableImageError:
     source = page_source(file, number)
     try:
         with _one_kind_of_error(source):
-            return Sheet(f"{file.stem}-{number}", grey_picture(source, image), number=number)
+            return RawPage(f"{file.stem}-{number}", grey_picture(source, image), number=number)
     except UnreadableImageError as error:
         return error
 
@@ -301,13 +301,13 @@ def _one_kind_of_error(name: str | Path) -> Iterator[None]:
     except UnidentifiedImageError as error:  # its own message repeats the path
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
     except Image.DecompressionBombError as error:
-        raise UnreadableImageError(name, f"too large; expected at most {millions(MOST_PIXELS)} megapixels") from error
+        raise UnreadableImageError(name, f"too large; expected at most {millions(MAX_PIXELS)} megapixels") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
         raise UnreadableImageError(name, error_reason(error)) from error
 
 
-def _read_pdf(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableImageError]:
+def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
     import pypdfium2  # a compiled library that only those need who have PDF files
 
     with _one_kind_of_error(file):
@@ -329,17 +329,17 @@ def _read_pdf(file: Path, done: Container[int]) -> Iterator[Sheet | UnreadableIm
         document.close()
 
 
-def _drawn(file: Path, document: Any, number: int | None) -> Sheet:
+def _drawn(file: Path, document: Any, number: int | None) -> RawPage:
     """A page of a PDF file."""
     with _one_kind_of_error(page_source(file, number)):
         page = document[0 if number is None else number - 1]
         width, height = page.get_size()  # in points, 72 an inch
-        room = (MOST_PIXELS / max(width * height, 1.0)) ** 0.5
+        room = (MAX_PIXELS / max(width * height, 1.0)) ** 0.5
         scale = min(PDF_DPI / 72, room * 0.99)
         image = page.render(scale=scale, grayscale=True).to_numpy()
         grey = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the bitmap goes with the page
-    note = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
-    return Sheet(file.stem if number is None else f"{file.stem}-{number}", dark_on_light(grey), note, number)
+    message = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
+    return RawPage(file.stem if number is None else f"{file.stem}-{number}", dark_on_light(grey), message, number)
 
 
 def _is_dead_link(path: Path) -> bool:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows, cut_windows
+from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows, cut_windows
 
 _REACH = 4  # pixels to each side of the blur
 
@@ -183,34 +183,32 @@ class MarginDrawer:
         ValueError: so many do not fit side by side, or no symbol is rare and small enough.
     """
 
-    def __init__(self, sheets: Sheets, window: WindowOptions, crops: int = 12) -> None:
+    def __init__(self, pack: PagePack, window: WindowOptions, crops: int = 12) -> None:
         if crops < 1 or crops * CROP_WIDTH > window.width or window.height <= CROP_HEIGHT:
             raise ValueError(
                 f"{crops} crops of {CROP_WIDTH} x {CROP_HEIGHT} do not fit into the margin of a window of"
                 f" {window.width} x {window.height}"
             )
-        self.sheets = sheets
+        self.pack = pack
         self.window = window
         self.crops = crops
-        self._drawer = WindowDrawer(sheets, replace(window, width=CROP_WIDTH, height=CROP_HEIGHT, visible=1.0))
-        size = sheets.boxes[:, 2:] - sheets.boxes[:, :2]
+        self._drawer = WindowDrawer(pack, replace(window, width=CROP_WIDTH, height=CROP_HEIGHT, visible=1.0))
+        size = pack.boxes[:, 2:] - pack.boxes[:, :2]
         fits = (size[:, 0] <= CROP_WIDTH - 2) & (size[:, 1] <= CROP_HEIGHT - 2)
-        rare = sheets.counts() < RARE * len(sheets.labels)
-        rows = np.flatnonzero(fits & rare[sheets.labels - 1])
+        rare = pack.counts() < RARE * len(pack.labels)
+        rows = np.flatnonzero(fits & rare[pack.labels - 1])
         if len(rows) == 0:
             raise ValueError(f"no class with less than {RARE:.0%} of the symbols fits into a crop; expected some")
-        order = rows[np.argsort(sheets.labels[rows], kind="stable")]
+        order = rows[np.argsort(pack.labels[rows], kind="stable")]
         self._rows = order
-        self._classes, self._first, self._counts = np.unique(
-            sheets.labels[order], return_index=True, return_counts=True
-        )
+        self._classes, self._first, self._counts = np.unique(pack.labels[order], return_index=True, return_counts=True)
 
     def draw(self, windows: Windows, rng: np.random.Generator) -> tuple[Windows, Margins]:
         """Crops for a batch, and the batch with their symbols in it."""
         batch = len(windows.start)
         rows = self._symbols(batch * self.crops, rng)
-        pages = self.sheets.page_of(rows)
-        centre = (self.sheets.boxes[rows, :2] + self.sheets.boxes[rows, 2:]) / 2
+        pages = self.pack.page_of(rows)
+        centre = (self.pack.boxes[rows, :2] + self.pack.boxes[rows, 2:]) / 2
         corner = np.round(centre - np.array([CROP_WIDTH, CROP_HEIGHT]) / 2).astype(np.float64)
         cuts = self._drawer.cut(pages, corner, np.ones_like(corner))
         return self._covered(windows, cuts), Margins(cuts, self.crops)
@@ -250,7 +248,7 @@ def paste_margins(ink: Tensor, pixels: Tensor, margins: Margins) -> Tensor:
 
     Args:
         ink: shape (b, 1, h, w).
-        pixels: `Sheets.pixels`, on the same device.
+        pixels: `PagePack.pixels`, on the same device.
         margins: as drawn, on the same device.
     """
     batch, _, _, width = ink.shape

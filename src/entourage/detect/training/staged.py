@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.training.task import DetectionTask, Draw, PageTask, Recipe, cut_early, make_batch
-from entourage.detect.training.windows import Sheets, WindowDrawer
+from entourage.detect.training.windows import PagePack, WindowDrawer
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.task import Losses, Task
@@ -89,30 +89,30 @@ class PatchTask(PageTask[tuple[Draw, Tensor]]):
         recipe: how.
     """
 
-    def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
-        super().__init__(PatchClassifier(detector), sheets, recipe)
+    def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
+        super().__init__(PatchClassifier(detector), pack, recipe)
         self.batch = recipe.batch * 8
         window = replace(recipe.window, height=PATCH, width=PATCH, rare=1.0)
-        self._drawer = WindowDrawer(sheets, window)
+        self._drawer = WindowDrawer(pack, window)
 
     def load(self, item: int, rng: np.random.Generator) -> tuple[Draw, Tensor]:
         """Patches with the symbol in the middle, and its class, from 0."""
         rows = self._drawer.symbols(self.batch, rng)
-        centre = (self.sheets.boxes[rows, :2] + self.sheets.boxes[rows, 2:]) / 2
+        centre = (self.pack.boxes[rows, :2] + self.pack.boxes[rows, 2:]) / 2
         corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
-        draw = Draw(self._drawer.cut(self.sheets.page_of(rows), corner, np.ones_like(corner)))
-        draw = cut_early(draw, self.sheets.pixels, self.device, PATCH, PATCH)
-        return draw, torch.from_numpy(self.sheets.labels[rows] - 1)
+        draw = Draw(self._drawer.cut(self.pack.page_of(rows), corner, np.ones_like(corner)))
+        draw = cut_early(draw, self.pack.pixels, self.device, PATCH, PATCH)
+        return draw, torch.from_numpy(self.pack.labels[rows] - 1)
 
     def loss(self, model: nn.Module, batch: tuple[Draw, Tensor], step: int) -> Losses:
         """Cross-entropy of the class."""
         draw, labels = batch
-        made = make_batch(draw, self.sheets.pixels, PATCH, PATCH, self.recipe.view)
+        made = make_batch(draw, self.pack.pixels, PATCH, PATCH, self.recipe.view)
         return {"loss": F.cross_entropy(model(made.ink), labels)}
 
     def config(self) -> dict[str, Any]:
         """What makes this run this run."""
-        return {"pages": len(self.sheets), "symbols": len(self.sheets.labels), "patch": PATCH}
+        return {"pages": len(self.pack), "symbols": len(self.pack.labels), "patch": PATCH}
 
 
 class ColourTask(PageTask[Coloured]):
@@ -124,9 +124,9 @@ class ColourTask(PageTask[Coloured]):
         recipe: how.
     """
 
-    def __init__(self, detector: WatershedDetector, sheets: Sheets, recipe: Recipe) -> None:
-        super().__init__(PageColourer(detector), sheets, recipe)
-        self._drawer = WindowDrawer(sheets, recipe.window)
+    def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
+        super().__init__(PageColourer(detector), pack, recipe)
+        self._drawer = WindowDrawer(pack, recipe.window)
 
     def load(self, item: int, rng: np.random.Generator) -> Coloured:
         """Windows, and the class of every pixel by the boxes it is in."""
@@ -134,14 +134,14 @@ class ColourTask(PageTask[Coloured]):
         window = self.recipe.window
         shape = (self.recipe.batch, window.height, window.width)
         boxes, labels, image = (part.numpy() for part in (windows.boxes, windows.labels, windows.image))
-        draw = cut_early(Draw(windows), self.sheets.pixels, self.device, window.height, window.width)
+        draw = cut_early(Draw(windows), self.pack.pixels, self.device, window.height, window.width)
         return Coloured(draw, torch.from_numpy(colour_boxes(boxes, labels, image, shape)))
 
     def loss(self, model: nn.Module, batch: Coloured, step: int) -> Losses:
         """Cross-entropy of the class of cells."""
         window = self.recipe.window
-        plain = make_batch(batch.draw, self.sheets.pixels, window.height, window.width, None)
-        made = make_batch(batch.draw, self.sheets.pixels, window.height, window.width, self.recipe.view)
+        plain = make_batch(batch.draw, self.pack.pixels, window.height, window.width, None)
+        made = make_batch(batch.draw, self.pack.pixels, window.height, window.width, self.recipe.view)
         target = torch.where(plain.ink[:, 0] > _INK, batch.colours, 0)
         logits = model(made.ink)  # (b, 1 + classes, h, w)
         stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
@@ -149,7 +149,7 @@ class ColourTask(PageTask[Coloured]):
 
     def config(self) -> dict[str, Any]:
         """What makes this run this run."""
-        return {"pages": len(self.sheets), "symbols": len(self.sheets.labels)}
+        return {"pages": len(self.pack), "symbols": len(self.pack.labels)}
 
 
 def colour_boxes(
@@ -227,7 +227,7 @@ def train_in_stages(
         recipe = replace(task.recipe, steps=max(1, round(stage.share * task.recipe.steps)))
         folder = None if run is None else run / f"stage-{number}-{stage.name.replace(' ', '-')}"
         current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
-        current.whole = run  # each stage goes on from the one before
+        current.root_dir = run  # each stage goes on from the one before
         title = f"Stage {number + 1}: {stage.name}"
         result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
         seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics
@@ -238,10 +238,10 @@ def train_in_stages(
 
 def _stage_task(task: DetectionTask, stage: Stage, recipe: Recipe, *, last: bool) -> Task[Any, Any]:
     if stage.name == "patches":
-        return PatchTask(task.detector, task.sheets, recipe)
+        return PatchTask(task.detector, task.pack, recipe)
     if stage.name == "colours":
-        return ColourTask(task.detector, task.sheets, recipe)
+        return ColourTask(task.detector, task.pack, recipe)
     if last:
-        return DetectionTask(task.detector, task.sheets, task.validation, recipe, terms=stage.terms, say=task.say)
+        return DetectionTask(task.detector, task.pack, task.validation, recipe, terms=stage.terms, say=task.say)
     # Between stages the weights themselves go on; their average is for the end.
-    return DetectionTask(task.detector, task.sheets, [], replace(recipe, average=0.0), terms=stage.terms)
+    return DetectionTask(task.detector, task.pack, [], replace(recipe, average=0.0), terms=stage.terms)

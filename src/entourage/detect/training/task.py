@@ -26,7 +26,7 @@ from entourage.detect.evaluation.ground_truth import TruthPage
 from entourage.detect.evaluation.metrics import score_pages, without_twins
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
-from entourage.detect.training.windows import Sheets, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
+from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, EMATask, Losses
 
@@ -78,7 +78,7 @@ def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOp
 
     Args:
         draw: on the device.
-        pixels: `Sheets.pixels`, on the same device unless the draw has its ink already.
+        pixels: `PagePack.pixels`, on the same device unless the draw has its ink already.
         height, width: of a window.
         view: how windows are disguised; None leaves them as they are.
     """
@@ -174,9 +174,9 @@ class PageTask(EMATask[int, Batch]):
         device: where training takes place.
     """
 
-    def __init__(self, model: nn.Module, sheets: Sheets, recipe: Recipe, decay: float | None = None) -> None:
+    def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, decay: float | None = None) -> None:
         super().__init__(model, decay)
-        self.sheets = sheets
+        self.pack = pack
         self.recipe = recipe
         self.device = torch.device("cpu")
 
@@ -184,7 +184,7 @@ class PageTask(EMATask[int, Batch]):
         """Takes the pages to the device, if they fit."""
         super().prepare(device)
         self.device = device
-        self.sheets.move(device)
+        self.pack.move(device)
 
     def plan(self, epoch: int) -> Sequence[int]:
         """The numbers of an epoch's steps."""
@@ -209,41 +209,41 @@ class DetectionTask(PageTask[Draw]):
     def __init__(
         self,
         detector: WatershedDetector,
-        sheets: Sheets,
+        pack: PagePack,
         validation: Sequence[TruthPage],
         recipe: Recipe,
         *,
         terms: tuple[str, ...] = ("energy", "class", "box"),
         say: Callable[[str], None] | None = None,
     ) -> None:
-        if detector.classes != sheets.classes:
+        if detector.classes != pack.classes:
             raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
-        detector.balance(torch.from_numpy(sheets.counts()))
-        super().__init__(Learner(detector), sheets, recipe, recipe.average)
+        detector.balance(torch.from_numpy(pack.counts()))
+        super().__init__(Learner(detector), pack, recipe, recipe.average)
         self.detector = detector
         self.validation = list(validation[: recipe.validation])
         self.terms = terms
         self.say = say
         self.step = 0
-        self._windows = WindowDrawer(sheets, recipe.window)
-        self._margins = MarginDrawer(sheets, recipe.window, recipe.margin) if recipe.margin else None
+        self._windows = WindowDrawer(pack, recipe.window)
+        self._margins = MarginDrawer(pack, recipe.window, recipe.margin) if recipe.margin else None
 
     def trial(self) -> DetectionTask:
         """The same task with a detector of its own, to measure its pace with."""
         detector = copy.deepcopy(self.detector)
-        return DetectionTask(detector, self.sheets, self.validation, self.recipe, terms=self.terms)
+        return DetectionTask(detector, self.pack, self.validation, self.recipe, terms=self.terms)
 
     def load(self, item: int, rng: np.random.Generator) -> Draw:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
         windows = self._windows.draw(self.recipe.batch, rng)
         draw = Draw(windows) if self._margins is None else Draw(*self._margins.draw(windows, rng))
         window = self.recipe.window
-        return cut_early(draw, self.sheets.pixels, self.device, window.height, window.width)
+        return cut_early(draw, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
         """The sum of the losses, and each."""
         window = self.recipe.window
-        made = make_batch(batch, self.sheets.pixels, window.height, window.width, self.recipe.view)
+        made = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.view)
         parts: dict[str, Tensor] = model(made)
         total = torch.stack([parts[name] for name in self.terms]).sum()
         return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
@@ -277,8 +277,8 @@ class DetectionTask(PageTask[Draw]):
             "options": json.loads(json.dumps(self.detector.options.to_dict())),
             "recipe": json.loads(json.dumps(asdict(self.recipe))),
             "terms": list(self.terms),
-            "pages": len(self.sheets),
-            "symbols": len(self.sheets.labels),
+            "pages": len(self.pack),
+            "symbols": len(self.pack.labels),
         }
 
 

@@ -21,7 +21,7 @@ from entourage.detect.models.watershed import WatershedDetector, load_detector, 
 from entourage.detect.options import DetectorOptions, preset
 from entourage.detect.training.staged import STAGES, train_in_stages
 from entourage.detect.training.task import DetectionTask, Recipe
-from entourage.detect.training.windows import Sheets, pack_sheets
+from entourage.detect.training.windows import PagePack, pack_pages
 from entourage.io.files import check_outputs, write_json
 from entourage.symbols import V1_IDS
 from entourage.training.checkpoint import TrainingResult
@@ -67,12 +67,12 @@ class TrainJob:
     say: Callable[[str], None] | None = None
 
 
-def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any]:
+def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any]:
     """Trains a detector and writes it; a call that was stopped goes on when it is repeated.
 
     Args:
         job: what and how.
-        sheets: the training pages of the job's folders as `training_sheets` packs them, where there are several jobs
+        sheets: the training pages of the job's folders as `training_pages` packs them, where there are several jobs
             on the same pages; None reads them.
 
     Returns:
@@ -82,24 +82,24 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
         ValueError: on anything in the input that is not as it should be.
     """
     check_outputs(job.out, maker=COMMAND)
-    sheets = training_sheets(job) if sheets is None else sheets
+    pack = training_pages(job) if pack is None else pack
     start = None if job.start is None else find_detector(job.start)
     with fork_rng(job.recipe.seed), _fastest():
         detector = (
-            WatershedDetector(sheets.classes, job.options or preset(job.preset))
+            WatershedDetector(pack.classes, job.options or preset(job.preset))
             if start is None
-            else continued(load_detector(start), sheets.classes)
+            else continued(load_detector(start), pack.classes)
         )
-        task = DetectionTask(detector, sheets, _validation(job), job.recipe, say=job.say)
+        task = DetectionTask(detector, pack, _validation(job), job.recipe, say=job.say)
         trained, result = learn(task, job)
-    boxes, labels = torch.from_numpy(sheets.boxes), torch.from_numpy(sheets.labels)
+    boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
     trained = trained.cpu()
-    trained.remember(typical_sides(boxes, labels, len(sheets.classes)))
+    trained.remember(typical_sides(boxes, labels, len(pack.classes)))
     trained.notes = {
         "preset": job.preset if start is None else f"as in {detector_name(start)}",
         "classes": job.classes,
-        "pages": str(len(sheets)),
-        "symbols": str(len(sheets.labels)),
+        "pages": str(len(pack)),
+        "symbols": str(len(pack.labels)),
         "steps": str(result.steps),
         "minutes": f"{result.seconds / 60:.1f}",
         "date": date.today().isoformat(),
@@ -107,9 +107,9 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     files = save_detector(trained, job.out / MODEL)
     summary = {
         "made_by": COMMAND,
-        "pages": len(sheets),
-        "symbols": len(sheets.labels),
-        "classes": len(sheets.classes),
+        "pages": len(pack),
+        "symbols": len(pack.labels),
+        "classes": len(pack.classes),
         "steps": result.steps,
         "seconds": round(result.seconds, 1),
         **{name: round(value, 5) for name, value in result.metrics.items()},
@@ -119,11 +119,11 @@ def train_detector(job: TrainJob, sheets: Sheets | None = None) -> dict[str, Any
     return summary
 
 
-def training_sheets(job: TrainJob) -> Sheets:
+def training_pages(job: TrainJob) -> PagePack:
     """The training pages of the job's folders, packed."""
     pages = [page for folder in job.folders for page in as_classes(read_truth(folder, "train"), job.classes)]
     lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
-    return pack_sheets(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
+    return pack_pages(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
 
 
 def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
@@ -132,7 +132,14 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
         steps = steps_in_budget(
-            task.trial(), items, job.out, job.minutes, job.device, epoch=epoch, seed=seed, progress=job.progress
+            task.trial(),
+            items,
+            job.out,
+            job.minutes,
+            job.device,
+            steps_per_epoch=epoch,
+            seed=seed,
+            progress=job.progress,
         )
         task.recipe = replace(task.recipe, steps=steps)
     if job.staged:

@@ -25,7 +25,7 @@ SHARE = 0.4  # of a GPU's free memory that pages may take; the rest belongs to t
 
 
 @dataclass
-class Sheets:
+class PagePack:
     """Pages and their symbols. Numbers stay with the program; pixels may go where windows are cut, see `move`.
 
     Attributes:
@@ -73,14 +73,14 @@ class Sheets:
         return self.pixels[self.start[number] : self.start[number + 1]].cpu().numpy().reshape(shape)
 
 
-def pack_sheets(
+def pack_pages(
     pages: Sequence[TruthPage],
     classes: tuple[str, ...],
     *,
     interline: float = INTERLINE,
     workers: int | None = None,
     progress: bool | None = None,
-) -> Sheets:
+) -> PagePack:
     """Reads all pages with all cores, brings them to one interline and packs them.
 
     Args:
@@ -105,7 +105,7 @@ def pack_sheets(
             advance(1)
     if not any(labels):
         raise ValueError(f"none of the {len(pages)} pages has a symbol of the {len(classes)} classes")
-    return Sheets(
+    return PagePack(
         classes,
         torch.from_numpy(np.concatenate([image.ravel() for image in images])),
         _offsets([image.size for image in images]),
@@ -200,11 +200,11 @@ class WindowDrawer:
         options: how.
     """
 
-    def __init__(self, sheets: Sheets, options: WindowOptions) -> None:
-        self.sheets = sheets
+    def __init__(self, pack: PagePack, options: WindowOptions) -> None:
+        self.pack = pack
         self.options = options
-        order = np.argsort(sheets.labels, kind="stable")
-        counts = sheets.counts()
+        order = np.argsort(pack.labels, kind="stable")
+        counts = pack.counts()
         self._rows = order  # symbols by class
         self._first = np.concatenate([[0], np.cumsum(counts)])
         self._counts = counts
@@ -213,11 +213,11 @@ class WindowDrawer:
 
     def draw(self, windows: int, rng: np.random.Generator) -> Windows:
         """A batch."""
-        sheets, options = self.sheets, self.options
-        pages = rng.integers(len(sheets), size=windows)
+        pack, options = self.pack, self.options
+        pages = rng.integers(len(pack), size=windows)
         around = rng.random(windows) < options.rare
         symbols = self.symbols(windows, rng)
-        pages = np.where(around, sheets.page_of(symbols), pages)
+        pages = np.where(around, pack.page_of(symbols), pages)
         plain = rng.random(windows) < options.plain
         zoom = self._zoom(plain, rng)
         corner = self._corners(pages, zoom, np.where(around, symbols, -1), rng)
@@ -226,21 +226,21 @@ class WindowDrawer:
 
     def cut(self, pages: NDArray[np.int64], corner: NDArray[np.float64], zoom: NDArray[np.float64]) -> Windows:
         """Windows at given places, with the symbols whose centres are inside."""
-        sheets, options = self.sheets, self.options
-        sizes = sheets.first[pages + 1] - sheets.first[pages]
+        pack, options = self.pack, self.options
+        sizes = pack.first[pages + 1] - pack.first[pages]
         image = np.repeat(np.arange(len(pages)), sizes)
-        rows = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + sheets.first[pages][image]
-        boxes = (sheets.boxes[rows] - np.tile(corner, 2)[image]) * np.tile(zoom, 2)[image]
+        rows = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes) + pack.first[pages][image]
+        boxes = (pack.boxes[rows] - np.tile(corner, 2)[image]) * np.tile(zoom, 2)[image]
         size = np.array([options.width, options.height], dtype=np.float32)
         centre = (boxes[:, :2] + boxes[:, 2:]) / 2
         inside = ((centre >= 0) & (centre < size)).all(axis=1)
-        boxes, image, labels = boxes[inside].astype(np.float32), image[inside], sheets.labels[rows][inside]
+        boxes, image, labels = boxes[inside].astype(np.float32), image[inside], pack.labels[rows][inside]
         seen = (np.clip(boxes[:, 2:], 0, size) - np.clip(boxes[:, :2], 0, size)).prod(axis=1)
         whole = seen >= options.visible * (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
         return Windows(
-            start=torch.from_numpy(sheets.start[pages]),
-            heights=torch.from_numpy(sheets.heights[pages]),
-            widths=torch.from_numpy(sheets.widths[pages]),
+            start=torch.from_numpy(pack.start[pages]),
+            heights=torch.from_numpy(pack.heights[pages]),
+            widths=torch.from_numpy(pack.widths[pages]),
             corner=torch.from_numpy(corner.astype(np.float32)),
             zoom=torch.from_numpy(zoom.astype(np.float32)),
             boxes=torch.from_numpy(boxes[whole]),
@@ -267,12 +267,12 @@ class WindowDrawer:
         self, pages: NDArray[np.int64], zoom: NDArray[np.float64], symbols: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.float64]:
         """Upper left corners: anywhere on the page, or so that the symbol's centre lies in the window's middle part."""
-        sheets, options = self.sheets, self.options
+        pack, options = self.pack, self.options
         size = np.array([options.width, options.height]) / zoom  # on the page, (b, 2)
-        page = np.stack([sheets.widths[pages], sheets.heights[pages]], axis=1)
+        page = np.stack([pack.widths[pages], pack.heights[pages]], axis=1)
         slack = page - size
         anywhere = slack * rng.random((len(pages), 2)) + rng.normal(0, 8, (len(pages), 2))
-        centre = (sheets.boxes[symbols, :2] + sheets.boxes[symbols, 2:]) / 2
+        centre = (pack.boxes[symbols, :2] + pack.boxes[symbols, 2:]) / 2
         shown = centre - size * rng.uniform(0.15, 0.85, (len(pages), 2))
         # A window that may show all of the page's width does so: it moves no further than the page's edges.
         held = np.clip(shown, np.minimum(slack, 0), np.maximum(slack, 0))
@@ -283,7 +283,7 @@ def cut_windows(pixels: Tensor, windows: Windows, height: int, width: int) -> Te
     """The windows' pixels, on the device of `pixels`.
 
     Args:
-        pixels: `Sheets.pixels`.
+        pixels: `PagePack.pixels`.
         windows: where; on the same device.
         height, width: of a window.
 
