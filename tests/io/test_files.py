@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files, read_json_object
+from entourage.io.files import UnreadableFileError, error_reason, has_suffix, list_files, read_json_object
 
 SUFFIXES = {".egg", ".nest"}
 
@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
     ("name", "like"), [("a.egg", True), ("a.b.EGG", True), (".a.egg", False), (".egg", False), ("egg", False)]
 )
 def test_a_name_is_judged_by_its_suffix(name: str, like: bool) -> None:
-    assert is_named_like(name, SUFFIXES) == like
+    assert has_suffix(name, SUFFIXES) == like
 
 
 @pytest.mark.parametrize(("content", "found"), [('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {}), (None, {})])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from entourage.io.files import UnreadableFileError, error_reason, is_named_like, list_files
+from entourage.io.files import UnreadableFileError, error_reason, has_suffix, list_files
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 
@@ -109,7 +109,7 @@ def list_audio(folder: str | Path) -> list[Path]:
 
 def has_audio_name(name: str) -> bool:
     """Whether a file is named like a sound."""
-    return is_named_like(name, AUDIO_SUFFIXES)
+    return has_suffix(name, AUDIO_SUFFIXES)
 
 
 def read_audio(path: str | Path, rate: int) -> NDArray[np.float32]:

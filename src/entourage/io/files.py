@@ -71,14 +71,14 @@ def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
     found: list[Path] = []
     for parent, folders, files in os.walk(root, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
-        found += [Path(parent, name) for name in files if is_named_like(name, suffixes)]
+        found += [Path(parent, name) for name in files if has_suffix(name, suffixes)]
     existing = sorted(path for path in found if path.is_file())  # neither dead links nor pipes
     if not existing:
         raise ValueError(f"folder {root} holds no {kind}; expected files named {', '.join(sorted(suffixes))}")
     return existing
 
 
-def is_named_like(name: str, suffixes: Set[str]) -> bool:
+def has_suffix(name: str, suffixes: Set[str]) -> bool:
     """Whether a file is not hidden and has one of the suffixes, in letters of any size."""
     return not name.startswith(".") and Path(name).suffix.lower() in suffixes
 
