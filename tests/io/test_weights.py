@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from entourage.io import weights as module
-from entourage.io.weights import load_into, read_notes, read_weights, write_weights
+from entourage.io.weights import load_into, read_metadata, read_weights, write_weights
 
 
 def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_others_may_read_what_they_may_read_elsewhere(tmp_path: Path) -> None:
 
 def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
-    for read in (read_weights, read_notes):
+    for read in (read_weights, read_metadata):
         with pytest.raises(ValueError, match=f"^cannot read {path}: "):
             read(path)
     write_weights(path, {"a": torch.ones(100)}, {})
@@ -54,7 +54,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights that a training run wrote"):
             read_weights(path)
     save_file({"a": torch.ones(1)}, path)  # a stranger's
-    for read in (read_weights, read_notes):
+    for read in (read_weights, read_metadata):
         with pytest.raises(ValueError, match=f"^cannot read {path}: "):
             read(path)
 
@@ -62,7 +62,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
 def test_notes_can_be_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
-    assert read_notes(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
+    assert read_metadata(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_what_else_stops_the_writing_is_told_as_it_is(tmp_path: Path, monkeypatc
 
 def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
     write_weights(tmp_path / "weights.safetensors", {}, {"k_max": np.int64(7)})
-    assert read_notes(tmp_path / "weights.safetensors") == {"k_max": 7}
+    assert read_metadata(tmp_path / "weights.safetensors") == {"k_max": 7}
 
 
 def test_weights_that_do_not_fit_are_named() -> None:

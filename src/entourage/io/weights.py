@@ -62,7 +62,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, _notes(file)
 
 
-def read_notes(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> dict[str, Any]:
     """The notes of a file alone, which takes no time; a ValueError as of `read_weights`."""
     with _opened(path) as file:
         return _notes(file)

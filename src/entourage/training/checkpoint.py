@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from entourage.io.files import is_unfinished
-from entourage.io.weights import load_into, read_notes, read_weights, write_weights
+from entourage.io.weights import load_into, read_metadata, read_weights, write_weights
 from entourage.runs.directory import check_same_run, to_begin_anew
 from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
@@ -80,13 +80,13 @@ class RunState:
         if options.monitor is None:
             return state
         if options.monitor not in metrics:
-            found = ", ".join(metrics) or "no metrics"
-            raise ValueError(f"monitor is {options.monitor!r}, but the task's validation returns {found}")
+            names = ", ".join(metrics) or "no metrics"
+            raise ValueError(f"monitor is {options.monitor!r}, but the task's validation returns {names}")
         value, sign = metrics[options.monitor], 1 if options.mode == "max" else -1
         if not math.isnan(value) and (self.best is None or sign * value > sign * self.best):
             return replace(state, best=value, best_step=self.step, stale=0)
-        as_good = options.ties == "last" and value == self.best
-        return replace(state, best_step=self.step if as_good else self.best_step, stale=self.stale + 1)
+        tied = options.ties == "last" and value == self.best
+        return replace(state, best_step=self.step if tied else self.best_step, stale=self.stale + 1)
 
     def out_of_patience(self, options: TrainingOptions) -> bool:
         """Whether the best lies too far back."""
@@ -107,15 +107,15 @@ class RunState:
         )
 
 
-_FREE = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
-_LATER = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
+_NOT_COMPARED = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
+_ADDED_OPTIONS = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
 
 Read = TypeVar("Read")
 
 CHECKPOINT = "checkpoint.safetensors"
 BEST = "best.safetensors"
 MODEL = "model.safetensors"
-_SAFETENSORS_OWN = ".tmp??????"  # what that library calls a file while it writes it
+_SAFETENSORS_TEMPORARY = ".tmp??????"  # what that library calls a file while it writes it
 _PENDING = "pending-best.safetensors"
 
 
@@ -128,14 +128,14 @@ class Checkpoints:
 
     Args:
         folder: the run's folder.
-        identity: what must be equal for the run to be continued.
-        whole: the folder to delete to begin anew, if it is another one; see `Task`.
+        config: what must be equal for the run to be continued.
+        root_dir: the folder to delete to begin anew, if it is another one; see `Task`.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], whole: Path | None = None) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, Any], root_dir: Path | None = None) -> None:
         self.folder = folder
-        self.identity = identity
-        self.whole = whole or folder
+        self.config = config
+        self.root_dir = root_dir or folder
         self.path = folder / CHECKPOINT
 
     def save(
@@ -153,15 +153,17 @@ class Checkpoints:
             task: what is trained, in the main process.
             optimizer: of the task's model.
             scaler: of its gradients, or None.
-            others: what `own_state` gives in each of the other processes.
+            others: what `per_process_tensors` gives in each of the other processes.
         """
         moments, scalars = optimizer_state(optimizer, task.model)
         parts = {"model": task.model.state_dict(), "optimizer": moments, "extra": task.extra_state()}
-        parts["own"] = {f"{rank}.{name}": value for rank, own in enumerate(others, 1) for name, value in own.items()}
+        parts["per_process"] = {
+            f"{rank}.{name}": value for rank, tensors in enumerate(others, 1) for name, value in tensors.items()
+        }
         tensors = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-        notes = {"state": asdict(state), "identity": self.identity, "optimizer": scalars}
+        notes = {"state": asdict(state), "identity": self.config, "optimizer": scalars}
         write_weights(self.path, tensors, {**notes, "scaler": None if scaler is None else scaler.state_dict()})
-        self._settle_best(state)
+        self._commit_best(state)
 
     def load(
         self,
@@ -188,18 +190,18 @@ class Checkpoints:
             return None
         tensors, notes = self._read(read_weights, self.path)
         try:
-            check_same_run(self.folder, notes["identity"], self.identity, task.mismatch_messages, self.whole)
+            check_same_run(self.folder, notes["identity"], self.config, task.mismatch_messages, self.root_dir)
             state = RunState(**notes["state"])
-            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "own": {}}
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "per_process": {}}
             for name, value in tensors.items():
-                part, _, own_name = name.partition(".")
-                parts[part][own_name] = value
+                part, _, tensor_name = name.partition(".")
+                parts[part][tensor_name] = value
         except (KeyError, TypeError) as error:
-            ways = f"choose another folder, or {to_begin_anew(self.whole)}"
-            raise ValueError(f"{self.path} is no checkpoint of this version; {ways}") from error
+            advice = f"choose another folder, or {to_begin_anew(self.root_dir)}"
+            raise ValueError(f"{self.path} is no checkpoint of this version; {advice}") from error
         load_into(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
-        task.load_extra_state(_extra_of(rank, task, parts["extra"], parts["own"]))
+        task.load_extra_state(_extra_state_of(rank, task, parts["extra"], parts["per_process"]))
         if scaler is not None and notes["scaler"]:
             scaler.load_state_dict(notes["scaler"])
         return state
@@ -208,61 +210,61 @@ class Checkpoints:
         """Whether the run in the folder, whichever it is, is over: from then on nobody changes it."""
         if not self.path.exists():
             return False
-        state = self._read(read_notes, self.path).get("state")
+        state = self._read(read_metadata, self.path).get("state")
         return isinstance(state, dict) and state.get("finished") is True
 
-    def tidy(self, state: RunState | None) -> None:
+    def clean_up(self, state: RunState | None) -> None:
         """Remove what a killed program left half-written, and finish what it had all but finished."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)
+        names = (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)
         for path in self.folder.glob(".*"):
-            if any(is_unfinished(path, of=name) for name in own) or path.match(_SAFETENSORS_OWN):
+            if any(is_unfinished(path, of=name) for name in names) or path.match(_SAFETENSORS_TEMPORARY):
                 path.unlink(missing_ok=True)
-        self._settle_best(state)
+        self._commit_best(state)
 
-    def offer_best(self, outcome: nn.Module, state: RunState) -> None:
+    def save_pending_best(self, model: nn.Module, state: RunState) -> None:
         """Write new best weights, to be in place with the next checkpoint."""
-        write_weights(self.folder / _PENDING, outcome.state_dict(), {"step": state.best_step, "best": state.best})
+        write_weights(self.folder / _PENDING, model.state_dict(), {"step": state.best_step, "best": state.best})
 
-    def load_best(self, outcome: nn.Module) -> None:
+    def load_best(self, model: nn.Module) -> None:
         """Give the outcome the best weights."""
-        load_into(outcome, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
+        load_into(model, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
 
-    def save_outcome(self, outcome: nn.Module, state: RunState) -> None:
+    def save_final(self, model: nn.Module, state: RunState) -> None:
         """Write the final weights."""
-        write_weights(self.folder / MODEL, outcome.state_dict(), {"step": state.step, "metrics": state.metrics})
+        write_weights(self.folder / MODEL, model.state_dict(), {"step": state.step, "metrics": state.metrics})
 
     def _read(self, read: Callable[[Path], Read], path: Path) -> Read:
         """What a file of the run holds; without it the run cannot go on."""
         try:
             return read(path)
         except ValueError as error:
-            raise ValueError(f"{error}; {to_begin_anew(self.whole)}") from error
+            raise ValueError(f"{error}; {to_begin_anew(self.root_dir)}") from error
 
-    def _settle_best(self, state: RunState | None) -> None:
+    def _commit_best(self, state: RunState | None) -> None:
         pending = self.folder / _PENDING
         if not pending.exists():
             return
-        if state is not None and self._read(read_notes, pending)["step"] == state.best_step:
+        if state is not None and self._read(read_metadata, pending)["step"] == state.best_step:
             pending.replace(self.folder / BEST)
         else:
             pending.unlink()
 
 
-def own_state(task: Task[Any, Any]) -> dict[str, Tensor]:
+def per_process_tensors(task: Task[Any, Any]) -> dict[str, Tensor]:
     """What of a task's extra state this process has for itself, on the CPU."""
     return {name: value.cpu() for name, value in task.extra_state().items() if name.startswith(task.per_process_state)}
 
 
-def _extra_of(
+def _extra_state_of(
     rank: int, task: Task[Any, Any], main: Mapping[str, Tensor], others: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The extra state of a process: the main one's, with this one's own in place of the main one's own."""
     if rank == 0:
         return dict(main)
     shared = {name: value for name, value in main.items() if not name.startswith(task.per_process_state)}
-    mine = f"{rank}."
-    return shared | {name.removeprefix(mine): value for name, value in others.items() if name.startswith(mine)}
+    prefix = f"{rank}."
+    return shared | {name.removeprefix(prefix): value for name, value in others.items() if name.startswith(prefix)}
 
 
 def optimizer_state(
@@ -276,10 +278,10 @@ def optimizer_state(
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     tensors: dict[str, Tensor] = {}
     scalars: dict[str, dict[str, Any]] = {}
-    for parameter, memory in optimizer.state.items():
+    for parameter, moments in optimizer.state.items():
         name = names[id(parameter)]
-        scalars[name] = {key: value for key, value in memory.items() if not isinstance(value, Tensor)}
-        tensors |= {f"{name}.{key}": value for key, value in memory.items() if isinstance(value, Tensor)}
+        scalars[name] = {key: value for key, value in moments.items() if not isinstance(value, Tensor)}
+        tensors |= {f"{name}.{key}": value for key, value in moments.items() if isinstance(value, Tensor)}
     return tensors, scalars
 
 
@@ -296,16 +298,16 @@ def load_optimizer_state(
         ValueError: a parameter is not among the optimiser's, or a tensor has another shape than its parameter.
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    numbers = {names[id(parameter)]: number for number, parameter in enumerate(own)}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = {names[id(parameter)]: number for number, parameter in enumerate(parameters)}
     state: dict[int, dict[str, Any]] = {}
-    for name, memory in scalars.items():
+    for name, moments in scalars.items():
         if name not in numbers:
             raise ValueError(f"{source} holds optimiser state of {name!r}, which is not in the parameter groups")
-        state[numbers[name]] = dict(memory)
+        state[numbers[name]] = dict(moments)
     for key, value in tensors.items():
         name, _, entry = key.rpartition(".")
-        parameter = own[numbers[name]]
+        parameter = parameters[numbers[name]]
         if value.ndim and value.shape != parameter.shape:
             raise ValueError(f"{source} holds {key!r} of shape {tuple(value.shape)}; expected {tuple(parameter.shape)}")
         # An update reads parameter and moments in step: the same order of storage keeps it a single pass.
@@ -314,7 +316,7 @@ def load_optimizer_state(
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
+def training_config(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
     """What makes a run this run and not another.
 
     Args:
@@ -327,12 +329,12 @@ def identity(task: Task[Any, Any], options: TrainingOptions, precision: str, pro
         Values by name, as they come back from JSON.
     """
     values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
-    described = {f"task.{name}": value for name, value in task.config().items()}
-    told = json.dumps({**values, **described}, default=operator.index)  # NumPy's whole numbers are no JSON
-    return dict(json.loads(told))
+    task_values = {f"task.{name}": value for name, value in task.config().items()}
+    text = json.dumps({**values, **task_values}, default=operator.index)  # NumPy's whole numbers are no JSON
+    return dict(json.loads(text))
 
 
 def fixed_options(options: TrainingOptions) -> dict[str, Any]:
     """The options that a run keeps to from its first step to its last."""
-    chosen = [(name, value) for name, value in asdict(options).items() if name not in _FREE]
-    return {name: value for name, value in chosen if name not in _LATER or value != _LATER[name]}
+    fixed = [(name, value) for name, value in asdict(options).items() if name not in _NOT_COMPARED]
+    return {name: value for name, value in fixed if name not in _ADDED_OPTIONS or value != _ADDED_OPTIONS[name]}
