@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from entourage.io import weights as module
-from entourage.io.weights import load_into, read_metadata, read_weights, write_weights
+from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
 
 
 def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
 
 def test_weights_that_do_not_fit_are_named() -> None:
     model, source = nn.Linear(2, 1), Path("a.safetensors")
-    load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
+    load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
     assert model(torch.ones(1, 2)).item() == 1.0
     with pytest.raises(ValueError, match=r"^a.safetensors lacks weight 'bias'"):
-        load_into(model, {"weight": torch.zeros(1, 2)}, source)
+        load_weights(model, {"weight": torch.zeros(1, 2)}, source)
     with pytest.raises(ValueError, match=r"^a.safetensors holds the unknown weight 'c'"):
-        load_into(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
+        load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
     with pytest.raises(ValueError, match=r"^a.safetensors holds 'weight' of shape \(2, 2\); expected \(1, 2\)"):
-        load_into(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)
+        load_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)

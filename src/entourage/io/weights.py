@@ -68,7 +68,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         return _notes(file)
 
 
-def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Give a module the weights that were read from `source`.
 
     Raises:

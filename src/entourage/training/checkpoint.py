@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from entourage.io.files import is_unfinished
-from entourage.io.weights import load_into, read_metadata, read_weights, write_weights
+from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
 from entourage.runs.directory import check_same_run, to_begin_anew
 from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
@@ -199,7 +199,7 @@ class Checkpoints:
         except (KeyError, TypeError) as error:
             advice = f"choose another folder, or {to_begin_anew(self.root_dir)}"
             raise ValueError(f"{self.path} is no checkpoint of this version; {advice}") from error
-        load_into(task.model, parts["model"], self.path)
+        load_weights(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
         task.load_extra_state(_extra_state_of(rank, task, parts["extra"], parts["per_process"]))
         if scaler is not None and notes["scaler"]:
@@ -228,7 +228,7 @@ class Checkpoints:
 
     def load_best(self, model: nn.Module) -> None:
         """Give the outcome the best weights."""
-        load_into(model, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
+        load_weights(model, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
 
     def save_final(self, model: nn.Module, state: RunState) -> None:
         """Write the final weights."""

@@ -21,7 +21,7 @@ from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
 from entourage.embed.training.recipes import Recipe, recipe_from
 from entourage.embed.training.task import MONITORED
 from entourage.io.files import write_json
-from entourage.io.weights import load_into, read_weights, write_weights
+from entourage.io.weights import load_weights, read_weights, write_weights
 from entourage.runs.metrics_log import METRICS
 
 CONFIG = "config.json"
@@ -102,7 +102,7 @@ def load_members(folder: str | Path, config: RunConfig, device: str | torch.devi
             backbone, config.classes, embedding_size=recipe.dimensions, head=recipe.head, scale=recipe.scale
         )
         path = Path(folder) / weights_name(number)
-        load_into(network, read_weights(path)[0], path)
+        load_weights(network, read_weights(path)[0], path)
         place = next(backbone.module.parameters()).device
         members.append(TrainedEmbedding(network.to(place).eval(), network_preprocessing(backbone, recipe), (), best))
     return members

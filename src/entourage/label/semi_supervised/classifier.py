@@ -25,7 +25,7 @@ from entourage.backbones.registry import load_backbone
 from entourage.compute import resolve_device
 from entourage.data.media import list_images
 from entourage.io.files import atomic_path, check_output_file
-from entourage.io.weights import load_into, read_weights, write_weights
+from entourage.io.weights import load_weights, read_weights, write_weights
 from entourage.label.semi_supervised.data import Images, files_or_pixels
 from entourage.label.semi_supervised.network import ImageNetwork, outputs
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions
@@ -149,7 +149,7 @@ class ImageClassifier:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
-        load_into(network, state, source)
+        load_weights(network, state, source)
         return cls(network.eval(), backbone.name, classes, preprocessing, mirror)
 
 
