@@ -53,7 +53,7 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
 
 
 @contextmanager
-def undamaged(path: Path, maker: str) -> Iterator[None]:
+def parquet_errors(path: Path, maker: str) -> Iterator[None]:
     """Says in one line of a table that is read within the block if it is damaged.
 
     Args:

@@ -27,7 +27,7 @@ from entourage.data.datasets.music import (
     unpack,
 )
 from entourage.detect.detections import detector_class
-from entourage.io.safe_formats import undamaged
+from entourage.io.safe_formats import parquet_errors
 from entourage.symbols import CLASSES, EXTENDED_IDS
 from entourage.validation import check_choice
 
@@ -130,7 +130,7 @@ def _others(path: Path) -> str:
     if str(path) == "muscima":
         found = {page.split for page in read_muscima(find_muscima())}
     elif (path / "symbols.parquet").is_file():
-        with undamaged(path / "symbols.parquet", "entourage engrave"):
+        with parquet_errors(path / "symbols.parquet", "entourage engrave"):
             found = set(pq.read_table(path / "symbols.parquet", columns=["split"])["split"].unique().to_pylist())
     elif holds_muscima(path):
         found = {page.split for page in read_muscima(path)}
@@ -172,7 +172,7 @@ def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
     interline = float(json.loads(manifest.read_text(encoding="utf-8"))["options"]["page"]["interline"])
     filters = None if split is None else [("split", "==", split)]
     names = ["page", "label", "v1"]
-    with undamaged(folder / "symbols.parquet", "entourage engrave"):
+    with parquet_errors(folder / "symbols.parquet", "entourage engrave"):
         read = pq.read_table(folder / "symbols.parquet", columns=_COLUMNS, filters=filters, read_dictionary=names)
     table = read.to_pandas().drop_duplicates([*names, *_CORNERS])  # what make_page does, for millions of rows
     if table.empty:

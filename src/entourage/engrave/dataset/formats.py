@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from entourage.engrave.render.page import Page
 from entourage.io.files import atomic_path
-from entourage.io.safe_formats import undamaged
+from entourage.io.safe_formats import parquet_errors
 from entourage.symbols import EXTENDED_IDS, MUSCIMA_IDS, V1_IDS, muscima_id
 
 SCHEMA = pa.schema(
@@ -108,7 +108,7 @@ def read_table(folder: Path, columns: list[str]) -> pd.DataFrame:
     path = folder / "symbols.parquet"
     if not path.is_file():
         raise ValueError(f"{folder} has no symbols.parquet; expected a data set made by `entourage engrave`")
-    with undamaged(path, "entourage engrave"):
+    with parquet_errors(path, "entourage engrave"):
         return pq.read_table(path, columns=columns).to_pandas()  # type: ignore[no-any-return]
 
 

@@ -22,18 +22,18 @@ from entourage.engrave.dataset.formats import read_table
 from entourage.engrave.dataset.patches import cut_patch
 from entourage.engrave.render.encoding import encode_png, mask_pixels, read_grey
 from entourage.io.files import atomic_path
-from entourage.io.safe_formats import undamaged
+from entourage.io.safe_formats import parquet_errors
 from entourage.report.figures import figure_style, raster_figure, to_svg
 from entourage.report.page import Block, Section, write_page
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
 _CELL_WIDTH, _CELL_HEIGHT, _NAME_HEIGHT, _COLUMNS = 120, 170, 34, 12
-_LETTERS = 0.42  # size of the names below pictures, where they have room
-_TOP = 10
+_FONT_SCALE = 0.42  # size of the names below pictures, where they have room
+_N_TOP = 10
 
 
 @dataclass(frozen=True)
-class Spread:
+class Summary:
     """How numbers are spread (the first table of chapter 5)."""
 
     mean: float
@@ -43,7 +43,7 @@ class Spread:
     minimum: float
 
     @classmethod
-    def of(cls, values: ArrayLike) -> Spread:
+    def of(cls, values: ArrayLike) -> Summary:
         """The spread of numbers, of which there must be at least one."""
         array = np.asarray(values, dtype=float)
         numbers = (array.mean(), array.std(), np.median(array), array.max(), array.min())
@@ -51,23 +51,23 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class SymbolStatistics:
     """What a data set holds.
 
     Attributes:
         pages: the number of symbols on each page.
         classes: the number of symbols of each class, the commonest first; classes that do not occur are last, with 0.
-        list_name: the list of classes that is counted.
+        class_list: the list of classes that is counted.
     """
 
     pages: pd.Series[int]
     classes: pd.Series[int]
-    list_name: ClassSet
+    class_list: ClassSet
 
     @property
-    def top_share(self) -> float:
+    def top_ten_fraction(self) -> float:
         """The share of all symbols that belong to the ten commonest classes."""
-        return float(self.classes.iloc[:_TOP].sum() / max(self.classes.sum(), 1))
+        return float(self.classes.iloc[:_N_TOP].sum() / max(self.classes.sum(), 1))
 
     @property
     def absent(self) -> list[str]:
@@ -76,14 +76,14 @@ class Statistics:
 
     def table(self) -> list[tuple[str, str, str]]:
         """Rows for people: the measure, its value for pages, its value for classes."""
-        page, kind = asdict(Spread.of(self.pages)), asdict(Spread.of(self.classes))
+        page, kind = asdict(Summary.of(self.pages)), asdict(Summary.of(self.classes))
         names = {"mean": "mean", "deviation": "standard deviation", "median": "median"}
         names |= {"maximum": "maximum", "minimum": "minimum"}
         rows = [(name, f"{page[key]:,.1f}", f"{kind[key]:,.1f}") for key, name in names.items()]
         return [("statistic", "symbols a page", "symbols a class"), *rows]
 
 
-def count_symbols(folder: Path, classes: ClassSet = "extended") -> Statistics:
+def count_symbols(folder: Path, classes: ClassSet = "extended") -> SymbolStatistics:
     """Counts the symbols of a data set that `entourage engrave` has made.
 
     Args:
@@ -103,12 +103,12 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> Statistics:
         raise ValueError(f"{folder} holds no symbols; expected at least one")
     pages = table["page"][known].value_counts().reindex(table["page"].unique(), fill_value=0).sort_index()
     counts = labels[known].value_counts().reindex(list(names), fill_value=0)
-    return Statistics(pages, counts.sort_values(ascending=False, kind="stable"), classes)
+    return SymbolStatistics(pages, counts.sort_values(ascending=False, kind="stable"), classes)
 
 
-def contact_sheet(folder: Path, statistics: Statistics) -> NDArray[np.uint8]:
+def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint8]:
     """One picture of each class that occurs, ordered by frequency, with its name and count below."""
-    column = "label" if statistics.list_name == "extended" else "v1"
+    column = "label" if statistics.class_list == "extended" else "v1"
     table = read_table(folder, ["page", column, "x0", "y0", "x1", "y1"])
     # The middle one of the symbols that occur: neither the first page nor the last is typical.
     sample = {name: rows.iloc[len(rows) // 2] for name, rows in table.groupby(column)}
@@ -121,8 +121,8 @@ def contact_sheet(folder: Path, statistics: Statistics) -> NDArray[np.uint8]:
         y, x = (k // _COLUMNS) * height, (k % _COLUMNS) * _CELL_WIDTH
         sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
         for line, text in enumerate((name, f"{statistics.classes[name]:,}")):
-            wide = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _LETTERS, 1)[0][0]
-            size = _LETTERS * min(1.0, (_CELL_WIDTH - 8) / wide)  # no name runs into the next
+            wide = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _FONT_SCALE, 1)[0][0]
+            size = _FONT_SCALE * min(1.0, (_CELL_WIDTH - 8) / wide)  # no name runs into the next
             place = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
             cv2.putText(sheet, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
     return sheet
@@ -143,7 +143,7 @@ def _patches(folder: Path, sample: dict[str, pd.Series]) -> dict[str, NDArray[np
     return patches
 
 
-def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
+def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> None:
     """Writes report.html, classes.csv and contact_sheet.png into a folder."""
     frame = pd.DataFrame({"class": statistics.classes.index, "symbols": statistics.classes.to_numpy()})
     with atomic_path(out / "classes.csv") as temporary:
@@ -153,7 +153,7 @@ def write_statistics(folder: Path, statistics: Statistics, out: Path) -> None:
     with atomic_path(out / "contact_sheet.png") as temporary:
         temporary.write_bytes(packed)
     lead = f"{len(statistics.pages):,} pages with {int(statistics.classes.sum()):,} symbols of {len(frame)} classes. "
-    lead += f"The ten commonest classes hold {statistics.top_share:.0%} of them; {len(statistics.absent)} do not occur."
+    lead += f"The ten commonest classes hold {statistics.top_ten_fraction:.0%} of them; {len(statistics.absent)} do not occur."
     blocks = [
         Block("Symbols a page and a class", table=statistics.table()),
         Block("Pages by number of symbols", figure=_histogram(statistics.pages.to_numpy())),
@@ -209,7 +209,7 @@ def read_annotated_page(path: Path) -> tuple[Colour, list[dict[str, Any]]]:
     table = path.parent.parent / "symbols.parquet"
     if not table.is_file():
         raise ValueError(f"{table} does not exist; expected the table of the data set that {path} belongs to")
-    with undamaged(table, "entourage engrave"):
+    with parquet_errors(table, "entourage engrave"):
         rows = pq.read_table(table, filters=[("page", "=", path.stem)]).to_pylist()
     if not rows:
         raise ValueError(f"{table} knows no page {path.stem!r}; expected the image of one of its pages")
@@ -230,28 +230,28 @@ def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collecti
     if "masks" in layers:
         for row in symbols:
             x, y = mask_pixels(row["mask"], height)
-            drawn[y, x] = (0.45 * drawn[y, x] + 0.55 * np.array(colour_of(row["label"]))).astype(np.uint8)
+            drawn[y, x] = (0.45 * drawn[y, x] + 0.55 * np.array(class_colour(row["label"]))).astype(np.uint8)
     for row in symbols:
         if row["label"] == "staff":
             continue
-        colour = colour_of(row["label"])
+        colour = class_colour(row["label"])
         if "boxes" in layers:
             corners = np.round(np.array(row["oriented"]).reshape(4, 1, 2)).astype(np.int32)
             cv2.polylines(drawn, [corners], True, colour, 1, cv2.LINE_AA)
-        text = _text(row, layers)
+        text = _caption(row, layers)
         if text:
             cv2.putText(drawn, text, (row["x0"], row["y0"] - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.32, colour, 1, cv2.LINE_AA)
     return drawn
 
 
-def colour_of(label: str) -> tuple[int, int, int]:
+def class_colour(label: str) -> tuple[int, int, int]:
     """A colour for each class, far from those of its neighbours in the list, in BGR."""
     hue = (EXTENDED_IDS[label] * 0.618034) % 1.0
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.9, 0.75)
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
-def _text(row: dict[str, Any], layers: Collection[Layer]) -> str:
+def _caption(row: dict[str, Any], layers: Collection[Layer]) -> str:
     """What is written above a symbol; stems, beams and leger lines stay without, lest nothing can be read."""
     named = "labels" in layers and row["label"] not in ("stem", "legerLine", "beam")
     notehead = row["label"].startswith("notehead")
