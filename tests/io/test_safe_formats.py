@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entourage.io.safe_formats import UNREADABLE, read_npz
+from entourage.io.safe_formats import READ_ERRORS, read_npz
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_numpy_raises_of_broken_archives_has_one_name(archive: Path) -> Non
     whole = archive.read_bytes()
     for place in range(0, len(whole), 7):
         archive.write_bytes(whole[:place])  # cut off anywhere
-        with pytest.raises(UNREADABLE), np.load(archive) as arrays:
+        with pytest.raises(READ_ERRORS), np.load(archive) as arrays:
             pytest.fail(f"{arrays.files} of {place} bytes")
-    with pytest.raises(UNREADABLE), np.load(archive.with_name("gone.npz")):
+    with pytest.raises(READ_ERRORS), np.load(archive.with_name("gone.npz")):
         pass

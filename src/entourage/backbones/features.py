@@ -28,7 +28,7 @@ from entourage.compute import count_threads, map_ahead, resolve_device
 from entourage.data.media import UnreadableImageError, read_image
 from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
-from entourage.io.safe_formats import UNREADABLE
+from entourage.io.safe_formats import READ_ERRORS
 
 _BATCHES_AHEAD = 2
 
@@ -184,7 +184,7 @@ class FeatureStore:
                 if not rows:
                     return None
                 features = np.asarray(shard["features"])
-        except UNREADABLE:
+        except READ_ERRORS:
             return None
         if features.shape != (len(keys), self.dim) or features.dtype != np.float32:
             return None

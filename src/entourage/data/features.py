@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.io.files import error_reason
-from entourage.io.safe_formats import UNREADABLE, read_npz
+from entourage.io.safe_formats import READ_ERRORS, read_npz
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ def read_features(path: str | Path) -> FeatureTable:
 def _read_npy(path: Path) -> _Raw:
     try:
         array = np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise _unreadable(path, error) from error
     if not isinstance(array, np.ndarray):
         array.close()
@@ -132,7 +132,7 @@ def _read_csv(path: Path) -> _Raw:
             frame.index, pd.RangeIndex
         ):  # pandas took the first cells, which have no header, for an index
             raise ValueError("the rows have more cells than the header; expected as many")
-    except UNREADABLE as error:  # pandas' own errors are ValueErrors
+    except READ_ERRORS as error:  # pandas' own errors are ValueErrors
         raise _unreadable(path, error) from error
     return _from_frame(path, frame, column)
 
@@ -142,7 +142,7 @@ def _read_parquet(path: Path) -> _Raw:
 
     try:
         frame = pd.read_parquet(path)
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise _unreadable(path, error) from error
     frame.columns = [str(name) for name in frame.columns]
     column = _named_item_column(list(frame.columns))

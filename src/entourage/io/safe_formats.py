@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from entourage.io.files import error_reason
 
 # What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
+READ_ERRORS = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -48,7 +48,7 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
             raise ValueError("a single array; expected an archive of arrays")
         with archive:
             return {name: archive[name] for name in archive.files if names is None or name in names}
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise ValueError(f"{path}: cannot be read: {error_reason(error)}") from error
 
 
