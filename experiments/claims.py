@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from entourage.runs.directory import claim_of, try_lock
+from entourage.runs.directory import lock_path, try_lock
 
 
 class BusyError(Exception):
@@ -39,7 +39,7 @@ def alone(target: Path) -> Iterator[None]:
 
 def is_claimed(target: Path) -> bool:
     """Whether a process has claimed it just now."""
-    if not claim_of(target).exists():
+    if not lock_path(target).exists():
         return False
     with try_lock(target) as mine:  # a process that was killed leaves the file, but not its lock
         return not mine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from experiments.claims import BusyError, alone, in_turn, is_claimed, locked
 
-from entourage.runs.directory import claim_of, try_lock
+from entourage.runs.directory import lock_path, try_lock
 
 # Children only touch files, so that a fork, which needs no imports, is as good as a fresh start.
 FORK = get_context("fork")
@@ -40,7 +40,7 @@ def test_a_claim_is_given_back_when_its_block_fails(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_has_left_is_no_claim(tmp_path: Path) -> None:
-    claim_of(tmp_path / "run").touch()  # the file is left, its lock is not
+    lock_path(tmp_path / "run").touch()  # the file is left, its lock is not
     assert not is_claimed(tmp_path / "run")
     with alone(tmp_path / "run"):
         assert is_claimed(tmp_path / "run")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from entourage.runs import directory as claims
-from entourage.runs.directory import claim_of, try_lock
+from entourage.runs.directory import lock_path, try_lock
 
 FORK = get_context("fork")  # children only touch files
 
@@ -19,7 +19,7 @@ def test_what_is_claimed_is_nobody_elses_until_the_block_ends(tmp_path: Path) ->
     target = tmp_path / "new" / "run"
     with try_lock(target) as mine:
         assert mine
-        assert claim_of(target).exists()
+        assert lock_path(target).exists()
         for _ in range(2):  # a claim that was refused takes nothing away
             with try_lock(target) as again:
                 assert not again

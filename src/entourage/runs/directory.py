@@ -30,7 +30,7 @@ def try_lock(target: Path) -> Iterator[bool]:
     Yields:
         Whether it is claimed now; False: another process has it.
     """
-    path = claim_of(target)
+    path = lock_path(target)
     file = _take(path)
     try:
         yield file is not None
@@ -40,7 +40,7 @@ def try_lock(target: Path) -> Iterator[bool]:
             file.close()
 
 
-def claim_of(target: Path) -> Path:
+def lock_path(target: Path) -> Path:
     """The hidden file that stands for a claim."""
     return target.with_name(f".{target.name}.claim")
 
