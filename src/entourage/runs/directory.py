@@ -71,7 +71,7 @@ def _is_there(path: Path, file: TextIO) -> bool:
 _ABSENT = "not set"
 
 
-def check_same_run(
+def check_config(
     folder: Path,
     then: Mapping[str, Any],
     now: Mapping[str, Any],

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from entourage.io.files import is_unfinished
 from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
-from entourage.runs.directory import check_same_run, to_begin_anew
+from entourage.runs.directory import check_config, to_begin_anew
 from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Task
@@ -190,7 +190,7 @@ class Checkpoints:
             return None
         tensors, notes = self._read(read_weights, self.path)
         try:
-            check_same_run(self.folder, notes["identity"], self.config, task.mismatch_messages, self.root_dir)
+            check_config(self.folder, notes["identity"], self.config, task.mismatch_messages, self.root_dir)
             state = RunState(**notes["state"])
             parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "extra": {}, "per_process": {}}
             for name, value in tensors.items():

@@ -25,7 +25,7 @@ from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.recipes import Recipe, recipe_from, with_learning_rate
 from entourage.embed.training.task import MONITORED, OTHER_PIXELS, OTHER_ROWS, EmbeddingData
 from entourage.io.files import write_json
-from entourage.runs.directory import check_same_run
+from entourage.runs.directory import check_config
 from entourage.training.meters import NonFiniteLossError
 
 
@@ -205,7 +205,7 @@ class _Record:
                 then = dict(kept["search"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.path} is no record of this version: {error}; choose another folder") from error
-            check_same_run(folder, then, self.search, _TOLD)
+            check_config(folder, then, self.search, _TOLD)
 
     def write(self) -> None:
         """Keep all scores."""

@@ -41,10 +41,10 @@ from entourage.label.semi_supervised.pseudo_labels import (
     hidden_labels,
 )
 from entourage.label.targets import Floats, Targets
-from entourage.runs.directory import check_same_run, to_begin_anew
+from entourage.runs.directory import check_config, to_begin_anew
 from entourage.training.accelerator import resolve_precision
 from entourage.training.checkpoint import CHECKPOINT, fixed_options
-from entourage.training.loop import alone_in, train
+from entourage.training.loop import locked_run_dir, train
 from entourage.training.options import TrainingOptions
 
 FOUND = "found.npz"
@@ -342,7 +342,7 @@ def locked_run(run: Path | None, now: Mapping[str, Any]) -> Iterator[Callable[[s
         if is_main_process() and not _is_begun(folder):
             write_json(folder / BEGUN, known)
 
-    with alone_in(folder) if is_main_process() else nullcontext():
+    with locked_run_dir(folder) if is_main_process() else nullcontext():
         _check(folder, now)
         yield check_images
 
@@ -354,7 +354,7 @@ def _check(run: Path, now: Mapping[str, Any]) -> None:
     """
     then = read_json_object(run / BEGUN)
     if then and _is_begun(run):
-        check_same_run(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
+        check_config(run, {name: value for name, value in then.items() if name in now}, now, _TOLD, whole=run)
 
 
 def _is_begun(run: Path) -> bool:
