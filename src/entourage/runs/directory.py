@@ -94,11 +94,11 @@ def check_config(
         before, after = then.get(name, _ABSENT), now.get(name, _ABSENT)
         if before != after:
             said = told.get(name) or difference(name, before, after)
-            ways = "or choose another folder" + ("" if whole is None else f", or {to_begin_anew(whole)}")
+            ways = "or choose another folder" + ("" if whole is None else f", or {restart_hint(whole)}")
             raise ValueError(f"{folder} holds a run with {said}; continue it as it was started, {ways}")
 
 
-def to_begin_anew(folder: Path) -> str:
+def restart_hint(folder: Path) -> str:
     """What to do where a run cannot go on: the end of a line that says why."""
     return f"delete the folder {folder} to begin anew"
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from entourage.io.files import is_unfinished
 from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
-from entourage.runs.directory import check_config, to_begin_anew
+from entourage.runs.directory import check_config, restart_hint
 from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Task
@@ -197,7 +197,7 @@ class Checkpoints:
                 part, _, tensor_name = name.partition(".")
                 parts[part][tensor_name] = value
         except (KeyError, TypeError) as error:
-            advice = f"choose another folder, or {to_begin_anew(self.root_dir)}"
+            advice = f"choose another folder, or {restart_hint(self.root_dir)}"
             raise ValueError(f"{self.path} is no checkpoint of this version; {advice}") from error
         load_weights(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
@@ -239,7 +239,7 @@ class Checkpoints:
         try:
             return read(path)
         except ValueError as error:
-            raise ValueError(f"{error}; {to_begin_anew(self.root_dir)}") from error
+            raise ValueError(f"{error}; {restart_hint(self.root_dir)}") from error
 
     def _commit_best(self, state: RunState | None) -> None:
         pending = self.folder / _PENDING

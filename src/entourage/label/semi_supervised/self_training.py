@@ -41,7 +41,7 @@ from entourage.label.semi_supervised.pseudo_labels import (
     hidden_labels,
 )
 from entourage.label.targets import Floats, Targets
-from entourage.runs.directory import check_config, to_begin_anew
+from entourage.runs.directory import check_config, restart_hint
 from entourage.training.accelerator import resolve_precision
 from entourage.training.checkpoint import CHECKPOINT, fixed_options
 from entourage.training.loop import locked_run_dir, train
@@ -120,7 +120,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_npz(file)
     except ValueError as error:
-        raise ValueError(f"{error}; {to_begin_anew(file.parent.parent)}") from error
+        raise ValueError(f"{error}; {restart_hint(file.parent.parent)}") from error
 
 
 def _write(file: Path, found: PseudoLabels, score: float | None) -> None:
