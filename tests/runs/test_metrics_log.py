@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from entourage.runs.metrics_log import METRICS, MetricsLog, cut_back
+from entourage.runs.metrics_log import METRICS, MetricsLog, truncate_log
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def test_a_continued_run_has_the_lines_of_one_left_alone(tmp_path: Path) -> None
 def test_what_is_no_line_ends_the_record(tmp_path: Path, end: str) -> None:
     path = tmp_path / METRICS
     path.write_bytes(('{"step": 1}\n' + end).encode(errors="surrogateescape"))
-    cut_back(path, 5)
+    truncate_log(path, 5)
     assert path.read_text() == '{"step": 1}\n'
     assert list(tmp_path.iterdir()) == [path]
 

@@ -36,7 +36,7 @@ class MetricsLog:
             return
         if tensorboard:
             self._writer = _summary_writer(folder / TENSORBOARD, step)
-        cut_back(folder / METRICS, step)
+        truncate_log(folder / METRICS, step)
         self._file = (folder / METRICS).open("a", encoding="utf-8")
 
     def __enter__(self) -> MetricsLog:
@@ -72,7 +72,7 @@ class MetricsLog:
             self._writer.flush()
 
 
-def cut_back(path: Path, step: int) -> None:
+def truncate_log(path: Path, step: int) -> None:
     """Keep the lines up to a step, and drop the rest: steps made again, and a last line cut short by a kill."""
     if not path.exists():
         return
