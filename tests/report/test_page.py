@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from entourage.report.page import Block, Section, Thumbnail, sound_address, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, thumbnail_address, write_page
 
 
 def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
 
 def test_a_sound_becomes_a_player_that_plays_it(tmp_path: Path) -> None:
     tone = (0.5 * np.sin(np.arange(8000) / 5)).astype(np.float32)
-    address = sound_address(tone, 16000)
+    address = audio_data_uri(tone, 16000)
     head, data = address.split(",")
     assert head == "data:audio/ogg;base64"
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(data)))

@@ -27,7 +27,7 @@ class Thumbnail:
         name: shown below, and on hover.
         note: a word or number below the name.
         picture: a data address made by `thumbnail_address`, or None.
-        sound: a data address made by `sound_address`, or None: a player.
+        sound: a data address made by `audio_data_uri`, or None: a player.
     """
 
     name: str
@@ -78,7 +78,7 @@ def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section
     write_text(path, html)
 
 
-def sound_address(samples: NDArray[np.float32], rate: int) -> str:
+def audio_data_uri(samples: NDArray[np.float32], rate: int) -> str:
     """One channel of sound as a `data:` address, in Ogg Vorbis: some 10 kB for a second of speech."""
     import soundfile  # a compiled library that only those need who have sounds
 
