@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, thumbnail_data_uri, write_page
 
 
 def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_text_from_users_cannot_become_markup(tmp_path: Path) -> None:
 
 
 def test_a_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
-    picture = thumbnail_address(Image.new("RGB", (10, 10)))
+    picture = thumbnail_data_uri(Image.new("RGB", (10, 10)))
     write_page(tmp_path / "page.html", "t", "s", [Section("x", wide=[Block(thumbnails=[Thumbnail("n", "", picture)])])])
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "http" not in html
@@ -44,7 +44,7 @@ def test_a_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
 
 
 def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
-    address = thumbnail_address(Image.new("RGBA", (400, 200), (255, 0, 0, 255)), side=96)
+    address = thumbnail_data_uri(Image.new("RGBA", (400, 200), (255, 0, 0, 255)), side=96)
     head, data = address.split(",")
     assert head == "data:image/jpeg;base64"
     image = Image.open(io.BytesIO(base64.b64decode(data)))

@@ -25,7 +25,7 @@ from entourage.cluster.sampling.augmentation import scaled
 from entourage.data.media import read_audio, read_image
 from entourage.io.files import atomic_path, check_outputs, write_json
 from entourage.report.figures import ACCENT, SOFT, figure_style, to_svg
-from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, pluralize, thumbnail_address, write_page
+from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, pluralize, thumbnail_data_uri, write_page
 
 MOST_THUMBNAILS = 600  # some 2 MB of report
 MOST_PLAYERS = 150
@@ -121,7 +121,7 @@ def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
     if items.kind == "sounds":
         heard = loudest_snippet(torch.from_numpy(read_audio(items.files[index], RATE)))
         return Thumbnail(name, note, sound=audio_data_uri(heard.numpy(), RATE))
-    return Thumbnail(name, note, thumbnail_address(read_image(items.files[index])))
+    return Thumbnail(name, note, thumbnail_data_uri(read_image(items.files[index])))
 
 
 def _flattened(points: NDArray[np.float64]) -> NDArray[np.float64]:

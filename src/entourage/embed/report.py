@@ -23,7 +23,7 @@ from entourage.data.image_set import ImageSet
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows
 from entourage.report.figures import figure_style, to_svg
-from entourage.report.page import Block, Section, thumbnail_address
+from entourage.report.page import Block, Section, thumbnail_data_uri
 
 Picture = Callable[[int], Image.Image]
 
@@ -86,7 +86,7 @@ def map_picture(
         for (x, y), colour in zip(where * MAP_SIDE, colours, strict=True)
     ]
     for item, (column, row) in _with_room(where, cells):
-        href = thumbnail_address(picture(item), side=2 * round(side))  # sharp when zoomed in
+        href = thumbnail_data_uri(picture(item), side=2 * round(side))  # sharp when zoomed in
         box = f'x="{column * side + 1:.1f}" y="{row * side + 1:.1f}" width="{side - 2:.1f}" height="{side - 2:.1f}"'
         title = f"<title>{escape(str(labels[item]))}</title>"
         marks.append(f'<image {box} href="{href}" preserveAspectRatio="xMidYMid slice">{title}</image>')
@@ -127,7 +127,7 @@ def training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Reca
 
 
 def _framed(image: Image.Image, left: float, top: float, colour: str, title: str) -> Iterator[str]:
-    href = thumbnail_address(_square(image), side=2 * SIDE)
+    href = thumbnail_data_uri(_square(image), side=2 * SIDE)
     outer = SIDE + 2 * FRAME
     yield f'<rect x="{left}" y="{top}" width="{outer}" height="{outer}" rx="3" fill="{colour}"/>'
     box = f'x="{left + FRAME}" y="{top + FRAME}" width="{SIDE}" height="{SIDE}"'

@@ -15,7 +15,7 @@ from entourage.label.data import Items
 from entourage.label.semi_supervised.self_training import Round
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import bars, curve, histogram
-from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_address
+from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_data_uri
 
 MOST_BARS = 60
 MOST_THUMBNAILS = 1000  # some 3 MB of report
@@ -122,5 +122,5 @@ def _strip(items: Items, model: GraphTransduction, members: NDArray[np.int64]) -
 
 
 def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
-    picture = thumbnail_address(read_image(items.images[index])) if items.images else None
+    picture = thumbnail_data_uri(read_image(items.images[index])) if items.images else None
     return Thumbnail(items.names[index], note, picture)

@@ -26,7 +26,7 @@ class Thumbnail:
     Attributes:
         name: shown below, and on hover.
         note: a word or number below the name.
-        picture: a data address made by `thumbnail_address`, or None.
+        picture: a data address made by `thumbnail_data_uri`, or None.
         sound: a data address made by `audio_data_uri`, or None: a player.
     """
 
@@ -87,7 +87,7 @@ def audio_data_uri(samples: NDArray[np.float32], rate: int) -> str:
     return "data:audio/ogg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def thumbnail_address(image: Image.Image, side: int = 96) -> str:
+def thumbnail_data_uri(image: Image.Image, side: int = 96) -> str:
     """The picture within side x side pixels as a `data:` address, some 3 kB."""
     small = image.convert("RGB")
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
