@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from entourage.data.datasets.registry import find_dataset
-from entourage.data.splits import draw_labels
+from entourage.data.splits import sample_labels
 from entourage.label.semi_supervised.baselines import METHODS
 from entourage.report.figures import figure_style, to_svg
 from experiments.command import run_command
@@ -97,7 +97,7 @@ def graph_rows(ledger: Ledger, setting: Setting, seeds: int) -> None:
         return
     w = shared_graph(setting)
     for seed, count, name in cells:
-        given = draw_labels(setting.labels, count, seed)
+        given = sample_labels(setting.labels, count, seed)
         ledger.row(f"graph/{name}/{count}/{seed}", partial(graph_row, setting, w, name, given))
 
 
@@ -116,7 +116,7 @@ def trained_rows(setting: Setting, told: Namespace, methods: Sequence[str], cloc
     ledger, options = ledger_of(NAME, told), options_of(told)
     choices = read_choices(ledger.path.parent)
     for method, count, seed in clock.until_late(trained_cells(methods, told.seeds)):
-        given = draw_labels(setting.labels, count, seed)
+        given = sample_labels(setting.labels, count, seed)
         find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
         ledger.row(f"{method}/{count}/{seed}", find)
 

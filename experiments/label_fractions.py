@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from entourage.data.datasets.registry import find_dataset
-from entourage.data.splits import draw_labels, seeded_split
+from entourage.data.splits import sample_labels, seeded_split
 from entourage.report.figures import figure_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
@@ -72,7 +72,7 @@ def trained_rows(
     ledger, options = ledger_of(NAME, told), options_of(told)
     choices = read_choices(ledger.path.parent)
     for method, share in clock.until_late(cells):
-        given = draw_labels(setting.labels, share, seed)
+        given = sample_labels(setting.labels, share, seed)
         find = partial(trained_row, setting, method, given, seed, options, choices[method].settings)
         ledger.row(_key(setting.backbone, method, share, seed), find)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import draw_labels, seeded_split
+from entourage.data.splits import sample_labels, seeded_split
 from entourage.label.semi_supervised.baselines import FROZEN
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.training import NonFiniteLossError
@@ -86,7 +86,7 @@ def cells(methods: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
 
 def row(setting: Setting, method: str, seed: int, options: AugmentOptions, settings: Settings) -> dict[str, Any]:
     """Accuracy on what was held out; a training whose loss is not finite is kept as a failure."""
-    given = draw_labels(setting.labels, LABELS, seed)
+    given = sample_labels(setting.labels, LABELS, seed)
     try:
         return trained_row(setting, method, given, seed, options, settings)
     except NonFiniteLossError as error:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.data.splits import draw_labels, seeded_split
+from entourage.data.splits import sample_labels, seeded_split
 
 # Classes of 10, 45, 1, 2 and 3 images in no order; class 3 is not there.
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 4, 5], [10, 45, 1, 2, 3]))
@@ -57,7 +57,7 @@ def test_bad_shares_are_refused(share: float) -> None:
     ],
 )
 def test_labels_are_spread_over_the_classes(amount: Any, drawn: list[int]) -> None:
-    chosen = draw_labels(LABELS, amount, seed=2)
+    chosen = sample_labels(LABELS, amount, seed=2)
     counts = per_class(chosen)
     assert sum(counts) == len(set(chosen.tolist())) == sum(drawn)
     if amount == 11:  # three classes have room for two labels: which two of them is left to chance
@@ -72,7 +72,7 @@ def test_what_is_left_over_goes_to_random_classes() -> None:
     labels = np.repeat(np.arange(10), 20)
     extra = np.zeros(10)
     for seed in range(300):
-        counts = np.bincount(labels[draw_labels(labels, 13, seed)], minlength=10)
+        counts = np.bincount(labels[sample_labels(labels, 13, seed)], minlength=10)
         assert sorted(counts.tolist()) == [1] * 7 + [2] * 3
         extra += counts - 1
     np.testing.assert_allclose(extra / 300, 0.3, atol=0.13)  # 5 standard errors of a share of 0.3 in 300
@@ -80,9 +80,9 @@ def test_what_is_left_over_goes_to_random_classes() -> None:
 
 def test_more_labels_keep_the_fewer() -> None:
     labels = np.repeat(np.arange(10), 50)
-    draws = [set(draw_labels(labels, amount, seed=7).tolist()) for amount in (10, 50, 100, 0.5, 1.0)]
+    draws = [set(sample_labels(labels, amount, seed=7).tolist()) for amount in (10, 50, 100, 0.5, 1.0)]
     assert all(fewer < more for fewer, more in pairwise(draws))
-    assert draws[0] != set(draw_labels(labels, 10, seed=8).tolist())
+    assert draws[0] != set(sample_labels(labels, 10, seed=8).tolist())
     assert len({int(place) % 50 for place in draws[1]}) > 5  # not the same images of each class
 
 
@@ -102,7 +102,7 @@ def test_more_labels_keep_the_fewer() -> None:
 )
 def test_bad_amounts_are_refused(amount: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        draw_labels(LABELS, amount, seed=0)
+        sample_labels(LABELS, amount, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_bad_amounts_are_refused(amount: Any, message: str) -> None:
 )
 def test_bad_labels_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        draw_labels(labels, 1.0, seed=0)
+        sample_labels(labels, 1.0, seed=0)
     with pytest.raises(ValueError, match=message):
         seeded_split(labels, 0.5, seed=0)

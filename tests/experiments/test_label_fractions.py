@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from tests.experiments.colours import coloured
 
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import draw_labels, seeded_split
+from entourage.data.splits import sample_labels, seeded_split
 from experiments import label_fractions
 
 METHODS = ("linear", "supervised", "svm+network")
@@ -64,7 +64,7 @@ def test_every_cell_is_measured_once_on_its_own_split(
     for setting, method, given, seed, _, settings in asked:
         assert np.array_equal(setting.labels, learnt)
         assert len(setting.test_labels) == 80 - len(learnt)
-        assert np.array_equal(given, draw_labels(learnt, 0.2, 0))
+        assert np.array_equal(given, sample_labels(learnt, 0.2, 0))
         assert seed == 0
         assert rows[f"{setting.backbone}/{method}/0.2/0"]["settings"] == settings
     page = (tmp_path / "label_fractions.md").read_text()

@@ -16,7 +16,7 @@ from experiments.ledger import FAILED
 from tests.experiments.colours import coloured
 
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import draw_labels, seeded_split
+from entourage.data.splits import sample_labels, seeded_split
 from entourage.training import NonFiniteLossError
 from experiments import label_cifar10, label_search
 
@@ -101,7 +101,7 @@ def test_labels_are_drawn_by_the_seed_and_a_failure_is_kept(images: ImageSet, mo
     assert found == {FAILED: "the loss is not finite", "method": "vat", "settings": CANDIDATES["vat"][2]}
     ((_, method, given, seed, _, settings),) = asked
     assert (method, seed, settings) == ("vat", 101, CANDIDATES["vat"][2])
-    assert np.array_equal(given, draw_labels(Known.labels, LABELS, 101))
+    assert np.array_equal(given, sample_labels(Known.labels, LABELS, 101))
 
 
 def test_out_of_time_nothing_is_begun(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

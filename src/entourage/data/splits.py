@@ -34,7 +34,7 @@ def seeded_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np
     return split
 
 
-def draw_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np.int64]:
+def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[np.int64]:
     """Choose which images keep their labels, at least one of each class.
 
     An integer is a number of labels in all, spread evenly: each class gets as many, and what is left over goes to
