@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from entourage.data.datasets.registry import find_dataset
-from entourage.data.splits import sample_labels, seeded_split
+from entourage.data.splits import sample_labels, stratified_split
 from entourage.report.figures import figure_style, to_svg
 from experiments.command import run_command
 from experiments.label_rows import (
@@ -58,7 +58,7 @@ def main() -> None:
     for seed, backbone in product(range(told.seeds), BACKBONES):
         if not ledger.free(_key(backbone, *cell, seed) for cell in cells):
             continue  # all of them are known, or other processes are at them
-        split = seeded_split(images.labels, TRAIN_SHARE, seed)
+        split = stratified_split(images.labels, TRAIN_SHARE, seed)
         setting = prepare(images, split, backbone, with_views(options, told.methods), told.device, stored=SIDE)
         side_by_side(told.workers, trained_rows, setting, told, cells, seed, clock)
     ledger.write_table("A few percent of labels on Caltech-101", text)

@@ -21,7 +21,7 @@ import numpy as np
 
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import sample_labels, seeded_split
+from entourage.data.splits import sample_labels, stratified_split
 from entourage.label.semi_supervised.baselines import FROZEN
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.training import NonFiniteLossError
@@ -59,7 +59,7 @@ def main() -> None:
     planned = cells(told.methods, SEEDS[: told.seeds])
     if ledger.free(key(method, settings, seed) for seed, method, settings in planned):
         images = training_images(rehearsal(find_dataset("cifar10"), told))
-        split = seeded_split(images.labels, TRAIN_SHARE, HELD_OUT_SEED)
+        split = stratified_split(images.labels, TRAIN_SHARE, HELD_OUT_SEED)
         setting = prepare(images, split, BACKBONE, with_views(options, told.methods), told.device, stored=32)
         side_by_side(told.workers, measure, setting, told, planned, Clock(told.minutes))
     ledger.write_table("Settings for few labels", text)

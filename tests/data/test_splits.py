@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.data.splits import sample_labels, seeded_split
+from entourage.data.splits import sample_labels, stratified_split
 
 # Classes of 10, 45, 1, 2 and 3 images in no order; class 3 is not there.
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 4, 5], [10, 45, 1, 2, 3]))
@@ -19,17 +19,17 @@ def per_class(places: Any) -> list[int]:
     [(0.7, [7, 32, 1, 1, 2]), (0.5, [5, 23, 1, 1, 2]), (0.01, [1, 1, 1, 1, 1]), (0.99, [9, 44, 1, 1, 2])],
 )
 def test_each_class_is_split_in_proportion(share: float, train: list[int]) -> None:
-    split = seeded_split(LABELS, share, seed=3)
+    split = stratified_split(LABELS, share, seed=3)
     assert split.dtype == np.uint8
     assert per_class(split == 0) == train  # 0.7 of 45 is 31.5, a half upwards
     assert set(split.tolist()) <= {0, 1}
 
 
 def test_the_seed_decides_the_split() -> None:
-    first = seeded_split(LABELS, 0.7, seed=0)
-    np.testing.assert_array_equal(first, seeded_split(LABELS.tolist(), 0.7, seed=0))
-    assert (first != seeded_split(LABELS, 0.7, seed=1)).any()
-    every = np.mean([seeded_split(LABELS, 0.5, seed=seed) for seed in range(400)], axis=0)
+    first = stratified_split(LABELS, 0.7, seed=0)
+    np.testing.assert_array_equal(first, stratified_split(LABELS.tolist(), 0.7, seed=0))
+    assert (first != stratified_split(LABELS, 0.7, seed=1)).any()
+    every = np.mean([stratified_split(LABELS, 0.5, seed=seed) for seed in range(400)], axis=0)
     # Each image of the two large classes is as often on one side as on the other: 5 standard errors are 0.125.
     np.testing.assert_allclose(every[LABELS == 0], 0.5, atol=0.125)
 
@@ -37,7 +37,7 @@ def test_the_seed_decides_the_split() -> None:
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_bad_shares_are_refused(share: float) -> None:
     with pytest.raises(ValueError, match=r"train_share is .*; expected a share above 0 and below 1"):
-        seeded_split(LABELS, share, seed=0)
+        stratified_split(LABELS, share, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_bad_labels_are_refused(labels: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sample_labels(labels, 1.0, seed=0)
     with pytest.raises(ValueError, match=message):
-        seeded_split(labels, 0.5, seed=0)
+        stratified_split(labels, 0.5, seed=0)

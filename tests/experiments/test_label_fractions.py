@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from tests.experiments.colours import coloured
 
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import sample_labels, seeded_split
+from entourage.data.splits import sample_labels, stratified_split
 from experiments import label_fractions
 
 METHODS = ("linear", "supervised", "svm+network")
@@ -60,7 +60,7 @@ def test_every_cell_is_measured_once_on_its_own_split(
     assert all(0 <= row["accuracy"] <= 100 and 0 <= row["macro_f"] <= 100 for row in rows.values())
     assert rows[f"{BACKBONES[0]}/linear/0.2/0"]["accuracy"] > 90  # colours are easily told apart
     assert {"found", "rounds"} <= set(rows[f"{BACKBONES[0]}/svm+network/0.2/0"])
-    learnt = images.labels[seeded_split(images.labels, 0.7, 0) == 0]
+    learnt = images.labels[stratified_split(images.labels, 0.7, 0) == 0]
     for setting, method, given, seed, _, settings in asked:
         assert np.array_equal(setting.labels, learnt)
         assert len(setting.test_labels) == 80 - len(learnt)

@@ -16,7 +16,7 @@ from experiments.ledger import FAILED
 from tests.experiments.colours import coloured
 
 from entourage.data.image_set import ImageSet
-from entourage.data.splits import sample_labels, seeded_split
+from entourage.data.splits import sample_labels, stratified_split
 from entourage.training import NonFiniteLossError
 from experiments import label_cifar10, label_search
 
@@ -67,7 +67,7 @@ def test_nothing_but_training_images_is_looked_at(
     assert given.items == [f"{n}" for n in range(120)]
     assert len(settings[0].train) == 110  # of twelve images a class, a tenth is held out
     assert len(settings[0].test) == 10
-    assert np.array_equal(split, seeded_split(images.labels[:120], 0.9, HELD_OUT_SEED))
+    assert np.array_equal(split, stratified_split(images.labels[:120], 0.9, HELD_OUT_SEED))
     rows = json.loads((tmp_path / "label_search.json").read_text())["rows"]
     assert set(rows) == {key(name, one, 100) for name in ("linear", "supervised") for one in CANDIDATES[name]}
     assert all(set(found) >= {"accuracy", "settings", "method"} for found in rows.values())

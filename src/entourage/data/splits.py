@@ -7,7 +7,7 @@ from entourage.data.image_set import TEST, TRAIN
 from entourage.validation import is_integer
 
 
-def seeded_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np.uint8]:
+def stratified_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np.uint8]:
     """Split each class at random in the same proportion.
 
     Of a class with c images, `train_share` times c, rounded (a half upwards), are for training; but a class with two or
