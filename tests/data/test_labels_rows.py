@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from entourage.data.labels import read_rows
+from entourage.data.labels import read_csv_table
 
 
 def test_rows_carry_their_line_numbers_and_are_filled_up(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b'\xef\xbb\xbf a , b\r\n1,2\r\n\r\n,\r\n"x,\ny"\r\n')
-    rows = read_rows(path)
+    rows = read_csv_table(path)
     assert rows.header == ["a", "b"]
     assert rows.lines == [(2, ["1", "2"]), (6, ["x,\ny", ""])]
 
@@ -16,7 +16,7 @@ def test_rows_carry_their_line_numbers_and_are_filled_up(tmp_path: Path) -> None
 def test_columns_are_found_whatever_their_case(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("Item,Label,label\n")
-    rows = read_rows(path)
+    rows = read_csv_table(path)
     assert rows.column("item") == 0
     with pytest.raises(ValueError, match="2 columns 'label'"):
         rows.column("label")
@@ -30,6 +30,6 @@ def test_columns_are_found_whatever_their_case(tmp_path: Path) -> None:
 def test_bad_files_give_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read_rows(tmp_path / "x.csv")
+        read_csv_table(tmp_path / "x.csv")
     with pytest.raises(ValueError, match="cannot be read: No such file"):
-        read_rows(tmp_path / "missing.csv")
+        read_csv_table(tmp_path / "missing.csv")

@@ -24,7 +24,7 @@ from entourage.backbones.features import cached_features
 from entourage.backbones.registry import load_backbone
 from entourage.compute import count_threads, map_ahead
 from entourage.data.features import read_features
-from entourage.data.labels import ItemMatcher, read_labels, read_rows
+from entourage.data.labels import ItemMatcher, read_csv_table, read_labels
 from entourage.data.media import (
     IMAGE_SUFFIXES,
     UnreadableAudioError,
@@ -307,7 +307,7 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
-    rows = read_rows(path)
+    rows = read_csv_table(path)
     first, second, same = (rows.column(name) for name in ("first", "second", "same"))
     place = {name: row for row, name in enumerate(items.names)}
     matcher = ItemMatcher(list(place))

@@ -79,7 +79,7 @@ class Rows:
         return places[0]
 
 
-def read_rows(path: str | Path) -> Rows:
+def read_csv_table(path: str | Path) -> Rows:
     """Read a CSV file (UTF-8, with or without a byte order mark).
 
     Raises:
@@ -125,7 +125,7 @@ def read_labels(path: str | Path, items: Sequence[str]) -> dict[str, str]:
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
-    rows = read_rows(path)
+    rows = read_csv_table(path)
     item_column, label_column = rows.column("item"), rows.column("label")
     given = [(line, cells[item_column], cells[label_column].strip()) for line, cells in rows.lines]
     given = [(line, name, label) for line, name, label in given if label]
@@ -161,7 +161,7 @@ def read_prior(path: str | Path, items: Sequence[str], classes: Sequence[str]) -
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
-    rows = read_rows(path)
+    rows = read_csv_table(path)
     item_column = rows.column("item")
     columns = _class_columns(rows, item_column, classes)
     full_names = _match(rows, [(line, cells[item_column]) for line, cells in rows.lines], items)
