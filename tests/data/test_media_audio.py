@@ -54,7 +54,7 @@ def test_broken_sounds_are_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_claims_to_be_endless_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entourage.data.media.LONGEST", 0)
+    monkeypatch.setattr("entourage.data.media.MAX_SECONDS", 0)
     soundfile.write(tmp_path / "a.wav", tone(8000), 8000)
     with pytest.raises(UnreadableAudioError, match="longer than"):
         read_audio(tmp_path / "a.wav", 8000)

@@ -89,7 +89,7 @@ def _deep_to_grey(image: Image.Image) -> Image.Image:
 
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".aif", ".aiff", ".au", ".mp3"})
-LONGEST = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
+MAX_SECONDS = 4 * 3600  # seconds; a file that claims to be longer is refused before it is unpacked
 
 
 class UnreadableAudioError(UnreadableFileError):
@@ -138,8 +138,8 @@ def decode_audio(stream: BinaryIO, name: str | Path, rate: int) -> NDArray[np.fl
 
     try:
         with soundfile.SoundFile(stream) as file:
-            if file.frames > LONGEST * file.samplerate:
-                raise UnreadableAudioError(name, f"longer than {LONGEST // 3600} hours")
+            if file.frames > MAX_SECONDS * file.samplerate:
+                raise UnreadableAudioError(name, f"longer than {MAX_SECONDS // 3600} hours")
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)  # (t,)
             original = int(file.samplerate)
     except (soundfile.SoundFileError, OSError, RuntimeError) as error:
