@@ -62,7 +62,7 @@ def test_only_tables_are_unpacked_and_none_beyond_the_bound(tmp_path: Path, monk
     assert unpacked == ["deepscores.json"]
     with pytest.raises(ValueError, match=r"s/images/a.png has 5000 bytes, unpacked; expected at most 4999"):
         unpack(path, "s/images/a.png", 4999)
-    monkeypatch.setattr(deepscores, "MOST_TABLE", 10)
+    monkeypatch.setattr(deepscores, "MAX_TABLE_BYTES", 10)
     with pytest.raises(ValueError, match=r"deepscores.json has \d+ bytes, unpacked; expected at most 10"):
         read_deepscores(path)
 

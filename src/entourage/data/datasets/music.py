@@ -160,7 +160,7 @@ def _muscima_page(name: str, table: bytes | Path, image: bytes | Path, path: Pat
     return MuscimaPage(name, where, split, interline, labels, boxes, packed)
 
 
-MOST_TABLE = 2**30  # bytes of a table, unpacked
+MAX_TABLE_BYTES = 2**30  # bytes of a table, unpacked
 MOST_IMAGE = 2**26  # bytes of an image file
 STAFF = 135  # the category of a staff, whose height tells the interline
 _TABLES = "deepscores*.json"
@@ -258,7 +258,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _pages(path: Path, table: str, images: dict[str, str]) -> list[DeepScoresPage]:
-    content = (path / table).read_bytes() if path.is_dir() else unpack(path, table, MOST_TABLE)
+    content = (path / table).read_bytes() if path.is_dir() else unpack(path, table, MAX_TABLE_BYTES)
     try:
         read = json.loads(content)
         return [_deepscores_page(path, image, read["annotations"], images) for image in read["images"]]
