@@ -161,7 +161,7 @@ def _muscima_page(name: str, table: bytes | Path, image: bytes | Path, path: Pat
 
 
 MAX_TABLE_BYTES = 2**30  # bytes of a table, unpacked
-MOST_IMAGE = 2**26  # bytes of an image file
+MAX_IMAGE_BYTES = 2**26  # bytes of an image file
 STAFF = 135  # the category of a staff, whose height tells the interline
 _TABLES = "deepscores*.json"
 _SPLIT = re.compile(r"[_-](train|val|test)$")  # deepscores_train.json; a sample's table has no such ending
@@ -226,7 +226,7 @@ def split_of(table: str) -> str:
     return "test" if found is None else found[1]
 
 
-def unpack(path: Path, member: str, most: int = MOST_IMAGE) -> bytes:
+def unpack(path: Path, member: str, most: int = MAX_IMAGE_BYTES) -> bytes:
     """A file out of an archive.
 
     Raises:
