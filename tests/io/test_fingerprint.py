@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from entourage.cluster.sampling.augmentation import ImageView, plain_image
-from entourage.io.fingerprint import Ragged, digest, name_of
+from entourage.io.fingerprint import Ragged, digest, transform_config
 
 
 def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
@@ -31,8 +31,8 @@ class _Around:
 
 
 def test_names_hold_settings_and_no_addresses() -> None:
-    assert name_of(ImageView(flip=0.2)) != name_of(ImageView(flip=0.3))
-    assert name_of(_Around(plain_image)) == {"name": "_Around", "inner": "plain_image"}
-    assert name_of(None) is None
-    assert name_of(_Around((1, object()))) == {"name": "_Around", "inner": [1, "object"]}
-    json.dumps(name_of(ImageView()))
+    assert transform_config(ImageView(flip=0.2)) != transform_config(ImageView(flip=0.3))
+    assert transform_config(_Around(plain_image)) == {"name": "_Around", "inner": "plain_image"}
+    assert transform_config(None) is None
+    assert transform_config(_Around((1, object()))) == {"name": "_Around", "inner": [1, "object"]}
+    json.dumps(transform_config(ImageView()))

@@ -51,13 +51,13 @@ def digest(*values: Tensor | Ragged) -> str:
     return found.hexdigest()
 
 
-def name_of(part: object) -> Any:
+def transform_config(part: object) -> Any:
     """What a view or a disguise is called, settings included, in terms of JSON and alike in every process."""
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     if isinstance(part, (tuple, list)):
-        return [name_of(one) for one in part]
+        return [transform_config(one) for one in part]
     name = getattr(part, "__qualname__", type(part).__qualname__)
     if is_dataclass(part):
-        return {"name": name, **{field.name: name_of(getattr(part, field.name)) for field in fields(part)}}
+        return {"name": name, **{field.name: transform_config(getattr(part, field.name)) for field in fields(part)}}
     return name

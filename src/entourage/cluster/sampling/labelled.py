@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from entourage.cluster.sampling.episodes import Episode, shuffled
-from entourage.io.fingerprint import Ragged, digest, name_of
+from entourage.io.fingerprint import Ragged, digest, transform_config
 
 View = Callable[[Tensor, torch.Generator], Tensor]
 """From items as they are kept, shape (m, ...), to what the network sees of them, shape (m, *shape), at random."""
@@ -133,8 +133,8 @@ class LabelledSampler:
             "classes": digest(Ragged(self._members, self._sizes), self._sizes),
             "k": [self.k_min, self.k_max],
             "min_cluster_size": self.min_cluster_size,
-            "view": name_of(self.view),
-            "disguise": name_of(self.disguise),
+            "view": transform_config(self.view),
+            "disguise": transform_config(self.disguise),
         }
 
     def _most(self, n: int, k_max: int | None) -> int:
@@ -268,7 +268,7 @@ class ConstraintSampler:
             "items": self._digest,
             "pairs": digest(torch.from_numpy(self._must), torch.from_numpy(self._cannot)),
             "k": [1, self.k_max],
-            "view": name_of(self.view),
+            "view": transform_config(self.view),
         }
 
     def _draw_one(self, n: int, most: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
