@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from entourage.cluster.sampling.augmentation import ImageView, plain_image
-from entourage.io.fingerprint import Ragged, digest, transform_config
+from entourage.io.fingerprint import RaggedRows, digest, transform_config
 
 
 def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
@@ -19,10 +19,10 @@ def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
 
 
 def test_rows_of_unequal_length_are_known_as_one_tensor_filled_up_with_zeros() -> None:
-    rows = Ragged(torch.arange(1, 7), torch.tensor([2, 3, 1]))
+    rows = RaggedRows(torch.arange(1, 7), torch.tensor([2, 3, 1]))
     filled = torch.tensor([[1, 2, 0], [3, 4, 5], [6, 0, 0]])
     assert digest(rows, rows.sizes) == digest(filled, rows.sizes)
-    assert digest(Ragged(torch.arange(1, 7), torch.tensor([2, 1, 3]))) != digest(filled)
+    assert digest(RaggedRows(torch.arange(1, 7), torch.tensor([2, 1, 3]))) != digest(filled)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Ragged:
+class RaggedRows:
     """Rows of unequal length, known by the digest of the tensor that fills them up with zeros, but not by its memory.
 
     Attributes:
@@ -41,12 +41,12 @@ class Ragged:
             yield zeros[len(row) :]
 
 
-def digest(*values: Tensor | Ragged) -> str:
+def digest(*values: Tensor | RaggedRows) -> str:
     """A short name of tensors: other numbers, types or shapes have another. Costs one pass over them."""
     found = hashlib.blake2b(digest_size=8)
     for value in values:
         found.update(f"{value.dtype} {tuple(value.shape)}".encode())
-        for piece in value.pieces() if isinstance(value, Ragged) else (value,):
+        for piece in value.pieces() if isinstance(value, RaggedRows) else (value,):
             found.update(piece.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks some types
     return found.hexdigest()
 

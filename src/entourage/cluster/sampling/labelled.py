@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from entourage.cluster.sampling.episodes import Episode, shuffled
-from entourage.io.fingerprint import Ragged, digest, transform_config
+from entourage.io.fingerprint import RaggedRows, digest, transform_config
 
 View = Callable[[Tensor, torch.Generator], Tensor]
 """From items as they are kept, shape (m, ...), to what the network sees of them, shape (m, *shape), at random."""
@@ -130,7 +130,7 @@ class LabelledSampler:
         """Digests of the items and of who is in which class, and all settings."""
         return {
             "items": self._digest,
-            "classes": digest(Ragged(self._members, self._sizes), self._sizes),
+            "classes": digest(RaggedRows(self._members, self._sizes), self._sizes),
             "k": [self.k_min, self.k_max],
             "min_cluster_size": self.min_cluster_size,
             "view": transform_config(self.view),
