@@ -39,7 +39,7 @@ def test_the_crop_may_be_wide() -> None:
 
 def test_pixels_are_shifted_and_scaled() -> None:
     pixels = torch.tensor([0, 127, 255], dtype=torch.uint8).view(1, 3, 1, 1).expand(2, 3, 4, 4)
-    normalised = SQUARE.normalise(pixels)
+    normalised = SQUARE.normalize(pixels)
     assert normalised.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(normalised[1, :, 2, 3], torch.tensor([-127 / 128, 0.0, 1.0]))
 

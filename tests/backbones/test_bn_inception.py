@@ -84,7 +84,7 @@ def test_published_weights_give_the_published_network(edition: str, weights: dic
     backbone = load_backbone(f"bn-inception:{file}", "cpu")
     assert (backbone.dim, backbone.size, backbone.preprocessing.mean) == (1024, (224, 224), (128, 117, 104))
     pixels = torch.randint(0, 256, (2, 3, 70, 95), generator=torch.Generator().manual_seed(1)).float()
-    rgb = backbone.preprocessing.normalise(pixels)
+    rgb = backbone.preprocessing.normalize(pixels)
     bgr = pixels.flip(1) - torch.tensor([104.0, 117.0, 128.0]).view(3, 1, 1)
     with torch.no_grad():
         torch.testing.assert_close(backbone.module(rgb), plainly(weights, bgr), rtol=1e-3, atol=1e-3)

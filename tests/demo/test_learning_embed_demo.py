@@ -56,7 +56,7 @@ def test_training_helps_digits_never_seen(digits: demo.Digits, tmp_path: Path) -
     bank = demo.ImageBank(digits.pixels)
     after = demo.embed_rows(trained.network, bank, rows, trained.preprocessing)
     with torch.inference_mode():
-        before = untrained(trained.preprocessing.normalise(bank.take(rows)))
+        before = untrained(trained.preprocessing.normalize(bank.take(rows)))
     scores = [demo.retrieval_metrics(vectors, truth, (1,), nmi=False)["map@r"] for vectors in (before, after)]
     assert scores[1] > scores[0] + 0.02
 

@@ -18,7 +18,7 @@ def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypa
     network = build_network(backbone, 3).eval()
     pixels, _ = toys.images()
     rows = np.array([7, 3, 50, 3, 0, 95])
-    inputs = backbone.preprocessing.normalise(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2))
+    inputs = backbone.preprocessing.normalize(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2))
     found = embed_rows(network, ImageBank(pixels), rows, backbone.preprocessing)
     torch.testing.assert_close(found, network.embed(inputs).detach())
     both = embed_rows(network, ImageBank(pixels), rows, backbone.preprocessing, flip=True)

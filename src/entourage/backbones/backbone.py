@@ -66,7 +66,7 @@ class Preprocessing:
         small = image.resize((width, height), _FILTERS[self.interpolation], box=box, reducing_gap=3.0)
         return torch.from_numpy(np.array(small)).permute(2, 0, 1)  # (height, width, 3) -> (3, height, width)
 
-    def normalise(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: Tensor) -> Tensor:
         """What the network sees: float32 in channels-last order, which its convolutions like best.
 
         Args:
@@ -132,7 +132,7 @@ class Backbone:
             float32, shape (b, dim).
         """
         with torch.inference_mode():
-            features: Tensor = self.module(self.preprocessing.normalise(pixels))
+            features: Tensor = self.module(self.preprocessing.normalize(pixels))
         return features.float()
 
 

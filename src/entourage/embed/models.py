@@ -270,7 +270,7 @@ def embed_rows(
     with progress_bar("Embedding images", len(rows), progress) as advance:
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
-            images = preprocessing.normalise(middle(bank.take(some).to(device), preprocessing.size))
+            images = preprocessing.normalize(middle(bank.take(some).to(device), preprocessing.size))
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 embeddings = network.embed(images).float()
                 if flip:

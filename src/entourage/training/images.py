@@ -20,13 +20,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-DIGESTED = 256  # images at a time
-SHARE = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
+DIGEST_ROWS = 256  # images at a time
+MAX_MEMORY_FRACTION = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
 
 
 def fits_on_device(device: torch.device, size: int) -> bool:
     """Whether so many bytes may stay on a GPU: they take no more than a quarter of what is free there."""
-    return device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]
+    return device.type == "cuda" and size <= MAX_MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0]
 
 
 class ImageBank:
@@ -49,8 +49,8 @@ class ImageBank:
     def digest(self) -> str:
         """A short text that is another one if any pixel is. Costs about a second per gigabyte, once."""
         digest = hashlib.blake2b(digest_size=12)
-        for start in range(0, len(self), DIGESTED):  # in parts: they may lie in a file larger than memory
-            digest.update(np.ascontiguousarray(self.values[start : start + DIGESTED]).data)
+        for start in range(0, len(self), DIGEST_ROWS):  # in parts: they may lie in a file larger than memory
+            digest.update(np.ascontiguousarray(self.values[start : start + DIGEST_ROWS]).data)
         return digest.hexdigest()
 
     def move(self, device: torch.device) -> None:
@@ -73,8 +73,8 @@ class ImageBank:
 GREY = 127.0  # what is erased becomes this
 
 # Columns are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B; and the way there.
-_BACK = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
-_FORTH: Tensor = torch.linalg.inv(_BACK)
+_YIQ_TO_RGB = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
+_RGB_TO_YIQ: Tensor = torch.linalg.inv(_YIQ_TO_RGB)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class AugmentationOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected 0 or more")
 
 
-PLAIN = AugmentationOptions(flip=0.0)  # the image itself
+NO_AUGMENTATION = AugmentationOptions(flip=0.0)  # the image itself
 WEAK = AugmentationOptions(area=(0.7, 1.0), aspect=8 / 7)
 STRONG = AugmentationOptions(
     area=(0.3, 1.0),
@@ -149,26 +149,26 @@ def augment(pixels: Tensor, size: tuple[int, int], options: AugmentationOptions 
         options: how far it may stray.
 
     Returns:
-        float32 in 0..255, shape (b, 3, *size), channels last: what `Preprocessing.normalise` takes.
+        float32 in 0..255, shape (b, 3, *size), channels last: what `Preprocessing.normalize` takes.
     """
     if pixels.ndim != 4 or pixels.shape[1] != 3:
         raise ValueError(f"pixels of shape {tuple(pixels.shape)}; expected (b, 3, h, w)")
     count, _, height, width = pixels.shape
-    placements = _placements(count, options, height / width, pixels.device)
-    moved = _sample(pixels, placements, size)  # (b, 3, *size)
+    maps = _affine_maps(count, options, height / width, pixels.device)
+    views = _sample(pixels, maps, size)  # (b, 3, *size)
     if options.brightness or options.contrast or options.saturation or options.hue or options.grey:
-        moved = _recoloured(moved, options)
+        views = _jitter_colours(views, options)
     if options.solarise:
-        moved = _solarised(moved, options.solarise)
+        views = _solarise(views, options.solarise)
     if options.erase:
-        moved = _erased(moved, options.erase)
-    return moved.contiguous(memory_format=torch.channels_last)
+        views = _erase(views, options.erase)
+    return views.contiguous(memory_format=torch.channels_last)
 
 
-def _placements(count: int, options: AugmentationOptions, tall: float, device: torch.device) -> Tensor:
+def _affine_maps(count: int, options: AugmentationOptions, aspect: float, device: torch.device) -> Tensor:
     """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3).
 
-    `tall` is the images' height over their width: a rotation turns pixels, not coordinates.
+    `aspect` is the images' height over their width: a rotation turns pixels, not coordinates.
     """
     area = _uniform(count, *options.area, device=device)
     stretch = torch.exp(_uniform(count, -0.5, 0.5, device=device) * math.log(options.aspect))
@@ -177,7 +177,7 @@ def _placements(count: int, options: AugmentationOptions, tall: float, device: t
     angle = _uniform(count, -options.rotate, options.rotate, device=device) * math.pi / 180
     shear = _uniform(count, -options.shear, options.shear, device=device)
     mirror = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
-    cos, up, down = angle.cos(), angle.sin() * tall, angle.sin() / tall
+    cos, up, down = angle.cos(), angle.sin() * aspect, angle.sin() / aspect
     right, low = (
         _uniform(count, -1.0, 1.0, device=device) for _ in range(2)
     )  # -1 is an edge of the image, 1 the other
@@ -187,13 +187,13 @@ def _placements(count: int, options: AugmentationOptions, tall: float, device: t
     return torch.stack([x_row, y_row], dim=1)  # (count, 2, 3)
 
 
-def _sample(pixels: Tensor, placements: Tensor, size: tuple[int, int]) -> Tensor:
-    """What the placements show; beyond its edge an image is continued by its mirror image."""
-    grid = F.affine_grid(placements, [len(pixels), 3, *size], align_corners=False)  # (b, height, width, 2)
+def _sample(pixels: Tensor, maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """What the maps show; beyond its edge an image is continued by its mirror image."""
+    grid = F.affine_grid(maps, [len(pixels), 3, *size], align_corners=False)  # (b, height, width, 2)
     return F.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
-def _recoloured(images: Tensor, options: AugmentationOptions) -> Tensor:
+def _jitter_colours(images: Tensor, options: AugmentationOptions) -> Tensor:
     """Each image's colours through an affine map of its own: hue and saturation, then contrast, then brightness."""
     count, device = len(images), images.device
     saturation = _factor(count, options.saturation, device)
@@ -210,21 +210,21 @@ def _recoloured(images: Tensor, options: AugmentationOptions) -> Tensor:
 
 def _chroma_maps(angle: Tensor, saturation: Tensor) -> Tensor:
     """Maps of RGB that keep luma, turn chroma by an angle and scale it, shape (b, 3, 3)."""
-    back, forth = _BACK.to(angle.device), _FORTH.to(angle.device)
+    to_rgb, to_yiq = _YIQ_TO_RGB.to(angle.device), _RGB_TO_YIQ.to(angle.device)
     cos, sin = angle.cos() * saturation, angle.sin() * saturation
-    one, none = torch.ones_like(cos), torch.zeros_like(cos)
-    turn = torch.stack([one, none, none, none, cos, -sin, none, sin, cos], dim=1).view(-1, 3, 3)  # (b, 3, 3)
-    return back @ turn @ forth
+    one, zero = torch.ones_like(cos), torch.zeros_like(cos)
+    turn = torch.stack([one, zero, zero, zero, cos, -sin, zero, sin, cos], dim=1).view(-1, 3, 3)  # (b, 3, 3)
+    return to_rgb @ turn @ to_yiq
 
 
-def _solarised(images: Tensor, chance: float) -> Tensor:
+def _solarise(images: Tensor, probability: float) -> Tensor:
     count, device = len(images), images.device
     level = _uniform(count, 64.0, 255.0, device=device)
-    level = torch.where(torch.rand(count, device=device) < chance, level, torch.full_like(level, 256.0))
+    level = torch.where(torch.rand(count, device=device) < probability, level, torch.full_like(level, 256.0))
     return torch.where(images >= level[:, None, None, None], 255.0 - images, images)
 
 
-def _erased(images: Tensor, largest: float) -> Tensor:
+def _erase(images: Tensor, largest: float) -> Tensor:
     """Each image with one rectangle in grey; its sides are drawn from 0 to `largest`, its centre from everywhere."""
     count, _, height, width = images.shape
     device = images.device

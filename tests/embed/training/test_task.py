@@ -77,8 +77,8 @@ def test_the_loss_is_the_recipes_on_embeddings_and_logits(toys: ModuleType) -> N
     task = task_of(toys, replace(RECIPE, group=GroupLossOptions(anchor_choice="first", class_players=1.0)))
     batch = task.load(task.plan(0)[0], np.random.default_rng(0))
     network = task.model.network.eval()
-    seen = network(task.preprocessing.normalise(batch.images))
-    game, cross_entropy, _ = task.model.loss.parts(*seen, batch.codes, network.head.weight)
+    seen = network(task.preprocessing.normalize(batch.images))
+    game, cross_entropy, _ = task.model.loss.terms(*seen, batch.codes, network.head.weight)
     losses = task.loss(task.model, batch, 0)
     # Views are sampled at the images' own pixels: all but equal.
     torch.testing.assert_close(losses["loss"], game + 3 * cross_entropy, rtol=1e-3, atol=1e-3)
@@ -163,7 +163,7 @@ def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, sa
     assert isinstance(loss, GroupLoss)
     for _ in range(6):
         loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    assert len(loss.memory.state()) == 2 * kept
+    assert len(loss.memory.state_dict()) == 2 * kept
 
 
 def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:

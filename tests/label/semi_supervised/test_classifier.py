@@ -55,7 +55,7 @@ def test_predictions_are_the_networks_and_broken_files_are_set_aside(
     assert [path for path, _ in predictions.failures] == [paths[2]]
     pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in predictions.kept])
     with torch.no_grad():
-        logits = classifier.network(classifier.preprocessing.normalise(pixels))
+        logits = classifier.network(classifier.preprocessing.normalize(pixels))
     expected = logits.softmax(dim=1)
     assert expected.amax(dim=1).std() > 1e-3
     np.testing.assert_allclose(predictions.probabilities, expected.numpy(), atol=1e-3)  # folding rounds otherwise
@@ -68,7 +68,7 @@ def test_an_image_and_its_mirror_image_answer_together(classifier: ImageClassifi
     both = replace(classifier, mirror=True).predict(paths, device="cpu")
     pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in both.kept])
     with torch.no_grad():
-        asked = [classifier.network(classifier.preprocessing.normalise(view)) for view in (pixels, pixels.flip(3))]
+        asked = [classifier.network(classifier.preprocessing.normalize(view)) for view in (pixels, pixels.flip(3))]
     expected = ((asked[0] + asked[1]) / 2).softmax(dim=1).numpy()
     np.testing.assert_allclose(both.probabilities, expected, atol=1e-3)  # folding rounds otherwise
     assert np.abs(both.probabilities - classifier.predict(paths, device="cpu").probabilities).max() > 0.01

@@ -96,8 +96,8 @@ class Learner(nn.Module):
             return {"loss": self.loss(*seen, codes)}
         plays = self.loss.options.class_players > 0
         weight = self.network.head.weight if plays else None
-        parts = self.loss.parts(*seen, codes, weight, remember=self.training)
-        return {"loss": self.loss.total(parts), **{name: part.detach() for name, part in parts._asdict().items()}}
+        terms = self.loss.terms(*seen, codes, weight, update_memory=self.training)
+        return {"loss": self.loss.total(terms), **{name: term.detach() for name, term in terms._asdict().items()}}
 
 
 def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
@@ -170,7 +170,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         """The loss of random views."""
         views = augment(batch.images, self.preprocessing.size, self.recipe.view)
         losses: Losses = model(
-            self.preprocessing.normalise(views), batch.codes, classify=self.stage.task == "classification"
+            self.preprocessing.normalize(views), batch.codes, classify=self.stage.task == "classification"
         )
         return losses
 
@@ -202,7 +202,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         """The average, and the batches that a Group Loss remembers."""
         state = super().extra_state()
         if isinstance(self.model.loss, GroupLoss):
-            state |= {f"{_MEMORY}{name}": value for name, value in self.model.loss.memory.state().items()}
+            state |= {f"{_MEMORY}{name}": value for name, value in self.model.loss.memory.state_dict().items()}
         return state
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
@@ -210,7 +210,9 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         memory = {name: value for name, value in state.items() if name.startswith(_MEMORY)}
         super().load_extra_state({name: value for name, value in state.items() if name not in memory})
         if isinstance(self.model.loss, GroupLoss):
-            self.model.loss.memory.load_state({name.removeprefix(_MEMORY): value for name, value in memory.items()})
+            self.model.loss.memory.load_state_dict(
+                {name.removeprefix(_MEMORY): value for name, value in memory.items()}
+            )
 
     def config(self) -> dict[str, Any]:
         """The backbone, the recipe, the stage and the data."""

@@ -25,7 +25,7 @@ from entourage.backbones.backbone import Preprocessing, digest_weights
 from entourage.io.files import atomic_path, read_json_object, write_json
 from entourage.io.progress import progress_bar
 from entourage.training.accelerator import reseed
-from entourage.training.images import DIGESTED, STRONG, WEAK, AugmentationOptions, ImageBank, augment, fits_on_device
+from entourage.training.images import DIGEST_ROWS, STRONG, WEAK, AugmentationOptions, ImageBank, augment, fits_on_device
 from entourage.validation import validate_counts
 
 BATCH = {"cpu": 64, "cuda": 2048}
@@ -112,7 +112,7 @@ class LiveViews:
         """Normalised images, shape (b, 3, height, width)."""
         check_mirrored(mirrored, self.mirror)
         images = resized(self._pixels(rows), self.preprocessing.size)
-        return self.preprocessing.normalise(images.flip(3) if mirrored else images)
+        return self.preprocessing.normalize(images.flip(3) if mirrored else images)
 
     def weak(self, rows: Tensor) -> Tensor:
         """Normalised weak views."""
@@ -127,7 +127,7 @@ class LiveViews:
         return digest_of((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
 
     def _view(self, rows: Tensor, options: AugmentationOptions) -> Tensor:
-        return self.preprocessing.normalise(augment(self._pixels(rows), self.preprocessing.size, options))
+        return self.preprocessing.normalize(augment(self._pixels(rows), self.preprocessing.size, options))
 
     def _pixels(self, rows: Tensor) -> Tensor:
         return self.bank.take(rows).to(self.device)
@@ -257,8 +257,8 @@ class CachedViews:
         """Of what the activations were made from: on a GPU, their last digits differ from run to run."""
         blocks: Iterable[NDArray[np.generic]] = ()
         if self.origin is None:
-            starts = range(0, len(self), DIGESTED)
-            blocks = (self.values[start : start + DIGESTED].float().cpu().numpy() for start in starts)
+            starts = range(0, len(self), DIGEST_ROWS)
+            blocks = (self.values[start : start + DIGEST_ROWS].float().cpu().numpy() for start in starts)
         return digest_of(blocks, self.origin, tuple(self.values.shape), self.weak_count, self.mirror)
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
