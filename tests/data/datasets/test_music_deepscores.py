@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from entourage.data.datasets import music as deepscores
-from entourage.data.datasets.music import holds_deepscores, read_deepscores, split_of, unpack
+from entourage.data.datasets.music import holds_deepscores, read_deepscores, read_member, split_of
 from entourage.symbols import EXTENDED_IDS
 
 STAFF_BOX = {"a_bbox": [10.0, 20.0, 400.0, 102.6], "cat_id": ["135", "208"]}
@@ -44,7 +44,7 @@ def test_a_page_has_its_staves_measure_and_its_place_in_the_archive(tmp_path: Pa
     (page,) = read_deepscores(path)
     assert (page.path, page.member, page.categories) == (path, "s/images/a.png", [135])
     assert page.interline == pytest.approx(82.6 / 4.13, rel=1e-4)
-    assert unpack(path, "s/images/a.png") == b"pixels"
+    assert read_member(path, "s/images/a.png") == b"pixels"
     assert EXTENDED_IDS["staff"] == deepscores.STAFF
 
 
@@ -61,7 +61,7 @@ def test_only_tables_are_unpacked_and_none_beyond_the_bound(tmp_path: Path, monk
     read_deepscores(path)
     assert unpacked == ["deepscores.json"]
     with pytest.raises(ValueError, match=r"s/images/a.png has 5000 bytes, unpacked; expected at most 4999"):
-        unpack(path, "s/images/a.png", 4999)
+        read_member(path, "s/images/a.png", 4999)
     monkeypatch.setattr(deepscores, "MAX_TABLE_BYTES", 10)
     with pytest.raises(ValueError, match=r"deepscores.json has \d+ bytes, unpacked; expected at most 10"):
         read_deepscores(path)
@@ -78,4 +78,4 @@ def test_other_archives_are_told_apart_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"image a\.png is missing"):
         read_deepscores(packed(tmp_path / "c.zip", deepscores__json=table("a.png")))
     with pytest.raises(ValueError, match=r"s/images/z.png cannot be unpacked"):
-        unpack(path, "s/images/z.png")
+        read_member(path, "s/images/z.png")

@@ -226,7 +226,7 @@ def split_of(table: str) -> str:
     return "test" if found is None else found[1]
 
 
-def unpack(path: Path, member: str, most: int = MAX_IMAGE_BYTES) -> bytes:
+def read_member(path: Path, member: str, most: int = MAX_IMAGE_BYTES) -> bytes:
     """A file out of an archive.
 
     Raises:
@@ -258,7 +258,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _pages(path: Path, table: str, images: dict[str, str]) -> list[DeepScoresPage]:
-    content = (path / table).read_bytes() if path.is_dir() else unpack(path, table, MAX_TABLE_BYTES)
+    content = (path / table).read_bytes() if path.is_dir() else read_member(path, table, MAX_TABLE_BYTES)
     try:
         read = json.loads(content)
         return [_deepscores_page(path, image, read["annotations"], images) for image in read["images"]]

@@ -23,8 +23,8 @@ from entourage.data.datasets.music import (
     holds_deepscores,
     holds_muscima,
     read_deepscores,
+    read_member,
     read_muscima,
-    unpack,
 )
 from entourage.detect.detections import detector_class
 from entourage.io.safe_formats import parquet_errors
@@ -69,7 +69,7 @@ class TruthPage:
         Raises:
             ValueError: there is no such image, or it cannot be read.
         """
-        packed = self.packed if self.member is None else unpack(self.path, self.member)
+        packed = self.packed if self.member is None else read_member(self.path, self.member)
         if packed:
             found = cv2.imdecode(np.frombuffer(packed, np.uint8), cv2.IMREAD_GRAYSCALE)
         else:
