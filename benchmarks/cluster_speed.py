@@ -49,7 +49,7 @@ def points(n: int, set_size: int | None, device: str) -> str:
         torch.cuda.reset_peak_memory_stats()
     seconds = min(_seconds(clusterer, X) for _ in range(REPEATS))
     memory = f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB" if device == "cuda" else ""
-    found = f"{pluralize(clusterer.n_clusters_, 'clusters')} in {pluralize(clusterer.parts_, 'looks')}"
+    found = f"{pluralize(clusterer.n_clusters_, 'clusters')} in {pluralize(clusterer.n_subsets_, 'looks')}"
     return f"{seconds:.2f} s{memory}, {found}"
 
 

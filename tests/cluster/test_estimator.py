@@ -268,9 +268,9 @@ def test_a_network_that_reads_distances_has_its_own_size_of_sets() -> None:
     clusterer.network_ = ClusterNetwork((2,), options).eval()
     X, _ = blobs(96)
     assert clusterer.predict(X).shape == (96,)
-    assert clusterer.parts_ == 9
+    assert clusterer.n_subsets_ == 9
     assert clusterer.predict(X[:20]).shape == (20,)
-    assert clusterer.parts_ == 1
+    assert clusterer.n_subsets_ == 1
     with pytest.raises(ValueError, match="X has 19 items; this network reads sets of 20, expected as many or more"):
         clusterer.predict(X[:19])
     with pytest.raises(ValueError, match="set_size is 30; this network reads sets of 20"):

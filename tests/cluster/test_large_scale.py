@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.cluster.evaluation import score
-from entourage.cluster.large_scale import cluster_coherently, read_set
+from entourage.cluster.large_scale import cluster_in_subsets, to_partition
 from entourage.cluster.models.assignment import SetPrediction
 
 K_MAX = 6
@@ -17,21 +17,21 @@ K_MAX = 6
 class Oracle:
     """Knows the truth, numbers clusters anew in every set, and counts how often it is asked."""
 
-    def __init__(self, truth: NDArray[np.int64], doubt: float = 0.02) -> None:
-        self.truth, self.doubt, self.asked = truth, doubt, []
+    def __init__(self, truth: NDArray[np.int64], uncertainty: float = 0.02) -> None:
+        self.truth, self.uncertainty, self.calls = truth, uncertainty, []
         self.rng = np.random.default_rng(5)
 
     def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-        self.asked.append(rows)
+        self.calls.append(rows)
         present = self.rng.permutation(np.unique(self.truth[rows]))
         k = len(present)
         assignment = torch.zeros(1, len(rows), K_MAX, K_MAX)
         for other in range(1, K_MAX + 1):  # asked for another number, it is at a loss
             assignment[0, :, other - 1, :other] = 1 / other
         codes = torch.from_numpy(np.argsort(present)[np.searchsorted(np.sort(present), self.truth[rows])])
-        own = torch.full((len(rows), k), self.doubt / k)
-        own[torch.arange(len(rows)), codes] += 1 - self.doubt
-        assignment[0, :, k - 1, :k] = own
+        probabilities = torch.full((len(rows), k), self.uncertainty / k)
+        probabilities[torch.arange(len(rows)), codes] += 1 - self.uncertainty
+        assignment[0, :, k - 1, :k] = probabilities
         count = torch.full((1, K_MAX), 0.01)
         count[0, k - 1] = 1
         return SetPrediction((count / count.sum()).log(), assignment, torch.zeros(1, len(rows), 1))
@@ -40,21 +40,21 @@ class Oracle:
 def test_parts_agree_on_the_names_of_clusters() -> None:
     truth = np.random.default_rng(0).integers(0, 4, 500)
     oracle = Oracle(truth)
-    partition = cluster_coherently(oracle, 500, 60, np.random.default_rng(1))
+    partition = cluster_in_subsets(oracle, 500, 60, np.random.default_rng(1))
     assert score(truth, partition.probabilities.argmax(1)).mr == 0
     assert partition.probabilities.shape == (500, 4)
     np.testing.assert_allclose(partition.probabilities.sum(1), 1)
-    assert max(len(rows) for rows in oracle.asked) == 60
-    assert len(oracle.asked) == 16  # 470 others, 30 at a time
-    core = set(oracle.asked[0][:30])
-    assert all(set(rows[:30]) == core for rows in oracle.asked)
+    assert max(len(rows) for rows in oracle.calls) == 60
+    assert len(oracle.calls) == 16  # 470 others, 30 at a time
+    core = set(oracle.calls[0][:30])
+    assert all(set(rows[:30]) == core for rows in oracle.calls)
 
 
 def test_small_data_are_one_set() -> None:
     truth = np.array([0, 1, 1, 0, 2])
     oracle = Oracle(truth)
-    partition = cluster_coherently(oracle, 5, 60, np.random.default_rng(0))
-    assert len(oracle.asked) == 1
+    partition = cluster_in_subsets(oracle, 5, 60, np.random.default_rng(0))
+    assert len(oracle.calls) == 1
     assert score(truth, partition.probabilities.argmax(1)).mr == 0
     assert partition.count.argmax() == 2
 
@@ -63,11 +63,11 @@ def test_a_cluster_that_the_core_lacks_is_found_all_the_same() -> None:
     truth = np.zeros(400, dtype=np.int64)
     truth[200:] = 1
     truth[395:] = 2  # five of 400: most cores of 20 have none
-    found = [
-        cluster_coherently(Oracle(truth, doubt=0.02), 400, 40, np.random.default_rng(seed)).probabilities
+    result = [
+        cluster_in_subsets(Oracle(truth, uncertainty=0.02), 400, 40, np.random.default_rng(seed)).probabilities
         for seed in range(8)
     ]
-    errors = [score(truth, p.argmax(1)) for p in found]
+    errors = [score(truth, p.argmax(1)) for p in result]
     assert np.mean([e.k_right for e in errors]) >= 0.75
     assert max(e.mr for e in errors) <= 5 / 400
 
@@ -81,10 +81,10 @@ class Contrary(Oracle):
 
     def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
         answer = super().__call__(rows)
-        if len(self.asked) == 1 + self.at:
-            own = answer.assignment[0, :, 2, :3]
-            answer.assignment[0, :, 1, :2] = torch.stack([own[:, 0], own[:, 1:].sum(-1)], dim=-1)
-            answer.assignment[0, :, 3, :3] = own
+        if len(self.calls) == 1 + self.at:
+            probabilities = answer.assignment[0, :, 2, :3]
+            answer.assignment[0, :, 1, :2] = torch.stack([probabilities[:, 0], probabilities[:, 1:].sum(-1)], dim=-1)
+            answer.assignment[0, :, 3, :3] = probabilities
             answer.assignment[0, :, 3, 3] = 0
             answer.count[0, [2, self.other - 1]] = answer.count[0, [self.other - 1, 2]]
         return answer
@@ -95,15 +95,15 @@ class Contrary(Oracle):
 def test_all_parts_decide_on_the_number_and_none_alone_whichever_comes_first(at: int, other: int) -> None:
     truth = np.random.default_rng(0).integers(0, 3, 120)
     oracle = Contrary(truth, at, other)
-    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1))
-    assert found.probabilities.shape == (120, 3)
-    assert score(truth, found.probabilities.argmax(1)).mr == 0
-    assert found.looks == 5
-    assert found.count.argmax() == 2
-    assert found.count[other - 1] == pytest.approx((1 / 1.05 + 4 * 0.01 / 1.05) / 5)
+    result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1))
+    assert result.probabilities.shape == (120, 3)
+    assert score(truth, result.probabilities.argmax(1)).mr == 0
+    assert result.n_subsets == 5
+    assert result.count.argmax() == 2
+    assert result.count[other - 1] == pytest.approx((1 / 1.05 + 4 * 0.01 / 1.05) / 5)
     # What was read before the mean was for three, the second part perhaps in a tie, is looked at again.
-    assert len(oracle.asked) == 5 if at else len(oracle.asked) in (6, 7)
-    assert at or np.array_equal(oracle.asked[0], oracle.asked[5])
+    assert len(oracle.calls) == 5 if at else len(oracle.calls) in (6, 7)
+    assert at or np.array_equal(oracle.calls[0], oracle.calls[5])
 
 
 def test_no_part_is_looked_at_more_than_once_more_for_the_number_chosen() -> None:
@@ -114,13 +114,13 @@ def test_no_part_is_looked_at_more_than_once_more_for_the_number_chosen() -> Non
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             answer = super().__call__(rows)
-            sure = min(0.1 + 0.3 * len(self.asked), 0.99)
-            return replace(answer, count=torch.tensor([[1e-9, 1 - sure, sure, 1e-9, 1e-9, 1e-9]]).log())
+            confidence = min(0.1 + 0.3 * len(self.calls), 0.99)
+            return replace(answer, count=torch.tensor([[1e-9, 1 - confidence, confidence, 1e-9, 1e-9, 1e-9]]).log())
 
     oracle = Undecided(truth)
-    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1))
-    assert found.count.argmax() + 1 == found.probabilities.shape[1] == 3
-    assert len(oracle.asked) == 6  # the mean is for three from the second part on
+    result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1))
+    assert result.count.argmax() + 1 == result.probabilities.shape[1] == 3
+    assert len(oracle.calls) == 6  # the mean is for three from the second part on
 
 
 def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -> None:
@@ -131,15 +131,15 @@ def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             answer = super().__call__(rows)
-            if len(self.asked) == 1:
+            if len(self.calls) == 1:
                 answer.assignment[0] = answer.assignment[0, torch.randperm(len(rows), generator=torch.Generator())]
             return answer
 
     oracle = Confused(truth)
-    found = cluster_coherently(oracle, 120, 40, np.random.default_rng(1)).probabilities
-    np.testing.assert_allclose(found.sum(1), 1)
-    others = np.setdiff1d(np.arange(120), oracle.asked[0][20:])  # all but the first part
-    assert score(truth[others], found.argmax(1)[others]).mr == 0
+    result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1)).probabilities
+    np.testing.assert_allclose(result.sum(1), 1)
+    others = np.setdiff1d(np.arange(120), oracle.calls[0][20:])  # all but the first part
+    assert score(truth[others], result.argmax(1)[others]).mr == 0
 
 
 class Patient(Oracle):
@@ -159,23 +159,23 @@ def test_a_core_that_lacks_a_cluster_is_renewed_though_the_number_is_given() -> 
     truth[200:] = 1
     truth[395:] = 2  # five of 400: most cores of 20 have none
     for seed in range(8):
-        oracle = Patient(truth, doubt=0.0)
-        found = cluster_coherently(oracle, 400, 40, np.random.default_rng(seed), k=3).probabilities
-        np.testing.assert_allclose(found.sum(1), 1)
-        assert score(truth, found.argmax(1)).mr == 0
-        assert len(oracle.asked) in (19, 38)  # once, or with a second core; nothing is read for another number
+        oracle = Patient(truth, uncertainty=0.0)
+        result = cluster_in_subsets(oracle, 400, 40, np.random.default_rng(seed), k=3).probabilities
+        np.testing.assert_allclose(result.sum(1), 1)
+        assert score(truth, result.argmax(1)).mr == 0
+        assert len(oracle.calls) in (19, 38)  # once, or with a second core; nothing is read for another number
 
 
 def test_a_given_number_is_kept_to() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 200)
-    assert cluster_coherently(Oracle(truth), 200, 50, np.random.default_rng(0), k=3).probabilities.shape[1] == 3
+    assert cluster_in_subsets(Oracle(truth), 200, 50, np.random.default_rng(0), k=3).probabilities.shape[1] == 3
 
 
 def test_a_set_is_read_for_the_likeliest_number_or_a_given_one() -> None:
     prediction = Oracle(np.array([0, 0, 1, 1, 1]))(np.arange(5))
-    assert read_set(prediction).probabilities.shape == (5, 2)
-    assert read_set(prediction, k=4).probabilities.shape == (5, 4)
-    assert read_set(prediction).count.sum() == pytest.approx(1)
+    assert to_partition(prediction).probabilities.shape == (5, 2)
+    assert to_partition(prediction, k=4).probabilities.shape == (5, 4)
+    assert to_partition(prediction).count.sum() == pytest.approx(1)
 
 
 def test_probabilities_sum_to_one_even_for_who_has_nothing_in_common_with_the_core() -> None:
@@ -189,23 +189,23 @@ def test_probabilities_sum_to_one_even_for_who_has_nothing_in_common_with_the_co
             self.truth[rows[:10]] = np.array([0] * 7 + [1] * 3)
             return super().__call__(rows)
 
-    found = cluster_coherently(Stubborn(truth, doubt=0.0), 40, 20, np.random.default_rng(0)).probabilities
-    np.testing.assert_allclose(found.sum(1), 1)
+    result = cluster_in_subsets(Stubborn(truth, uncertainty=0.0), 40, 20, np.random.default_rng(0)).probabilities
+    np.testing.assert_allclose(result.sum(1), 1)
 
 
 def test_a_set_too_small_for_a_core_is_refused() -> None:
     with pytest.raises(ValueError, match="set_size is 3"):
-        cluster_coherently(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))
+        cluster_in_subsets(Oracle(np.zeros(9, dtype=np.int64)), 9, 3, np.random.default_rng(0))
 
 
 def test_all_looks_are_of_one_size_and_the_last_is_filled_with_what_was_seen() -> None:
     truth = np.random.default_rng(0).integers(0, 3, 96)
     oracle = Oracle(truth)
-    partition = cluster_coherently(oracle, 96, 20, np.random.default_rng(1))
-    assert {len(rows) for rows in oracle.asked} == {20}
-    assert all(len(set(rows)) == 20 for rows in oracle.asked)  # nothing twice in a set
+    partition = cluster_in_subsets(oracle, 96, 20, np.random.default_rng(1))
+    assert {len(rows) for rows in oracle.calls} == {20}
+    assert all(len(set(rows)) == 20 for rows in oracle.calls)  # nothing twice in a set
     assert score(truth, partition.probabilities.argmax(1)).mr == 0
-    assert partition.looks == 9  # 86 others, 10 at a time
+    assert partition.n_subsets == 9  # 86 others, 10 at a time
 
 
 def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
@@ -214,12 +214,12 @@ def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
             answer = super().__call__(rows)
-            sure = 1 - 0.1 * len(self.asked)
-            count = torch.tensor([[1e-9, 1e-9, sure, 1 - sure, 1e-9, 1e-9]])
+            confidence = 1 - 0.1 * len(self.calls)
+            count = torch.tensor([[1e-9, 1e-9, confidence, 1 - confidence, 1e-9, 1e-9]])
             return replace(answer, count=count.log())
 
     truth = np.tile([0, 1, 2], 20)
-    partition = cluster_coherently(Wavering(truth), 60, 30, np.random.default_rng(0))
-    assert partition.looks == 3
+    partition = cluster_in_subsets(Wavering(truth), 60, 30, np.random.default_rng(0))
+    assert partition.n_subsets == 3
     np.testing.assert_allclose(partition.count[2:4], [0.8, 0.2], atol=1e-6)
-    assert cluster_coherently(Wavering(truth), 60, 60, np.random.default_rng(0)).looks == 1
+    assert cluster_in_subsets(Wavering(truth), 60, 60, np.random.default_rng(0)).n_subsets == 1

@@ -15,7 +15,7 @@ def clustered(n: int = 40, columns: int = 2) -> tuple[Items, LearnedClustering]:
     model.probabilities_ = rng.dirichlet([1, 1, 1], n)
     model.labels_ = model.probabilities_.argmax(1)
     model.n_clusters_ = 3
-    model.parts_ = 1
+    model.n_subsets_ = 1
     model.count_probabilities_ = np.array([0.1, 0.2, 0.6, 0.1])
     return Items("points", [f"item-{i}" for i in range(n)], values, None, [("bad.csv", "empty")]), model
 
@@ -65,7 +65,7 @@ def test_figures_are_drawn_for_any_number_of_columns() -> None:
 
 def test_the_report_says_when_the_number_is_that_of_parts() -> None:
     items, model = clustered()
-    model.parts_ = 4
+    model.n_subsets_ = 4
     overview = clustering_sections(items, model)[0]
     expected = "40 items in 3 clusters, looked at in 4 parts. A part has as many with probability 60%, on average."
     assert overview.lead == expected

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from entourage.cluster.large_scale import Floats, cluster_coherently
+from entourage.cluster.large_scale import Floats, cluster_in_subsets
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.embedding import standardised
 from entourage.cluster.models.network import ClusterNetwork, find_weights, first_network, load_network, save_network
@@ -102,7 +102,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         n_clusters_: how many there are.
         probabilities_: P(l | x_i, k) for that number, shape (n, n_clusters_).
         count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all parts of large data.
-        parts_: how many parts the items were looked at in, 1 if there were no more than set_size.
+        n_subsets_: how many parts the items were looked at in, 1 if there were no more than set_size.
     """
 
     def __init__(
@@ -206,17 +206,17 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         k_max = self._count_to(network, len(items))
 
         @torch.inference_mode()
-        def look(rows: NDArray[np.int64]) -> SetPrediction:
+        def predict_subset(rows: NDArray[np.int64]) -> SetPrediction:
             one = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
             # Here, as not every device knows double precision, which far origins need.
-            seen = standardised(one).float() if standard else one
-            prediction: SetPrediction = network(seen.to(device), k_max)
+            x = standardised(one).float() if standard else one
+            prediction: SetPrediction = network(x.to(device), k_max)
             return prediction
 
         rng = np.random.default_rng(self.random_state)
         set_size = _size_of_sets(self.set_size, network, len(items))
-        partition = cluster_coherently(look, len(items), set_size, rng, self.n_clusters)
-        self.count_probabilities_, self.parts_ = partition.count, partition.looks
+        partition = cluster_in_subsets(predict_subset, len(items), set_size, rng, self.n_clusters)
+        self.count_probabilities_, self.n_subsets_ = partition.count, partition.n_subsets
         self.labels_, self.probabilities_ = _by_size(partition.probabilities)
         self.n_clusters_ = self.probabilities_.shape[1]
         self._tell_limits(k_max, len(items))

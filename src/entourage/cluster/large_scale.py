@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from entourage.cluster.models.assignment import SetPrediction
 
 Floats = NDArray[np.float64]
-Look = Callable[[NDArray[np.int64]], SetPrediction]
+PredictSubset = Callable[[NDArray[np.int64]], SetPrediction]
 """From positions of items, shape (m,), to what the network says of that one set."""
 
-SUPPORT = 0.5  # items of the core that a cluster must hold, in expectation, to be called by its name
-ROUNDS = 3  # times that a core may be drawn anew because parts have shown clusters it lacks
+MIN_SUPPORT = 0.5  # items of the core that a cluster must hold, in expectation, to be called by its name
+MAX_CORES = 3  # times that a core may be drawn anew because parts have shown clusters it lacks
 
 
 @dataclass(frozen=True)
@@ -36,60 +36,62 @@ class Partition:
         probabilities: of each cluster for each item, shape (n, k), rows sum to 1; k is the likeliest by `count`, unless
             it was given.
         count: P(k), shape (k_max,); the mean over all parts where one look was not enough.
-        looks: how many sets the items were looked at in.
+        n_subsets: how many sets the items were looked at in.
     """
 
     probabilities: Floats
     count: Floats
-    looks: int = 1
+    n_subsets: int = 1
 
 
-class _Read(NamedTuple):
+class _SubsetPrediction(NamedTuple):
     """A part as it was read for k clusters: probabilities for the core's items (c, k) and for its own (m, k)."""
 
     k: int
     core: Floats
-    own: Floats
+    others: Floats
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Subsets:
     """The items of the core, shape (c,), and of each part, shape (m,), where only the last may have fewer."""
 
     core: NDArray[np.int64]
-    own: list[NDArray[np.int64]]
+    others: list[NDArray[np.int64]]
 
     @classmethod
-    def drawn(cls, n: int, core: NDArray[np.int64], set_size: int, rng: np.random.Generator) -> _Parts:
+    def draw(cls, n: int, core: NDArray[np.int64], set_size: int, rng: np.random.Generator) -> _Subsets:
         """Parts all items but the core's at random."""
         others = rng.permutation(np.setdiff1d(np.arange(n), core))
-        room = set_size - len(core)
-        return cls(core, [others[first : first + room] for first in range(0, len(others), room)])
+        n_others = set_size - len(core)
+        return cls(core, [others[first : first + n_others] for first in range(0, len(others), n_others)])
 
-    def seen(self, place: int) -> NDArray[np.int64]:
+    def rows(self, index: int) -> NDArray[np.int64]:
         """What is looked at together for a part: the core, the part, and what fills the last up."""
-        own = self.own[place]
-        return np.concatenate([self.core, own, self.own[0][: len(self.own[0]) - len(own)]])
+        others = self.others[index]
+        return np.concatenate([self.core, others, self.others[0][: len(self.others[0]) - len(others)]])
 
-    def read(self, place: int, prediction: SetPrediction, k: int) -> _Read:
+    def select(self, index: int, prediction: SetPrediction, k: int) -> _SubsetPrediction:
         """What the network said of that part, for k clusters."""
-        found = read_set(prediction, k).probabilities
+        probabilities = to_partition(prediction, k).probabilities
         c = len(self.core)
-        return _Read(k, found[:c], found[c:][: len(self.own[place])])
+        return _SubsetPrediction(k, probabilities[:c], probabilities[c:][: len(self.others[index])])
 
 
-def read_set(prediction: SetPrediction, k: int | None = None) -> Partition:
+def to_partition(prediction: SetPrediction, k: int | None = None) -> Partition:
     """The partition of a single set: for a given k, or for the likeliest."""
     count = prediction.count[0].double().exp().cpu().numpy()
     best = k or 1 + int(count.argmax())
     return Partition(prediction.assignment[0, :, best - 1, :best].double().cpu().numpy(), count)
 
 
-def cluster_coherently(look: Look, n: int, set_size: int, rng: np.random.Generator, k: int | None = None) -> Partition:
+def cluster_in_subsets(
+    predict: PredictSubset, n: int, set_size: int, rng: np.random.Generator, k: int | None = None
+) -> Partition:
     """Clusters n items, of which the network looks at `set_size` at a time.
 
     Args:
-        look: asks the network.
+        predict: runs the network.
         n: how many items there are.
         set_size: how many it looks at together; half of them are the core.
         rng: draws the core and the parts.
@@ -101,26 +103,28 @@ def cluster_coherently(look: Look, n: int, set_size: int, rng: np.random.Generat
         set_size items: the last part is filled up with items of the first.
     """
     if n <= set_size:
-        return read_set(look(np.arange(n)), k)
+        return to_partition(predict(np.arange(n)), k)
     if set_size < 4:
         raise ValueError(f"set_size is {set_size}; expected 4 or more, half of which are seen with every part")
-    parts = _Parts.drawn(n, rng.permutation(n)[: set_size // 2], set_size, rng)
-    reads, count, strangers = _survey(look, parts, k)
-    for _ in range(ROUNDS - 1):
-        if not len(strangers):
+    subsets = _Subsets.draw(n, rng.permutation(n)[: set_size // 2], set_size, rng)
+    results, count, uncovered = _predict_subsets(predict, subsets, k)
+    for _ in range(MAX_CORES - 1):
+        if not len(uncovered):
             break
-        joined = rng.permutation(strangers)[: len(parts.core) // 2]
-        core = np.concatenate([joined, rng.permutation(parts.core)[: len(parts.core) - len(joined)]])
-        parts = _Parts.drawn(n, core, set_size, rng)
-        reads, count, strangers = _survey(look, parts, k)
+        added = rng.permutation(uncovered)[: len(subsets.core) // 2]
+        core = np.concatenate([added, rng.permutation(subsets.core)[: len(subsets.core) - len(added)]])
+        subsets = _Subsets.draw(n, core, set_size, rng)
+        results, count, uncovered = _predict_subsets(predict, subsets, k)
     best = k or 1 + int(count.argmax())
-    for place, read in enumerate(reads):
-        if read.k != best:
-            reads[place] = parts.read(place, look(parts.seen(place)), best)
-    return Partition(_named(parts, reads, n), count, len(reads))
+    for index, result in enumerate(results):
+        if result.k != best:
+            results[index] = subsets.select(index, predict(subsets.rows(index)), best)
+    return Partition(_merge(subsets, results, n), count, len(results))
 
 
-def _survey(look: Look, parts: _Parts, k: int | None) -> tuple[list[_Read], Floats, NDArray[np.int64]]:
+def _predict_subsets(
+    predict: PredictSubset, subsets: _Subsets, k: int | None
+) -> tuple[list[_SubsetPrediction], Floats, NDArray[np.int64]]:
     """Looks at every part once.
 
     Returns:
@@ -128,45 +132,47 @@ def _survey(look: Look, parts: _Parts, k: int | None) -> tuple[list[_Read], Floa
         every number would be too much to keep. The mean P(k), shape (k_max,). And the items that seem to belong to
         none of the core's clusters, by their own part's likeliest number.
     """
-    reads, strangers = [], []
+    results, uncovered = [], []
     total: Floats = np.zeros(1)
-    for place, own in enumerate(parts.own):
-        prediction = look(parts.seen(place))
-        count = read_set(prediction).count
+    for index, others in enumerate(subsets.others):
+        prediction = predict(subsets.rows(index))
+        count = to_partition(prediction).count
         total = total + count
-        reads.append(parts.read(place, prediction, k or 1 + int(total.argmax())))
-        alone = parts.read(place, prediction, k or 1 + int(count.argmax()))
-        known = alone.own[:, alone.core.sum(0) >= SUPPORT].sum(1)  # (m,)
-        strangers.append(own[known < 0.5])
-    return reads, total / len(reads), np.concatenate(strangers)
+        results.append(subsets.select(index, prediction, k or 1 + int(total.argmax())))
+        separate = subsets.select(index, prediction, k or 1 + int(count.argmax()))
+        covered = separate.others[:, separate.core.sum(0) >= MIN_SUPPORT].sum(1)  # (m,)
+        uncovered.append(others[covered < 0.5])
+    return results, total / len(results), np.concatenate(uncovered)
 
 
-def _named(parts: _Parts, reads: list[_Read], n: int) -> Floats:
+def _merge(subsets: _Subsets, results: list[_SubsetPrediction], n: int) -> Floats:
     """Probabilities of each cluster for all n items, shape (n, k), under the names of one part's clusters."""
-    chosen = _most_usual(reads)
-    names = reads[chosen].core  # (c, k)
-    result = np.zeros((n, names.shape[1]))
-    result[parts.core] = names
-    for place, (own, read) in enumerate(zip(parts.own, reads, strict=True)):
-        result[own] = read.own if place == chosen else _translated(read, names)
-    result /= result.sum(1, keepdims=True)
-    return result[:, result.sum(0) > 0]
+    chosen = _reference_subset(results)
+    reference = results[chosen].core  # (c, k)
+    probabilities = np.zeros((n, reference.shape[1]))
+    probabilities[subsets.core] = reference
+    for index, (others, result) in enumerate(zip(subsets.others, results, strict=True)):
+        probabilities[others] = result.others if index == chosen else _map_to_reference(result, reference)
+    probabilities /= probabilities.sum(1, keepdims=True)
+    return probabilities[:, probabilities.sum(0) > 0]
 
 
-def _most_usual(reads: list[_Read]) -> int:
+def _reference_subset(results: list[_SubsetPrediction]) -> int:
     """The part that groups the core most as all do on average: by the cosine of who is with whom there."""
-    mean = sum(read.core @ read.core.T for read in reads)  # (c, c), times the number of parts
-    sizes = [np.linalg.norm(read.core.T @ read.core) for read in reads]  # of core core^T as well
-    alike = [np.sum(read.core * (mean @ read.core)) / size for read, size in zip(reads, sizes, strict=True)]
-    return int(np.argmax(alike))
+    mean = sum(result.core @ result.core.T for result in results)  # (c, c), times the number of parts
+    sizes = [np.linalg.norm(result.core.T @ result.core) for result in results]  # of core core^T as well
+    similarities = [
+        np.sum(result.core * (mean @ result.core)) / size for result, size in zip(results, sizes, strict=True)
+    ]
+    return int(np.argmax(similarities))
 
 
-def _translated(read: _Read, names: Floats) -> Floats:
+def _map_to_reference(result: _SubsetPrediction, reference: Floats) -> Floats:
     """The part's own items under the names of the core's clusters, shape (m, k); rows need not sum to 1."""
-    shared = read.core.T @ names  # (its clusters, names), items of the core that two clusters share
-    support = shared.sum(1)
-    translation = shared / np.maximum(support, 1e-12)[:, None]
-    known = read.own @ np.where(support[:, None] >= SUPPORT, translation, 0)  # (m, names)
+    overlap = result.core.T @ reference  # (its clusters, names), items of the core that two clusters share
+    support = overlap.sum(1)
+    mapping = overlap / np.maximum(support, 1e-12)[:, None]
+    covered = result.others @ np.where(support[:, None] >= MIN_SUPPORT, mapping, 0)  # (m, names)
     # Who belongs to no cluster of the core is, as long as the core lacks it, likened to the nearest there is.
-    forced = read.own @ translation + 1e-12 * names.mean(0)
-    return np.where(known.sum(1, keepdims=True) > 0.5, known, forced)
+    nearest = result.others @ mapping + 1e-12 * reference.mean(0)
+    return np.where(covered.sum(1, keepdims=True) > 0.5, covered, nearest)

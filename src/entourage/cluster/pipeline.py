@@ -75,11 +75,13 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
     chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
     lead = f"{len(items.names)} items in {pluralize(model.n_clusters_, 'clusters')}"
     text = "What the network thinks of every number."
-    if model.parts_ == 1:
+    if model.n_subsets_ == 1:
         lead += f", which is how many there are with probability {chance:.0%}."
     else:
-        lead += f", looked at in {model.parts_} parts. A part has as many with probability {chance:.0%}, on average."
-        text = f"What the network thinks of every number in a part, the mean of {model.parts_} parts."
+        lead += (
+            f", looked at in {model.n_subsets_} parts. A part has as many with probability {chance:.0%}, on average."
+        )
+        text = f"What the network thinks of every number in a part, the mean of {model.n_subsets_} parts."
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     sure = [model.probabilities_[model.labels_ == c, c].mean() for c in range(model.n_clusters_)]
     rows = [("cluster", "items", "mean probability")]
@@ -171,7 +173,7 @@ def run_source(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source], maker=COMMAND)
+    check_outputs(job.out, OUTPUTS, [job.source], command=COMMAND)
     model = LearnedClustering.load(
         job.model,
         n_clusters=job.n_clusters,
@@ -233,7 +235,7 @@ def _summary(job: RunJob, items: Items, model: LearnedClustering) -> dict[str, A
         "items": len(items.names),
         "clusters": model.n_clusters_,
         "sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
-        "parts": model.parts_,
+        "parts": model.n_subsets_,
         "count_probabilities": [round(float(p), 6) for p in model.count_probabilities_],
         "mean_probability": float(model.probabilities_.max(axis=1).mean()),
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],

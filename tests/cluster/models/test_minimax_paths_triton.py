@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.cluster.models import minimax_paths as bridges
+from entourage.cluster.models import minimax_paths as module
 
 
 @pytest.mark.parametrize(("sets", "n"), [(3, 2), (50, 72), (4, 1000)])
@@ -15,24 +15,24 @@ def test_the_kernel_reaches_items_in_the_same_order(sets: int, n: int) -> None:
         pytest.skip("no GPU")
     step = torch.randn(sets, n, n, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
     step = step + step.transpose(1, 2)
-    found = bridges._nearest_next(step)
-    assert torch.equal(found.cpu(), bridges._nearest_next(step.cpu()))
+    result = module._prim_order(step)
+    assert torch.equal(result.cpu(), module._prim_order(step.cpu()))
 
 
 def test_where_triton_does_not_work_the_plain_way_is_taken_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise RuntimeError("no C compiler")
 
-    monkeypatch.setattr(bridges, "find_spec", lambda name: object())
-    monkeypatch.setattr(bridges, "import_module", broken)
-    bridges._kernel.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: object())
+    monkeypatch.setattr(module, "import_module", broken)
+    module._kernel.cache_clear()
     with pytest.warns(UserWarning, match="Triton cannot be used, clustering on this GPU is slower: no C compiler"):
-        assert bridges._kernel() is None
-    bridges._kernel.cache_clear()
+        assert module._kernel() is None
+    module._kernel.cache_clear()
 
 
 def test_without_triton_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridges, "find_spec", lambda name: None)
-    bridges._kernel.cache_clear()
-    assert bridges._kernel() is None
-    bridges._kernel.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    module._kernel.cache_clear()
+    assert module._kernel() is None
+    module._kernel.cache_clear()

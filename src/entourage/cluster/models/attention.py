@@ -31,7 +31,7 @@ from entourage.cluster.models.assignment import (
     soft_k_means,
 )
 from entourage.cluster.models.embedding import MetricBlock, squared_distances
-from entourage.cluster.models.minimax_paths import Bridges
+from entourage.cluster.models.minimax_paths import MinimaxPaths
 from entourage.cluster.models.options import ModelOptions
 
 NEAREST = 5  # neighbours whose mean distance is the scale of a neighbourhood
@@ -132,7 +132,7 @@ class AttentionNetwork(nn.Module):
             self.level = nn.Sequential(nn.Linear(width, options.units), nn.LeakyReLU(options.slope))
             self.metric = MetricBlock(options.units, options.metric)
         features = PAIR_FEATURES + (ALIGNMENTS if points else 0)
-        self.bridges = Bridges(features, options.bridges, HIDDEN) if options.bridges else None
+        self.bridges = MinimaxPaths(features, options.bridges, HIDDEN) if options.bridges else None
         self.look = nn.Sequential(
             nn.Linear(features + 2 * options.bridges, HIDDEN),
             nn.GELU(),

@@ -22,7 +22,7 @@ from entourage.io.files import error_reason
 START = 0.1  # of the learned part of lengths, so that steps begin as long as they are
 
 
-class Bridges(nn.Module):
+class MinimaxPaths(nn.Module):
     """Learned lengths of steps, and what they say of all pairs.
 
     Args:
@@ -45,12 +45,12 @@ class Bridges(nn.Module):
         """
         learned = self.length(self.look(pairs)).float()
         step = pairs[..., :1] + (learned + learned.transpose(1, 2)) / 2  # (b, n, n, kinds), the same both ways
-        bridge = longest_steps(step.permute(0, 3, 1, 2).flatten(0, 1))  # (b kinds, n, n)
+        bridge = minimax_distances(step.permute(0, 3, 1, 2).flatten(0, 1))  # (b kinds, n, n)
         bridge = bridge.view(len(pairs), -1, *bridge.shape[1:]).permute(0, 2, 3, 1)
         return torch.cat([bridge, step - bridge], dim=-1)
 
 
-def longest_steps(step: Tensor) -> Tensor:
+def minimax_distances(step: Tensor) -> Tensor:
     """The longest step between every two items, on the way on which it is shortest.
 
     Args:
@@ -61,7 +61,7 @@ def longest_steps(step: Tensor) -> Tensor:
         gradient goes to. Costs O(b n^2) time and memory, in n operations one after the other (a GPU with Triton: one).
     """
     n = step.shape[-1]
-    order = _nearest_next(step)  # (b, n)
+    order = _prim_order(step)  # (b, n)
     rows = order.unsqueeze(-1).expand(-1, -1, n)
     ordered = step.gather(1, rows).gather(2, rows.transpose(1, 2))  # (b, n, n), items as they were reached
     earlier = torch.ones(n, n, dtype=torch.bool, device=step.device).tril(-1)
@@ -77,7 +77,7 @@ def longest_steps(step: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _nearest_next(step: Tensor) -> Tensor:
+def _prim_order(step: Tensor) -> Tensor:
     """Items in the order in which they are reached from the first, always by the shortest step there is (Prim)."""
     if step.is_cuda and (on_gpu := _kernel()) is not None:
         return on_gpu(step)
@@ -102,9 +102,9 @@ def _kernel() -> Callable[[Tensor], Tensor] | None:
         return None
     try:
         module = import_module("entourage.cluster.models.minimax_paths_triton")
-        nearest_next: Callable[[Tensor], Tensor] = module.nearest_next
-        nearest_next(torch.zeros(1, 2, 2, device="cuda"))  # it is compiled now, for which a C compiler has to be there
+        prim_order: Callable[[Tensor], Tensor] = module.prim_order
+        prim_order(torch.zeros(1, 2, 2, device="cuda"))  # it is compiled now, for which a C compiler has to be there
     except Exception as error:  # whatever Triton lacks on this machine, the plain way is there
         warnings.warn(f"Triton cannot be used, clustering on this GPU is slower: {error_reason(error)}", stacklevel=2)
         return None
-    return nearest_next
+    return prim_order

@@ -8,8 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 
-def nearest_next(step: Tensor) -> Tensor:
-    """As `bridges._nearest_next`: lengths of steps, shape (b, n, n), to positions in order, shape (b, n)."""
+def prim_order(step: Tensor) -> Tensor:
+    """As `bridges._prim_order`: lengths of steps, shape (b, n, n), to positions in order, shape (b, n)."""
     b, n = step.shape[:2]
     order = torch.zeros(b, n, dtype=torch.int64, device=step.device)
     if b and n > 1:

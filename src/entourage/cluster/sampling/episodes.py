@@ -103,9 +103,9 @@ class Draw:
 class Curriculum:
     """Sizes of sets over a run.
 
-    A fraction of the batches is always of the base size. The others have n between `min_size` and a limit that grows from
-    the base size to `max_size`, uniform in its logarithm, and k up to a limit that grows alike. Larger sets come fewer at
-    a time, so that a step takes about as long.
+    A fraction of the batches is always of the base size. The others have n between `min_size` and a limit that grows
+    from the base size to `max_size`, uniform in its logarithm, and k up to a limit that grows in the same way. Larger
+    sets come fewer at a time, so that a step takes about as long.
     """
 
     base_size: int = 72  # n of the base size
@@ -120,7 +120,8 @@ class Curriculum:
     def __post_init__(self) -> None:
         if not 2 <= self.min_size <= self.base_size <= self.max_size:
             raise ValueError(
-                f"min_size, base_size, max_size are {self.min_size}, {self.base_size}, {self.max_size}; expected 2 <= rising"
+                f"min_size, base_size, max_size are {self.min_size}, {self.base_size}, {self.max_size}; expected "
+                "2 <= min_size <= base_size <= max_size"
             )
         if not 0 <= self.base_fraction <= 1 or self.sets < 1:
             raise ValueError(
@@ -163,9 +164,9 @@ class Curriculum:
     def check(self, k_min: int, min_cluster_size: int) -> None:
         """Raises a ValueError if a sampler's fewest clusters do not fit into a set of the base size."""
         if self.base_size < k_min * min_cluster_size:
-            sizes = f"{k_min} clusters of {min_cluster_size} items"
             raise ValueError(
-                f"base_size is {self.base_size}; expected {k_min * min_cluster_size} or more for {sizes} from the sampler"
+                f"base_size is {self.base_size}; expected {k_min * min_cluster_size} or more for {k_min} clusters of "
+                f"{min_cluster_size} items from the sampler"
             )
 
     def for_clusters(self, k_max: int) -> Curriculum:
