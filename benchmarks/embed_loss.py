@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import machine
-from entourage.embed import BASELINE_LOSSES, PRESETS, GroupLoss, baseline_loss, make_head
+from entourage.embed import BASELINE_LOSSES, GroupLoss, baseline_loss
+from entourage.embed.losses.options import PRESETS
+from entourage.embed.models import make_head
 
 SAMPLES, DIMENSIONS, CLASSES, PER_CLASS = 60, 1280, 100, 6
 YARDSTICK = "proxy-anchor"
@@ -65,13 +67,13 @@ def contestants(device: torch.device) -> dict[str, Callable[[], None]]:
         return once
 
     return {
-        **{f"group loss, {name}": alone(GroupLoss.preset(name)) for name in PRESETS},
+        **{f"group loss, {name}": alone(GroupLoss.from_preset(name)) for name in PRESETS},
         "group loss, no memory": alone(GroupLoss()),
         "  with a linear classifier": with_head(GroupLoss()),
         "  with that, and class vectors": with_head(GroupLoss(class_players=1.0)),
         "  with a cosine one, and Proxy-Anchor": with_head(GroupLoss(proxy_weight=1.0), "cosine"),
         "  with ten centres a class": with_head(GroupLoss(), "centres"),
-        "  with that, and memory: as trained": with_head(GroupLoss.preset("default"), "centres"),
+        "  with that, and memory: as trained": with_head(GroupLoss.from_preset("default"), "centres"),
         **{name: alone(baseline_loss(name, CLASSES, DIMENSIONS).to(device)) for name in BASELINE_LOSSES},
     }
 

@@ -88,7 +88,7 @@ def _time(bench: Bench, dataset: str, name: str) -> dict[str, float]:
     recipe = _recipe(bench, dataset, name, 1)
     task, options = bench.task(dataset, recipe), stage_options(recipe, recipe.stages[-1])
     steps = task.plan(0)
-    each = seconds_per_step(task, steps[:STEPS], place, LONGEST, epoch=len(steps), options=options)
+    each = seconds_per_step(task, steps[:STEPS], place, LONGEST, steps_per_epoch=len(steps), options=options)
     # On a CPU only the whole program's peak is known, which never falls: it would be that of an earlier loss.
     memory = {"gigabytes": torch.cuda.max_memory_allocated(place) / 2**30} if on_gpu else {}
     return {"seconds": len(steps) * each, **memory}

@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from entourage.embed import preset
-from entourage.embed.training.recipes import Recipe, recipe
+from entourage.embed.losses.options import loss_preset
+from entourage.embed.training.recipes import Recipe, recipe_preset
 from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_trials import MIRRORED, Bench, Setting, add_options, setting_of, with_training
@@ -37,7 +37,7 @@ ORIGINAL = {"cub200": "original-cub", "cars196": "original-cars"}
 
 def ours() -> dict[str, Any]:
     """What of a recipe makes it the default's: the loss and its classifier."""
-    default = recipe("default")
+    default = recipe_preset("default")
     return {name: getattr(default, name) for name in ("group", "head", "scale", "head_rate")}
 
 
@@ -52,9 +52,9 @@ def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
     if name == OURS:
         return replace(base, **ours())
     if name == "group loss, original":
-        return replace(base, group=preset(ORIGINAL.get(dataset, "original-cub")))
+        return replace(base, group=loss_preset(ORIGINAL.get(dataset, "original-cub")))
     if name == "group loss, thesis":
-        return replace(base, group=preset("thesis"))
+        return replace(base, group=loss_preset("thesis"))
     return replace(base, loss=name)
 
 

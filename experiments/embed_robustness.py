@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from entourage.embed import preset
+from entourage.embed.losses.options import loss_preset
 from entourage.embed.training.recipes import Recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
@@ -113,7 +113,7 @@ def robustness_experiment(bench: Bench) -> Experiment:
 def base(bench: Bench, dataset: str, seed: int) -> Recipe:
     """The recipe that sweeps change."""
     stage = bench.setting.recipe.stages[-1]
-    loss = replace(bench.setting.recipe, group=preset(ORIGINAL.get(dataset, "original-cub")))
+    loss = replace(bench.setting.recipe, group=loss_preset(ORIGINAL.get(dataset, "original-cub")))
     return with_training(loss, rate=stage.learning_rate, epochs=stage.epochs, seed=seed)
 
 

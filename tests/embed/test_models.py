@@ -26,7 +26,7 @@ def test_without_an_embedding_layer_the_features_are_the_embedding(toys: ModuleT
 
 @pytest.mark.parametrize("head", ["linear", "cosine", "centres"])
 def test_an_embedding_layer_comes_between(toys: ModuleType, images: Tensor, head: str) -> None:
-    network = build_network(toys.backbone(), 3, dimensions=4, head=head, scale=7.0).eval()  # type: ignore[arg-type]
+    network = build_network(toys.backbone(), 3, embedding_size=4, head=head, scale=7.0).eval()  # type: ignore[arg-type]
     seen = network(images)
     assert seen.embeddings.shape == (5, 4)
     assert seen.logits.shape == (5, 3)

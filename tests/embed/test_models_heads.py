@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.embed import CosineHead, MultiCenterHead, make_head
-from entourage.embed.models import HeadKind, cosine_logits
+from entourage.embed import CosineHead, MultiCenterHead
+from entourage.embed.models import HeadKind, cosine_logits, make_head
 
 
 def test_logits_are_scaled_cosines() -> None:

@@ -25,11 +25,11 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
     times, asked = iter(range(100, 0, -1)), []
 
     def seconds_per_step(
-        task: EmbeddingTask, steps: Sequence[object], *_: object, epoch: int, options: TrainingOptions
+        task: EmbeddingTask, steps: Sequence[object], *_: object, steps_per_epoch: int, options: TrainingOptions
     ) -> float:
         recipe = one_set.setting.recipe
         assert (options.optimizer, options.learning_rate) == (recipe.optimizer, recipe.stages[-1].learning_rate)
-        asked.append((type(task.model.loss), len(steps), epoch))
+        asked.append((type(task.model.loss), len(steps), steps_per_epoch))
         return next(times)
 
     monkeypatch.setattr(embed_cost, "seconds_per_step", seconds_per_step)
@@ -52,7 +52,12 @@ def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatc
     tried = []
 
     def seconds_per_step(
-        task: EmbeddingTask, steps: Sequence[object], place: torch.device, *_: object, epoch: int, **__: object
+        task: EmbeddingTask,
+        steps: Sequence[object],
+        place: torch.device,
+        *_: object,
+        steps_per_epoch: int,
+        **__: object,
     ) -> float:
         tried.append((len(task.plan(0)), place.type))
         return 0.5

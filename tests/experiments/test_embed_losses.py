@@ -12,7 +12,8 @@ from experiments.embed_losses import FIRST, OURS, RATES, THEN, chosen, contestan
 from experiments.embed_trials import MIRRORED, Bench
 from experiments.ledger import Ledger
 
-from entourage.embed import BASELINE_LOSSES, preset
+from entourage.embed import BASELINE_LOSSES
+from entourage.embed.losses.options import loss_preset
 from entourage.embed.training.recipes import Recipe
 from entourage.training import NonFiniteLossError
 from experiments import embed_losses
@@ -65,8 +66,8 @@ def test_contestants_differ_by_their_loss_alone(bench: Bench) -> None:
     base = bench.setting.recipe
     assert contestant(bench.setting, "cub200", "proxy-anchor") == replace(base, loss="proxy-anchor")
     for dataset, name in (("cub200", "original-cub"), ("cars196", "original-cars")):
-        assert contestant(bench.setting, dataset, "group loss, original") == replace(base, group=preset(name))
-    assert contestant(bench.setting, "cub200", OURS).group == preset("default")
+        assert contestant(bench.setting, dataset, "group loss, original") == replace(base, group=loss_preset(name))
+    assert contestant(bench.setting, "cub200", OURS).group == loss_preset("default")
 
 
 def test_the_whole_way_from_choice_to_table(

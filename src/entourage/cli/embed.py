@@ -51,10 +51,9 @@ def train(
     """Train embeddings; stopped and called again, it continues."""
     from entourage.embed.pipeline import TrainJob, train_run
     from entourage.embed.report import aligned, metrics_table
-    from entourage.embed.training.recipes import recipe as named
-    from entourage.embed.training.recipes import with_epochs, with_learning_rate, with_loss
+    from entourage.embed.training.recipes import recipe_preset, with_epochs, with_learning_rate, with_loss
 
-    chosen = replace(named(recipe), seed=seed)
+    chosen = replace(recipe_preset(recipe), seed=seed)
     if loss is not None:
         chosen = with_loss(chosen, loss)
     if epochs is not None:

@@ -89,7 +89,7 @@ def train_run(job: TrainJob) -> dict[str, Any]:
     """
     began = time.perf_counter()
     resolve_device(job.device)
-    check_outputs(job.out, maker=COMMAND)
+    check_outputs(job.out, command=COMMAND)
     every = read_images(job.data)
     _check_parts(job, every)  # a set that cannot be trained on is refused before it is decoded
     backbone = load_backbone(job.backbone, job.device, frozen=False)  # and so is a network that is not there

@@ -53,7 +53,7 @@ def test_labelled_players_speak_for_their_label(similarity: str, negatives: str)
     graph = batch_similarity(x, 3, options, vectors, LabelledNodes(similarity_inputs(old, options), old_labels))
     together = torch.cat([x, vectors, old])
     # The Gaussian's bandwidth is that of the batch, whoever else plays.
-    raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, others=together)
+    raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, y=together)
     w = (raw - raw.min().clamp_max(0)) if negatives == "shift" else raw.clamp_min(0)
     field = np.zeros((10, 3))
     for i in range(10):
@@ -114,13 +114,13 @@ def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
     other.add(normal(1, 5), torch.tensor([7]))
     for seed in range(2):
         memory.add(normal(4, 5, seed=seed), torch.arange(4) + seed)
-    other.load_state(memory.state())
+    other.load_state_dict(memory.state_dict())
     kept, again = memory.nodes("cpu"), other.nodes("cpu")
     assert kept is not None
     assert again is not None
     assert torch.equal(kept.inputs, again.inputs)
     assert torch.equal(kept.labels, again.labels)
-    other.load_state({})
+    other.load_state_dict({})
     assert other.nodes("cpu") is None
 
 
@@ -137,7 +137,7 @@ def test_what_is_remembered_does_not_change_with_the_batch() -> None:
 def test_the_memory_goes_where_it_is_needed() -> None:
     memory, other = CrossBatchMemory(2), CrossBatchMemory(2)
     memory.add(normal(2, 3), torch.tensor([0, 1]))
-    other.load_state(memory.state())  # a checkpoint's tensors are on the CPU
+    other.load_state_dict(memory.state_dict())  # a checkpoint's tensors are on the CPU
     other.add(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
     kept = other.nodes("meta")
     assert kept is not None

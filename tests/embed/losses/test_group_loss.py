@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from tests.embed.batches import CLASSES, LABELS, batch
 from torch import Tensor
 
-from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset, sample_anchors
+from entourage.embed import GroupLoss, GroupLossOptions
 from entourage.embed.losses.batch_graph import batch_similarity
-from entourage.embed.losses.group_loss import proxy_loss, refine
+from entourage.embed.losses.group_loss import proxy_loss, refine_labels, sample_anchors
+from entourage.embed.losses.options import PRESETS, loss_preset
 
 
 def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptions) -> Tensor:
@@ -49,11 +50,11 @@ def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptio
 )
 @pytest.mark.parametrize("name", PRESETS)
 def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes: dict[str, Any]) -> None:
-    options = replace(preset(name), **changes)
+    options = replace(loss_preset(name), **changes)
     e, z = batch()
     torch.manual_seed(1)
-    at_random = options.anchor_choice == "random"
-    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, at_random=at_random)
+    random = options.anchor_choice == "random"
+    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, random=random)
     expected = restated(e, z, LABELS, anchors, options)
     torch.manual_seed(1)
     found = GroupLoss(**asdict(options))(e, z, LABELS)
@@ -69,13 +70,13 @@ def test_among_strangers_each_round_doubles_the_logits(rounds: int) -> None:
     z = batch()[1] / 8  # rounding leaves W with 1e-17 off the diagonal: no probability may be as small
     noise = torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
     e = torch.linalg.qr(torch.cat([torch.ones(1, 20), noise]).double().T)[0].T[1:]  # (16, 20), centred, orthogonal
-    loss = GroupLoss.preset("thesis", iterations=rounds, temperature=1, anchors_per_class=0, zero_diagonal=False)
+    loss = GroupLoss.from_preset("thesis", iterations=rounds, temperature=1, anchors_per_class=0, zero_diagonal=False)
     torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(2**rounds * z, LABELS))
 
 
 def test_without_rounds_it_is_the_cross_entropy_at_its_temperature() -> None:
     e, z = batch()
-    loss = GroupLoss.preset("thesis", iterations=0, temperature=3, anchors_per_class=0)
+    loss = GroupLoss.from_preset("thesis", iterations=0, temperature=3, anchors_per_class=0)
     torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(z / 3, LABELS))
 
 
@@ -86,7 +87,7 @@ def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
     p, q = z[1].softmax(0), z[2].softmax(0)
     one, two = p * (torch.tensor([1.0, 0.0]) + q), q * (torch.tensor([1.0, 0.0]) + p)
     expected = -((one[0] / one.sum()).log() + (two[0] / two.sum()).log()) / 2
-    loss = GroupLoss.preset("thesis", iterations=1, anchors_per_class=1, anchor_choice="first")
+    loss = GroupLoss.from_preset("thesis", iterations=1, anchors_per_class=1, anchor_choice="first")
     torch.testing.assert_close(loss(e, z, torch.tensor([0, 0, 0])), expected)
 
 
@@ -94,9 +95,9 @@ def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
 def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
     e, z = batch()
     rows = torch.linspace(0.1, 50, 16, dtype=torch.float64)[:, None]
-    loss = GroupLoss.preset(name, anchor_choice="first").eval()
+    loss = GroupLoss.from_preset(name, anchor_choice="first").eval()
     torch.testing.assert_close(loss(rows * e - 3 * rows, z, LABELS), loss(e, z, LABELS))
-    shifted = GroupLoss.preset(name, anchor_choice="first", similarity="cosine")
+    shifted = GroupLoss.from_preset(name, anchor_choice="first", similarity="cosine")
     assert not torch.allclose(shifted(e + 3, z, LABELS), shifted(e, z, LABELS))
 
 
@@ -104,30 +105,30 @@ def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
 def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
     e, z = batch()
     order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
-    loss = GroupLoss.preset(name, anchors_per_class=0).eval()
+    loss = GroupLoss.from_preset(name, anchors_per_class=0).eval()
     torch.testing.assert_close(loss(e[order], z[order], LABELS[order]), loss(e, z, LABELS))
 
 
 @pytest.mark.parametrize("objective", ["labels", "agreement"])
 @pytest.mark.parametrize("name", ["thesis", "original-cub"])
 def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
-    options = replace(preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
+    options = replace(loss_preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
     e, z = batch()
-    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, at_random=False)
-    game, *_ = GroupLoss(**asdict(options)).parts(e, z, LABELS)
+    anchors, _ = sample_anchors(LABELS, options.anchors_per_class, random=False)
+    game, *_ = GroupLoss(**asdict(options)).terms(e, z, LABELS)
     to_embeddings, to_logits = torch.autograd.grad(game, (e, z))
     assert (to_logits[anchors] == 0).all()
     assert (to_logits[~anchors] != 0).any(dim=1).all()
     assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still pull on the others
-    log_x = refine(batch_similarity(e, CLASSES, options), z, LABELS, anchors, options)
+    log_x = refine_labels(batch_similarity(e, CLASSES, options), z, LABELS, anchors, options)
     assert torch.equal(log_x[anchors].exp(), F.one_hot(LABELS, CLASSES).double()[anchors])
 
 
 def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     e, z = batch()
-    loss = GroupLoss.preset("thesis", objective="agreement", anchor_choice="first")
-    anchors, _ = sample_anchors(LABELS, 2, at_random=False)
-    x = refine(batch_similarity(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
+    loss = GroupLoss.from_preset("thesis", objective="agreement", anchor_choice="first")
+    anchors, _ = sample_anchors(LABELS, 2, random=False)
+    x = refine_labels(batch_similarity(e, CLASSES, loss.options), z, LABELS, anchors, loss.options).exp()
     free = [i for i in range(16) if not anchors[i]]
     pairs = [(i, j) for i in free for j in free if i != j and LABELS[i] == LABELS[j]]
     expected = sum((x[i] * (x[i] / x[j]).log()).sum() for i, j in pairs) / len(pairs)
@@ -137,31 +138,33 @@ def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
 def test_the_parts_make_the_whole() -> None:
     e, z = batch()
     loss = GroupLoss(cross_entropy_weight=0.3, proxy_weight=0.2, label_smoothing=0.2, anchor_choice="first")
-    game, cross_entropy, proxy = loss.parts(e, z, LABELS)
+    game, cross_entropy, proxy = loss.terms(e, z, LABELS)
     torch.testing.assert_close(loss(e, z, LABELS), game + 0.3 * cross_entropy + 0.2 * proxy)
     torch.testing.assert_close(proxy, proxy_loss(z, LABELS))
-    assert GroupLoss().parts(e, z, LABELS).proxy == 0
+    assert GroupLoss().terms(e, z, LABELS).proxy == 0
     torch.testing.assert_close(cross_entropy, F.cross_entropy(z, LABELS, label_smoothing=0.2))
 
 
 def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
     e, z = batch()
     options = GroupLossOptions(label_smoothing=0.2, anchors_per_class=0)
-    log_x = refine(batch_similarity(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
+    log_x = refine_labels(batch_similarity(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
     expected = F.cross_entropy(log_x, LABELS, label_smoothing=0.2)
-    torch.testing.assert_close(GroupLoss(**asdict(options)).parts(e, z, LABELS).game, expected)
+    torch.testing.assert_close(GroupLoss(**asdict(options)).terms(e, z, LABELS).game, expected)
 
 
 def test_class_vectors_play_as_anchors_of_their_class() -> None:
     # A game with class vectors is the game of a batch to which each is appended, as an anchor, without a loss.
     e, z = batch()
     vectors = torch.randn(CLASSES, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
-    loss = GroupLoss.preset("thesis", class_players=1.0, anchors_per_class=0)
+    loss = GroupLoss.from_preset("thesis", class_players=1.0, anchors_per_class=0)
     game = loss(e, z, LABELS, vectors)
     everybody, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
     anchors = torch.arange(16 + CLASSES) >= 16
-    thesis = preset("thesis")
-    log_x = refine(batch_similarity(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis)
+    thesis = loss_preset("thesis")
+    log_x = refine_labels(
+        batch_similarity(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis
+    )
     expected = F.nll_loss(log_x[:16], LABELS)
     torch.testing.assert_close(game, expected)
     for found, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
@@ -170,12 +173,14 @@ def test_class_vectors_play_as_anchors_of_their_class() -> None:
 
 def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     e, z = batch()
-    loss = GroupLoss.preset("thesis", memory=1, anchors_per_class=0)
+    loss = GroupLoss.from_preset("thesis", memory=1, anchors_per_class=0)
     alone = loss(e[:8], z[:8], LABELS[:8])
     remembered = loss(e[8:], z[8:], LABELS[8:])
     order = torch.cat([torch.arange(8, 16), torch.arange(8)])
-    thesis = preset("thesis")
-    log_x = refine(batch_similarity(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis)
+    thesis = loss_preset("thesis")
+    log_x = refine_labels(
+        batch_similarity(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis
+    )
     torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
     assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
     assert not torch.allclose(loss(e[:8], z[:8], LABELS[:8]), alone)
@@ -188,18 +193,18 @@ def test_parts_are_of_the_same_loss_and_remember_when_told() -> None:
     e, z = batch()
     loss = GroupLoss(anchor_choice="first", memory=1)
     loss(e[:8], z[:8], LABELS[:8])
-    looked_at = [loss.total(loss.parts(e[8:], z[8:], LABELS[8:])) for _ in range(2)]
+    looked_at = [loss.total(loss.terms(e[8:], z[8:], LABELS[8:])) for _ in range(2)]
     torch.testing.assert_close(*looked_at)
     torch.testing.assert_close(looked_at[0], loss(e[8:], z[8:], LABELS[8:]))
-    before = loss.parts(e[:8], z[:8], LABELS[:8], remember=True).game
-    assert not torch.allclose(loss.parts(e[:8], z[:8], LABELS[:8]).game, before)
+    before = loss.terms(e[:8], z[:8], LABELS[:8], update_memory=True).game
+    assert not torch.allclose(loss.terms(e[:8], z[:8], LABELS[:8]).game, before)
 
 
 def test_learning_by_the_game_alone_separates_classes() -> None:
     # The logits are useless and stay so: only the embeddings can lower the loss.
     torch.manual_seed(0)
     e, z = torch.randn(16, 8).requires_grad_(), torch.zeros(16, CLASSES)
-    loss = GroupLoss.preset("thesis", iterations=1, anchors_per_class=1)
+    loss = GroupLoss.from_preset("thesis", iterations=1, anchors_per_class=1)
     optimiser = torch.optim.Adam([e], lr=0.05)
     right = []
     for _ in range(100):

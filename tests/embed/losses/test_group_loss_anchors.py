@@ -3,23 +3,23 @@
 import pytest
 import torch
 
-from entourage.embed import sample_anchors
+from entourage.embed.losses.group_loss import sample_anchors
 
 LABELS = torch.tensor([3, 1, 3, 1, 3, 7, 1, 3])
 
 
 @pytest.mark.parametrize("per_class", [0, 1, 2, 3, 9])
-@pytest.mark.parametrize("at_random", [False, True])
-def test_every_class_has_as_many_as_asked_for_or_all_it_has(per_class: int, at_random: bool) -> None:
+@pytest.mark.parametrize("random", [False, True])
+def test_every_class_has_as_many_as_asked_for_or_all_it_has(per_class: int, random: bool) -> None:
     torch.manual_seed(0)
-    anchors, sizes = sample_anchors(LABELS, per_class, at_random=at_random)
+    anchors, sizes = sample_anchors(LABELS, per_class, random=random)
     for label, size in ((1, 3), (3, 4), (7, 1)):
         assert int(anchors[label == LABELS].sum()) == min(per_class, size)
         assert (sizes[label == LABELS] == size).all()
 
 
 def test_the_first_of_each_class_in_the_batch() -> None:
-    anchors, _ = sample_anchors(LABELS, 2, at_random=False)
+    anchors, _ = sample_anchors(LABELS, 2, random=False)
     assert anchors.tolist() == [True, True, True, True, False, True, False, False]
 
 

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from tests.embed.batches import CLASSES, LABELS, batch
 
-from entourage.embed import PRESETS, GroupLoss
+from entourage.embed import GroupLoss
+from entourage.embed.losses.options import PRESETS
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -15,7 +16,7 @@ DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype, device: str) -> None:
     e, z = (t.detach().to(device).requires_grad_() for t in batch(dtype=dtype))
-    loss = GroupLoss.preset(name, anchor_choice="first").eval()  # which remembers nothing
+    loss = GroupLoss.from_preset(name, anchor_choice="first").eval()  # which remembers nothing
     labels = LABELS.to(device)
     found = loss(e, z, labels)
     assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
@@ -54,7 +55,7 @@ def test_autocast_does_not_lower_the_precision(dtype: torch.dtype, device: str) 
 def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
     e, z = (t.detach().repeat(2, 1)[:18].requires_grad_() for t in batch(dtype=torch.float32))
     labels = torch.arange(3).repeat(6)  # six of each class
-    value = GroupLoss.preset(name, anchors_per_class=anchors)(e, z, labels)
+    value = GroupLoss.from_preset(name, anchors_per_class=anchors)(e, z, labels)
     value.backward()
     assert value.isfinite()
     assert all(t.grad is not None and t.grad.isfinite().all() for t in (e, z))
@@ -77,7 +78,7 @@ def test_embeddings_that_have_collapsed_can_still_be_learnt_from(similarity: str
 def test_a_batch_of_one_class_or_of_one_sample(name: str, objective: str) -> None:
     e, z = batch(dtype=torch.float32)
     for n, anchors in ((16, 2), (2, 1), (1, 0)):
-        loss = GroupLoss.preset(name, objective=objective, anchors_per_class=anchors)
+        loss = GroupLoss.from_preset(name, objective=objective, anchors_per_class=anchors)
         value = loss(e[:n], z[:n], torch.full((n,), 3))
         gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
         assert value.isfinite()
@@ -105,7 +106,7 @@ def test_never_nan(name: str, extreme: str, objective: str) -> None:
     e, z = (t.detach() for t in batch(dtype=torch.float32))
     e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
     for changes in ({}, {"iterations": 10, "temperature": 0.1}, {"label_smoothing": 0.1, "negatives": "shift"}):
-        value = GroupLoss.preset(name, objective=objective, **changes)(e, z, LABELS)
+        value = GroupLoss.from_preset(name, objective=objective, **changes)(e, z, LABELS)
         gradients = torch.autograd.grad(value, (e, z), allow_unused=True, materialize_grads=True)
         assert value.isfinite(), changes
         assert all(gradient.isfinite().all() for gradient in gradients), changes

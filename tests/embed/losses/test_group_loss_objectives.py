@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor
 
-from entourage.embed.losses.group_loss import agreement_loss, floored, label_loss, proxy_loss
+from entourage.embed.losses.group_loss import add_floor, agreement_loss, label_loss, proxy_loss
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
 
@@ -52,10 +52,10 @@ def test_who_does_not_take_part_may_be_certain(log_x: Tensor) -> None:
 
 
 def test_the_floor_is_added_before_the_logarithm(log_x: Tensor) -> None:
-    torch.testing.assert_close(floored(log_x, 0.01), (log_x.exp() + 0.01).log())
-    assert floored(log_x, 0.0) is log_x
+    torch.testing.assert_close(add_floor(log_x, 0.01), (log_x.exp() + 0.01).log())
+    assert add_floor(log_x, 0.0) is log_x
     lost = torch.tensor([-math.inf, -500.0, 0.0], requires_grad=True)
-    (slope,) = torch.autograd.grad(floored(lost, 1e-12).sum(), lost)
+    (slope,) = torch.autograd.grad(add_floor(lost, 1e-12).sum(), lost)
     torch.testing.assert_close(slope, torch.tensor([0.0, 0.0, 1.0]))
 
 

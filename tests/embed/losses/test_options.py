@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.embed import PRESETS, GroupLoss, GroupLossOptions, preset
+from entourage.embed import GroupLoss, GroupLossOptions
+from entourage.embed.losses.options import PRESETS, loss_preset
 
 ORIGINAL = {"anchor_choice": "first", "zero_diagonal": False, "count_anchors": True, "floor": 1e-12, "iterations": 1}
 
@@ -16,8 +17,8 @@ ORIGINAL = {"anchor_choice": "first", "zero_diagonal": False, "count_anchors": T
 def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
     arguments = signature(GroupLoss).parameters
     assert asdict(GroupLossOptions()) == {f.name: arguments[f.name].default for f in fields(GroupLossOptions)}
-    assert replace(preset("default"), memory=0) == GroupLoss().options == GroupLossOptions()
-    assert preset("default").memory == 5
+    assert replace(loss_preset("default"), memory=0) == GroupLoss().options == GroupLossOptions()
+    assert loss_preset("default").memory == 5
 
 
 @pytest.mark.parametrize(
@@ -31,14 +32,14 @@ def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
     ],
 )
 def test_presets_say_what_the_text_or_the_code_said(name: str, said: dict[str, Any]) -> None:
-    options = asdict(preset(name))
+    options = asdict(loss_preset(name))
     assert {field: options[field] for field in said} == said
-    assert GroupLoss.preset(name).options == preset(name)
+    assert GroupLoss.from_preset(name).options == loss_preset(name)
 
 
 @pytest.mark.parametrize("name", ["thesis", "original-cub", "original-cars", "original-sop"])
 def test_what_was_thought_of_later_is_off_in_them(name: str) -> None:
-    options = preset(name)
+    options = loss_preset(name)
     assert (options.label_smoothing, options.class_players, options.memory, options.objective) == (0, 0, 0, "labels")
     assert (options.sharpness, options.proxy_weight) == (1, 0)
 
@@ -48,13 +49,13 @@ def test_every_preset_is_listed() -> None:
 
 
 def test_a_preset_can_be_changed_by_name() -> None:
-    assert GroupLoss.preset("thesis", iterations=1).options.iterations == 1
+    assert GroupLoss.from_preset("thesis", iterations=1).options.iterations == 1
     assert "iterations=7" in repr(GroupLoss(iterations=7))
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="preset 'best' is unknown; expected one of default, thesis, original-cub, "):
-        preset("best")
+        loss_preset("best")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_values_that_make_no_sense_are_refused(field: str, value: Any, expected:
 
 def test_options_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        preset("default").floor = 1.0  # type: ignore[misc]
+        loss_preset("default").floor = 1.0  # type: ignore[misc]
 
 
 def test_numbers_of_numpy_become_plain_ones() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from entourage.embed import PRESETS, preset
+from entourage.embed.losses.options import PRESETS, loss_preset
 from entourage.embed.training.recipes import (
     RECIPES,
     Recipe,
     Stage,
-    recipe,
     recipe_from,
+    recipe_preset,
     with_epochs,
     with_learning_rate,
     with_loss,
@@ -21,12 +21,12 @@ from entourage.embed.training.recipes import (
 
 def test_every_preset_of_the_loss_has_its_recipe() -> None:
     assert list(RECIPES) == list(PRESETS)
-    assert all(RECIPES[name].group == preset(name) for name in PRESETS)
-    assert recipe("default") == Recipe()
+    assert all(RECIPES[name].group == loss_preset(name) for name in PRESETS)
+    assert recipe_preset("default") == Recipe()
 
 
 def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
-    said = recipe("thesis")
+    said = recipe_preset("thesis")
     assert said.optimizer == "adam"
     assert said.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
     assert (said.size, said.decoded_side) == (227, 256)
@@ -42,7 +42,7 @@ def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
     ],
 )
 def test_the_code_went_back_to_its_best_twice(name: str, batch: tuple[int, int], rate: float, decay: float) -> None:
-    did = recipe(name)
+    did = recipe_preset(name)
     assert (did.classes_per_batch, did.samples_per_class) == batch
     assert (did.optimizer, did.weight_decay, did.head_rate, did.head) == ("radam", decay, 1.0, "linear")
     assert [stage.learning_rate for stage in did.stages] == pytest.approx([3e-4, rate, rate / 10, rate / 10])
@@ -69,12 +69,12 @@ def test_recipes_that_make_no_sense_are_refused(change: dict[str, Any], message:
 
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="recipe 'soup' is unknown; expected one of default, thesis, original-cub, "):
-        recipe("soup")
+        recipe_preset("soup")
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name: str) -> None:
-    assert recipe_from(json.loads(json.dumps(asdict(recipe(name))))) == recipe(name)
+    assert recipe_from(json.loads(json.dumps(asdict(recipe_preset(name))))) == recipe_preset(name)
 
 
 def test_a_stage_that_was_kept_without_a_weight_decay_has_the_recipes() -> None:
@@ -93,7 +93,7 @@ def test_a_recipe_of_another_version_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "epochs"), [("default", 3), ("thesis", 7), ("original-cub", 4), ("original-cub", 41)])
 def test_epochs_are_shared_out_as_before(name: str, epochs: int) -> None:
-    whole, after = recipe(name), with_epochs(recipe(name), epochs)
+    whole, after = recipe_preset(name), with_epochs(recipe_preset(name), epochs)
     assert [stage for stage in whole.stages if stage.only_head] == [stage for stage in after.stages if stage.only_head]
     before = [stage for stage in whole.stages if not stage.only_head]
     counts = [stage.epochs for stage in after.stages if not stage.only_head]
@@ -107,11 +107,11 @@ def test_epochs_are_shared_out_as_before(name: str, epochs: int) -> None:
 
 def test_fewer_epochs_than_stages_are_refused() -> None:
     with pytest.raises(ValueError, match="epochs is 3; expected 4 or more"):
-        with_epochs(recipe("original-cub"), 3)
+        with_epochs(recipe_preset("original-cub"), 3)
 
 
 def test_the_learning_rate_is_that_of_the_loss() -> None:
-    after = with_learning_rate(recipe("original-cars"), 1e-3)
+    after = with_learning_rate(recipe_preset("original-cars"), 1e-3)
     assert [stage.learning_rate for stage in after.stages] == pytest.approx([1.5e-3, 1e-3, 1e-4, 1e-4])
     with pytest.raises(ValueError, match="learning_rate is 0; expected a number above 0"):
         with_learning_rate(Recipe(), 0)

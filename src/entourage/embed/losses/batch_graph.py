@@ -17,7 +17,7 @@ from torch import Tensor
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.game.similarity import center_rows, clamp, gaussian, normalize_rows, shift
 
-FAR = 1e9  # in sizes of the batch: whoever is as far away has no similarity to it, and a square that is finite
+MAX_SCALE = 1e9  # in sizes of the batch: whoever is as far away has no similarity to it, and a square that is finite
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class CrossBatchMemory:
     """The last batches, as players that keep their place while the network moves on.
 
     Args:
-        batches: how many to keep.
+        num_batches: number of batches to store.
     """
 
-    def __init__(self, batches: int) -> None:
-        self._kept: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
+    def __init__(self, num_batches: int) -> None:
+        self._batches: deque[tuple[Tensor, Tensor]] = deque(maxlen=num_batches)
 
     def add(self, inputs: Tensor, labels: Tensor) -> None:
         """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
-        self._kept.append((inputs.detach().clone(), labels.clone()))
+        self._batches.append((inputs.detach().clone(), labels.clone()))
 
     def nodes(self, device: torch.device | str) -> LabelledNodes | None:
         """All that are kept, oldest first; None before the first batch.
@@ -63,34 +63,34 @@ class CrossBatchMemory:
         Args:
             device: where they are needed; a checkpoint gives them back on the CPU.
         """
-        if not self._kept:
+        if not self._batches:
             return None
-        for place, (inputs, labels) in enumerate(self._kept):
-            self._kept[place] = inputs.to(device), labels.to(device)
-        return LabelledNodes(*(torch.cat(parts) for parts in zip(*self._kept, strict=True)))
+        for index, (inputs, labels) in enumerate(self._batches):
+            self._batches[index] = inputs.to(device), labels.to(device)
+        return LabelledNodes(*(torch.cat(parts) for parts in zip(*self._batches, strict=True)))
 
-    def limit(self, batches: int) -> None:
+    def limit(self, num_batches: int) -> None:
         """From now on, keep no more than so many."""
-        if batches < (self._kept.maxlen or 0):
-            self._kept = deque(self._kept, maxlen=batches)
+        if num_batches < (self._batches.maxlen or 0):
+            self._batches = deque(self._batches, maxlen=num_batches)
 
     def clear(self) -> None:
         """Forget all, before the loss of other data or of another network is taken."""
-        self._kept.clear()
+        self._batches.clear()
 
-    def state(self) -> dict[str, Tensor]:
-        """All that `load_state` needs, by name."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that `load_state_dict` needs, by name."""
         return {
             f"{batch}.{name}": value
-            for batch, (inputs, labels) in enumerate(self._kept)
+            for batch, (inputs, labels) in enumerate(self._batches)
             for name, value in (("inputs", inputs), ("labels", labels))
         }
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave."""
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state_dict` gave."""
         self.clear()
         for batch in range(len(state) // 2):
-            self._kept.append((state[f"{batch}.inputs"], state[f"{batch}.labels"]))
+            self._batches.append((state[f"{batch}.inputs"], state[f"{batch}.labels"]))
 
 
 def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
@@ -102,7 +102,7 @@ def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
 
 def batch_similarity(
     embeddings: Tensor,
-    classes: int,
+    num_classes: int,
     options: GroupLossOptions,
     class_vectors: Tensor | None = None,
     earlier: LabelledNodes | None = None,
@@ -111,7 +111,7 @@ def batch_similarity(
 
     Args:
         embeddings: shape (n, d), float32 or float64.
-        classes: m, the number of labels.
+        num_classes: m, the number of classes.
         options: similarity, negatives, sharpness, zero_diagonal and class_players are looked at.
         class_vectors: the classifier's rows, shape (m, d), if they play.
         earlier: samples of earlier batches, if they play; they are known by their inputs, which are made only once.
@@ -132,11 +132,11 @@ def batch_similarity(
         w = w.pow(options.sharpness)
     field = None
     if class_vectors is not None:
-        field = options.class_players * w[:, n : n + classes]  # (n, m), each class vector speaks for its own label
+        field = options.class_players * w[:, n : n + num_classes]  # (n, m), each class vector speaks for its own label
     if earlier is not None:
         # A product, as sums by `index_add` have no fixed order on a GPU, and the last digit would be another each time.
-        spoken = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), classes).to(w)  # (n, m)
-        field = spoken if field is None else field + spoken
+        memory_field = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), num_classes).to(w)  # (n, m)
+        field = memory_field if field is None else field + memory_field
     w = w[:, :n]
     if options.zero_diagonal:
         w = w.masked_fill(torch.eye(n, dtype=torch.bool, device=w.device), 0)
@@ -148,8 +148,8 @@ def _similarity(inputs: Tensor, others: Tensor | None, options: GroupLossOptions
     if options.similarity == "gaussian":
         # Its bandwidth grows with the batch, so that only the size of others in comparison with it matters.
         largest = inputs.detach().abs().amax().clamp_min(torch.finfo(inputs.dtype).tiny)
-        near = None if others is None else (others / largest).clamp(-FAR, FAR)
-        return gaussian(inputs / largest, others=near)
+        clamped = None if others is None else (others / largest).clamp(-MAX_SCALE, MAX_SCALE)
+        return gaussian(inputs / largest, y=clamped)
     return inputs @ (inputs if others is None else others).T
 
 
@@ -179,7 +179,7 @@ def check_shapes(
     class_vectors: Tensor | None,
     earlier: LabelledNodes | None,
     *,
-    needs_vectors: bool,
+    needs_class_vectors: bool,
 ) -> None:
     """Refuse what can be told without a look at any value.
 
@@ -189,7 +189,7 @@ def check_shapes(
         labels: expected shape (n,).
         class_vectors: expected shape (m, d) if they are needed; otherwise not looked at.
         earlier: samples of earlier batches, expected shape (p, d).
-        needs_vectors: whether class vectors play.
+        needs_class_vectors: whether class vectors play.
 
     Raises:
         ValueError: names the first that does not fit.
@@ -201,15 +201,15 @@ def check_shapes(
         raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row an embedding")
     if labels.shape != (n,):
         raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one an embedding")
-    if needs_vectors and class_vectors is None:
+    if needs_class_vectors and class_vectors is None:
         raise ValueError("class_players is above 0 but no class_vectors were given; expected the classifier's weight")
-    if needs_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
+    if needs_class_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
         expected = (logits.shape[1], d)
         raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
     if earlier is not None and earlier.inputs.shape[1] != d:
-        known = earlier.inputs.shape[1]
+        stored_size = earlier.inputs.shape[1]
         raise ValueError(
-            f"embeddings have {d} dimensions; expected {known}, as the batches in the loss' memory have; "
+            f"embeddings have {d} dimensions; expected {stored_size}, as the batches in the loss' memory have; "
             "memory.clear() forgets them"
         )
 
@@ -240,34 +240,35 @@ def check_values(
     Raises:
         ValueError: names the first that is wrong.
     """
-    given = {"embeddings": embeddings, "logits": logits}
+    tensors = {"embeddings": embeddings, "logits": logits}
     if class_vectors is not None:
-        given["class_vectors"] = class_vectors
+        tensors["class_vectors"] = class_vectors
     with torch.no_grad():
-        values = torch.stack([end for one in given.values() for end in one.aminmax()])
+        values = torch.stack([bound for one in tensors.values() for bound in one.aminmax()])
         counts = [*labels.long().aminmax(), *sizes.aminmax()]
         counts += [] if earlier is None else [earlier.labels.max()]
-        seen: list[float] = torch.cat([values.double(), torch.stack(counts)]).tolist()
-    ends, (first, last, fewest, most, *remembered) = seen[: len(values)], seen[len(values) :]
-    for place, end in enumerate(ends):
-        if not math.isfinite(end):
-            name = list(given)[place // 2]
+        bounds: list[float] = torch.cat([values.double(), torch.stack(counts)]).tolist()
+    limits, (first, last, min_count, max_count, *memory_labels) = bounds[: len(values)], bounds[len(values) :]
+    for index, bound in enumerate(limits):
+        if not math.isfinite(bound):
+            name = list(tensors)[index // 2]
             raise NonFiniteInputError(
                 f"{name} have values that are not finite; expected finite numbers (has training diverged?)"
             )
     m = logits.shape[1]
     if first < 0 or last >= m:
         raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
-    if remembered and remembered[0] >= m:
+    if memory_labels and memory_labels[0] >= m:
         raise ValueError(
-            f"logits have {m} columns; expected {remembered[0] + 1:.0f} or more, as the memory has classes; "
+            f"logits have {m} columns; expected {memory_labels[0] + 1:.0f} or more, as the memory has classes; "
             "memory.clear() forgets them"
         )
-    if fewest < per_class:
-        lone = int(labels[sizes.argmin()])
+    if min_count < per_class:
+        smallest = int(labels[sizes.argmin()])
         raise ValueError(
-            f"class {lone} has {fewest:.0f} samples in the batch; expected at least {per_class}, one for each anchor"
+            f"class {smallest} has {min_count:.0f} samples in the batch; "
+            f"expected at least {per_class}, one for each anchor"
         )
-    if most == per_class:
+    if max_count == per_class:
         raise ValueError(f"all samples are anchors; expected a class with more than anchors_per_class = {per_class}")
-    return max(abs(end) for end in ends[2:4])
+    return max(abs(bound) for bound in limits[2:4])

@@ -23,7 +23,7 @@ from entourage.embed.losses.batch_graph import (
     check_types,
     check_values,
 )
-from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, preset
+from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negatives, Objective, Similarity, loss_preset
 from entourage.game.dynamics import log_replicator
 
 PROXY_MARGIN = 3.2  # the paper's margin of 0.1 between cosines times its scale of 32
@@ -44,21 +44,21 @@ def label_loss(log_x: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     return loss if smoothing == 0 else torch.lerp(loss, -log_x.mean(dim=1), smoothing)
 
 
-def agreement_loss(log_x: Tensor, labels: Tensor, takes_part: Tensor) -> Tensor:
+def agreement_loss(log_x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """Mean Kullback-Leibler divergence between strategies of one class (thesis, "Alternative loss formulation").
 
     Args:
         log_x: logarithms of the strategies, shape (n, m), finite where players take part.
         labels: shape (n,).
-        takes_part: players whose pairs count, shape (n,), boolean; pairs are ordered, and of different players.
+        mask: players whose pairs count, shape (n,), boolean; pairs are ordered, and of different players.
 
     Returns:
         A scalar; 0 where there is no pair. Costs O(n^2 m) time.
     """
-    log_x = torch.where(takes_part[:, None], log_x, -math.log(log_x.shape[1]))  # (n, m), finite everywhere
+    log_x = torch.where(mask[:, None], log_x, -math.log(log_x.shape[1]))  # (n, m), finite everywhere
     x = log_x.exp()
     divergence = (x * log_x).sum(dim=1, keepdim=True) - x @ log_x.T  # (n, n), D(x_i || x_j)
-    pairs = (labels[:, None] == labels[None, :]) & takes_part[:, None] & takes_part[None, :]  # (n, n)
+    pairs = (labels[:, None] == labels[None, :]) & mask[:, None] & mask[None, :]  # (n, n)
     pairs = pairs & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     return (divergence * pairs).sum() / pairs.sum().clamp_min(1)
 
@@ -78,37 +78,37 @@ def proxy_loss(logits: Tensor, labels: Tensor, margin: float = PROXY_MARGIN) -> 
     Returns:
         A scalar. Costs O(n m) time.
     """
-    own = torch.zeros_like(logits, dtype=torch.bool).scatter(1, labels[:, None], True)  # (n, m)
-    nothing = logits.new_zeros(1, logits.shape[1])  # the 1 of log(1 + sum exp)
-    pull = torch.cat([nothing, (margin - logits).masked_fill(~own, -math.inf)]).logsumexp(dim=0)  # (m,)
-    push = torch.cat([nothing, (margin + logits).masked_fill(own, -math.inf)]).logsumexp(dim=0)  # (m,)
-    return pull.sum() / own.any(dim=0).sum() + push.mean()
+    positive = torch.zeros_like(logits, dtype=torch.bool).scatter(1, labels[:, None], True)  # (n, m)
+    zero = logits.new_zeros(1, logits.shape[1])  # the 1 of log(1 + sum exp)
+    pull = torch.cat([zero, (margin - logits).masked_fill(~positive, -math.inf)]).logsumexp(dim=0)  # (m,)
+    push = torch.cat([zero, (margin + logits).masked_fill(positive, -math.inf)]).logsumexp(dim=0)  # (m,)
+    return pull.sum() / positive.any(dim=0).sum() + push.mean()
 
 
-def floored(log_x: Tensor, floor: float) -> Tensor:
+def add_floor(log_x: Tensor, floor: float) -> Tensor:
     """log(x + floor) from log x, same shape; its slope is x / (x + floor), so what is far below the floor has none."""
     return log_x if floor == 0 else torch.logaddexp(log_x, log_x.new_full((), math.log(floor)))
 
 
-def sample_anchors(labels: Tensor, per_class: int, *, at_random: bool = True) -> tuple[Tensor, Tensor]:
+def sample_anchors(labels: Tensor, per_class: int, *, random: bool = True) -> tuple[Tensor, Tensor]:
     """Marks anchors in a batch, without the host having to look at the labels.
 
     Args:
         labels: shape (n,), integers.
         per_class: anchors in each class; a class that has no more samples than this is all anchors.
-        at_random: drawn by torch's generator of the labels' device; otherwise those that come first in the batch.
+        random: drawn by torch's generator of the labels' device; otherwise those that come first in the batch.
 
     Returns:
         Whether each sample is an anchor, shape (n,), and the size of its class in the batch, shape (n,). Costs O(n^2).
     """
     n, device = len(labels), labels.device
     same = labels[:, None] == labels[None, :]  # (n, n)
-    place = torch.randperm(n, device=device) if at_random else torch.arange(n, device=device)  # (n,)
-    before = same & (place[None, :] < place[:, None])  # (n, n)
+    rank = torch.randperm(n, device=device) if random else torch.arange(n, device=device)  # (n,)
+    before = same & (rank[None, :] < rank[:, None])  # (n, n)
     return before.sum(dim=1) < per_class, same.sum(dim=1)
 
 
-LARGEST_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
+MAX_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
 
 
 class GroupLossTerms(NamedTuple):
@@ -154,8 +154,8 @@ class GroupLoss(nn.Module):
         class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
         memory: how many earlier batches go on playing, labelled. In evaluation mode there is none: call `eval()` before
             the loss of other data is taken. A sample that comes again while it is remembered tells itself its label,
-            so keep it well below an epoch. `state_dict` has nothing of it: a checkpoint keeps `loss.memory.state()`
-            and gives it back to `loss.memory.load_state`.
+            so keep it well below an epoch. `state_dict` has nothing of it: a checkpoint keeps
+            `loss.memory.state_dict()` and gives it back to `loss.memory.load_state_dict`.
 
     Example:
         >>> import torch
@@ -209,9 +209,9 @@ class GroupLoss(nn.Module):
         self.memory = CrossBatchMemory(memory)
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
+    def from_preset(cls, name: str, **changes: Any) -> Self:
         """The loss as a preset has it ("default", "thesis", "original-cub"...), with any argument changed by name."""
-        return cls(**{**asdict(preset(name)), **changes})
+        return cls(**{**asdict(loss_preset(name)), **changes})
 
     def forward(
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
@@ -231,46 +231,46 @@ class GroupLoss(nn.Module):
             ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
                 samples than anchors, a batch of nothing but anchors, or one that the remembered ones do not fit.
         """
-        return self.total(self.parts(embeddings, logits, labels, class_vectors, remember=self.training))
+        return self.total(self.terms(embeddings, logits, labels, class_vectors, update_memory=self.training))
 
-    def total(self, parts: GroupLossTerms) -> Tensor:
+    def total(self, terms: GroupLossTerms) -> Tensor:
         """The sum of the parts with their weights."""
-        total = parts.game
+        total = terms.game
         weights = (self.options.cross_entropy_weight, self.options.proxy_weight)
-        for weight, part in zip(weights, (parts.cross_entropy, parts.proxy), strict=True):
-            total = total + weight * part if weight else total  # not 0 times infinity
+        for weight, term in zip(weights, (terms.cross_entropy, terms.proxy), strict=True):
+            total = total + weight * term if weight else total  # not 0 times infinity
         return total
 
-    def parts(
+    def terms(
         self,
         embeddings: Tensor,
         logits: Tensor,
         labels: Tensor,
         class_vectors: Tensor | None = None,
         *,
-        remember: bool = False,
+        update_memory: bool = False,
     ) -> GroupLossTerms:
-        """The same in parts, for a log that shows them; `remember` lets the next batches play with this one."""
+        """The same in parts, for a log that shows them; `update_memory` lets the next batches play with this one."""
         options = self.options
         check_types(embeddings, logits, labels)
         earlier = self.memory.nodes(embeddings.device) if self.training else None
-        check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_vectors=options.class_players > 0)
-        at_random = options.anchor_choice == "random"
-        anchors, sizes = sample_anchors(labels, options.anchors_per_class, at_random=at_random)  # (n,), (n,)
+        check_shapes(embeddings, logits, labels, class_vectors, earlier, needs_class_vectors=options.class_players > 0)
+        random = options.anchor_choice == "random"
+        anchors, sizes = sample_anchors(labels, options.anchors_per_class, random=random)  # (n,), (n,)
         with torch.autocast(embeddings.device.type, enabled=False):
             precise = torch.promote_types(torch.promote_types(embeddings.dtype, logits.dtype), torch.float32)
-            players, opinions = embeddings.to(precise), logits.to(precise)
+            nodes, prior_logits = embeddings.to(precise), logits.to(precise)
             vectors = class_vectors.to(precise) if class_vectors is not None and options.class_players > 0 else None
-            largest = check_values(players, opinions, vectors, labels, sizes, earlier, options.anchors_per_class)
+            max_logit = check_values(nodes, prior_logits, vectors, labels, sizes, earlier, options.anchors_per_class)
             labels = labels.long()
-            if largest > LARGEST_LOGIT:
-                opinions = opinions.clamp(-LARGEST_LOGIT, LARGEST_LOGIT)
-            graph = batch_similarity(players, opinions.shape[1], options, vectors, earlier)
-            log_x = refine(graph, opinions, labels, anchors, options)
-            game = _judge(log_x, labels, ~anchors, options)
-            cross_entropy = F.cross_entropy(opinions, labels, label_smoothing=options.label_smoothing)
-            proxy = proxy_loss(opinions, labels) if options.proxy_weight else torch.zeros_like(game)
-        if remember and options.memory:
+            if max_logit > MAX_LOGIT:
+                prior_logits = prior_logits.clamp(-MAX_LOGIT, MAX_LOGIT)
+            graph = batch_similarity(nodes, prior_logits.shape[1], options, vectors, earlier)
+            log_x = refine_labels(graph, prior_logits, labels, anchors, options)
+            game = _dynamics_loss(log_x, labels, ~anchors, options)
+            cross_entropy = F.cross_entropy(prior_logits, labels, label_smoothing=options.label_smoothing)
+            proxy = proxy_loss(prior_logits, labels) if options.proxy_weight else torch.zeros_like(game)
+        if update_memory and options.memory:
             self.memory.add(graph.inputs, labels)
         return GroupLossTerms(game, cross_entropy, proxy)
 
@@ -280,7 +280,9 @@ class GroupLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in asdict(self.options).items() if value != default[name])
 
 
-def refine(graph: BatchGraph, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions) -> Tensor:
+def refine_labels(
+    graph: BatchGraph, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions
+) -> Tensor:
     """The strategies after the game (thesis, Algorithm 1, steps 2 to 4).
 
     Args:
@@ -294,13 +296,13 @@ def refine(graph: BatchGraph, logits: Tensor, labels: Tensor, anchors: Tensor, o
         Logarithms of the final strategies, shape (n, m); anchors have 0 and minus infinity.
     """
     prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
-    told = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
-    log_x = torch.where(anchors[:, None], told, prior)
-    return log_replicator(graph.w, log_x, field=graph.field, rounds=options.iterations)
+    log_one_hot = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
+    log_x = torch.where(anchors[:, None], log_one_hot, prior)
+    return log_replicator(graph.w, log_x, fixed_payoffs=graph.field, n_iter=options.iterations)
 
 
-def _judge(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:
-    log_x = floored(log_x, options.floor)
+def _dynamics_loss(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:
+    log_x = add_floor(log_x, options.floor)
     if options.objective == "agreement":
         return agreement_loss(log_x, labels, free)
     losses = label_loss(log_x, labels, options.label_smoothing).where(free, 0)  # (n,)

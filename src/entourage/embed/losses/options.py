@@ -29,8 +29,8 @@ _MAX_COUNT = 1_000_000  # rounds, anchors, batches
 class GroupLossOptions:
     """What `GroupLoss` is built from; each field is the constructor argument of that name.
 
-    The values are those that did best on held-out classes (`experiments.embed_losses --search`), on a `MultiCenterHead`,
-    but for the memory: a loss that remembers must be told by `eval()` when it is not training.
+    The values are those that did best on held-out classes (`experiments.embed_losses --search`), on a
+    `MultiCenterHead`, but for the memory: a loss that remembers must be told by `eval()` when it is not training.
     """
 
     iterations: int = 1  # rounds of the game

@@ -35,7 +35,7 @@ class CrossEntropy(nn.Module):
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> Tensor:
         """The loss of a batch: logits, shape (n, m), and labels, shape (n,); the rest is not looked at."""
-        return F.cross_entropy(logits.to(_lifted(logits)), labels, label_smoothing=self.label_smoothing)
+        return F.cross_entropy(logits.to(_at_least_float32(logits)), labels, label_smoothing=self.label_smoothing)
 
 
 class PMLLoss(nn.Module):
@@ -57,9 +57,9 @@ class PMLLoss(nn.Module):
         """The loss of a batch: embeddings, shape (n, d), and labels, shape (n,); the rest is not looked at."""
         # In half precision the library would cast what it learns to half precision too, for good.
         with torch.autocast(embeddings.device.type, enabled=False):
-            precise = embeddings.to(_lifted(embeddings))
-            mined = None if self.miner is None else self.miner(precise, labels)
-            loss: Tensor = self.criterion(precise, labels, mined)
+            embeddings32 = embeddings.to(_at_least_float32(embeddings))
+            mined = None if self.miner is None else self.miner(embeddings32, labels)
+            loss: Tensor = self.criterion(embeddings32, labels, mined)
             return loss
 
 
@@ -78,7 +78,9 @@ def baseline_loss(name: str, num_classes: int, embedding_size: int) -> nn.Module
     if name not in BASELINE_LOSSES:
         raise ValueError(f"loss {name!r} is unknown; expected one of {', '.join(BASELINE_LOSSES)}")
     check_sizes(num_classes=num_classes, embedding_size=embedding_size)
-    return CrossEntropy() if name == "cross-entropy" else _MAKERS[name](_library(name), num_classes, embedding_size)
+    return (
+        CrossEntropy() if name == "cross-entropy" else _FACTORIES[name](_import_pml(name), num_classes, embedding_size)
+    )
 
 
 def _triplet(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
@@ -100,35 +102,41 @@ def _multi_similarity(library: ModuleType, num_classes: int, embedding_size: int
     )
 
 
-def _learned(name: str, **settings: Any) -> Callable[[ModuleType, int, int], PMLLoss]:
+def _proxy_loss(name: str, **settings: Any) -> Callable[[ModuleType, int, int], PMLLoss]:
     """A maker of losses that learn something of every class: proxies or centres, of which only the direction counts."""
 
     def make(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
         # Rows of about length 1, as in our own classifiers: then one learning rate turns the proxies of all losses
         # equally fast. The library draws lengths of 1 to 36, with which some would hardly move in a short training.
-        unit = library.utils.common_functions.TorchInitWrapper(nn.init.normal_, std=1 / math.sqrt(embedding_size))
+        unit_vectors = library.utils.common_functions.TorchInitWrapper(
+            nn.init.normal_, std=1 / math.sqrt(embedding_size)
+        )
         loss = getattr(library.losses, name)
-        return PMLLoss(loss(num_classes=num_classes, embedding_size=embedding_size, weight_init_func=unit, **settings))
+        return PMLLoss(
+            loss(num_classes=num_classes, embedding_size=embedding_size, weight_init_func=unit_vectors, **settings)
+        )
 
     return make
 
 
-_MAKERS: dict[str, Callable[[ModuleType, int, int], PMLLoss]] = {
+_FACTORIES: dict[str, Callable[[ModuleType, int, int], PMLLoss]] = {
     "triplet": _triplet,
     "lifted-structure": lambda library, *_: PMLLoss(library.losses.LiftedStructureLoss(neg_margin=1, pos_margin=0)),
     "n-pairs": _n_pairs,
     "angular": lambda library, *_: PMLLoss(library.losses.AngularLoss(alpha=40)),
-    "proxy-nca": _learned("ProxyNCALoss", softmax_scale=9),  # squared distances of vectors of length 3, as in its code
-    "proxy-anchor": _learned("ProxyAnchorLoss", margin=0.1, alpha=32),
+    "proxy-nca": _proxy_loss(
+        "ProxyNCALoss", softmax_scale=9
+    ),  # squared distances of vectors of length 3, as in its code
+    "proxy-anchor": _proxy_loss("ProxyAnchorLoss", margin=0.1, alpha=32),
     "multi-similarity": _multi_similarity,
-    "soft-triple": _learned("SoftTripleLoss", centers_per_class=10, la=20, gamma=0.1, margin=0.01),
-    "normalised-softmax": _learned("NormalizedSoftmaxLoss", temperature=0.05),
+    "soft-triple": _proxy_loss("SoftTripleLoss", centers_per_class=10, la=20, gamma=0.1, margin=0.01),
+    "normalised-softmax": _proxy_loss("NormalizedSoftmaxLoss", temperature=0.05),
 }
 
-BASELINE_LOSSES = ("cross-entropy", *_MAKERS)
+BASELINE_LOSSES = ("cross-entropy", *_FACTORIES)
 
 
-def _library(name: str) -> ModuleType:
+def _import_pml(name: str) -> ModuleType:
     try:
         import pytorch_metric_learning
         from pytorch_metric_learning import distances, losses, miners, regularizers  # noqa: F401
@@ -139,7 +147,7 @@ def _library(name: str) -> ModuleType:
     return module
 
 
-def _lifted(values: Tensor) -> torch.dtype:
+def _at_least_float32(values: Tensor) -> torch.dtype:
     return torch.promote_types(values.dtype, torch.float32)
 
 
