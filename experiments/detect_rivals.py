@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from entourage.compute import resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.detector import to_page_coordinates
-from entourage.detect.preprocessing.prepare import DetectOptions, prepare_page
+from entourage.detect.options import InferenceOptions
+from entourage.detect.preprocessing.prepare import prepare_page
 from entourage.detect.training.task import Draw, PageTask, Recipe, cut_early, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
 from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows
@@ -124,7 +125,7 @@ class RivalDetector:
     @torch.inference_mode()
     def detect(self, image: NDArray[np.uint8]) -> Detections:
         """What is on a page, in its pixels."""
-        options = DetectOptions()
+        options = InferenceOptions()
         prepared = prepare_page(image, options)
         if prepared.image is None:
             return Detections.empty(self.classes)

@@ -8,7 +8,7 @@ from tests.embed import toys
 from entourage.data.image_set import ImageSet, RawImages
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.training.images import PLAIN
+from entourage.training.images import NO_AUGMENTATION
 from experiments import embed_trials
 
 
@@ -28,7 +28,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
         classes_per_batch=4,
         samples_per_class=5,
         size=toys.SIDE,
-        view=PLAIN,
+        view=NO_AUGMENTATION,
         average=0.5,
         stages=(Stage(2, 1e-2),),
     )

@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
+from entourage.training.accelerator import accelerated, prepared_model, reseed, resolve_precision
 
 CPU = torch.device("cpu")
 
@@ -67,7 +67,7 @@ def test_a_wrapped_model_computes_in_mixed_precision_and_returns_float32() -> No
     x, seen = torch.randn(3, 4), []
     model[0].register_forward_hook(lambda _, __, output: seen.append(output.dtype))
     before, state = model(x), dict(model.__dict__)
-    with accelerated("cpu", "bfloat16", False) as accelerator, wrapped(accelerator, model) as mixed:
+    with accelerated("cpu", "bfloat16", False) as accelerator, prepared_model(accelerator, model) as mixed:
         result = mixed(x)
         assert result.dtype == torch.float32
         assert not torch.equal(result, before)
@@ -81,7 +81,7 @@ def test_a_wrapped_model_computes_in_mixed_precision_and_returns_float32() -> No
 def test_a_model_may_be_wrapped_again() -> None:
     model = nn.Linear(2, 2)
     for _ in range(2):
-        with accelerated("cpu", "bfloat16", False) as accelerator, wrapped(accelerator, model) as mixed:
+        with accelerated("cpu", "bfloat16", False) as accelerator, prepared_model(accelerator, model) as mixed:
             assert not torch.equal(
                 mixed(torch.full((1, 2), 1 / 3)), nn.Linear.forward(model, torch.full((1, 2), 1 / 3))
             )
@@ -90,6 +90,6 @@ def test_a_model_may_be_wrapped_again() -> None:
 def test_a_forward_of_its_own_comes_back() -> None:
     model = nn.Linear(2, 2)
     model.forward = lambda x: x + 1  # type: ignore[method-assign]
-    with accelerated("cpu", "bfloat16", False) as accelerator, wrapped(accelerator, model):
+    with accelerated("cpu", "bfloat16", False) as accelerator, prepared_model(accelerator, model):
         pass
     assert torch.equal(model(torch.zeros(1)), torch.ones(1))

@@ -9,7 +9,13 @@ from torch import nn
 from entourage.io.weights import read_weights, write_weights
 from entourage.training import TrainingOptions
 from entourage.training import checkpoint as module
-from entourage.training.checkpoint import Checkpoints, RunState, load_optimizer_state, optimizer_state, own_state
+from entourage.training.checkpoint import (
+    Checkpoints,
+    RunState,
+    load_optimizer_state,
+    optimizer_state,
+    per_process_tensors,
+)
 from entourage.training.optim import make_optimizer
 
 CPU = torch.device("cpu")
@@ -64,7 +70,7 @@ def saved(worker: ModuleType, folder: Path, state: RunState) -> tuple[Checkpoint
     task = worker.Noisy()
     optimizer = make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
     checkpoints = Checkpoints(folder, {"seed": 0})
-    checkpoints.tidy(None)
+    checkpoints.clean_up(None)
     checkpoints.save(state, task, optimizer, None)
     return checkpoints, task, optimizer
 
@@ -87,9 +93,11 @@ def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) ->
     ranks = [worker.Remembers() for _ in range(3)]
     for rank, task in enumerate(ranks):
         task.last = torch.full((3,), float(rank))
-    assert own_state(ranks[1]).keys() == {"last.mean"}
+    assert per_process_tensors(ranks[1]).keys() == {"last.mean"}
     checkpoints = Checkpoints(tmp_path, {})
-    checkpoints.save(RunState(3), ranks[0], optimizer_of(ranks[0]), None, [own_state(task) for task in ranks[1:]])
+    checkpoints.save(
+        RunState(3), ranks[0], optimizer_of(ranks[0]), None, [per_process_tensors(task) for task in ranks[1:]]
+    )
     for rank, task in enumerate(ranks):
         other = worker.Remembers()
         assert checkpoints.load(other, optimizer_of(other), None, rank) == RunState(3)
@@ -153,18 +161,18 @@ def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp
     others = [".tmpdir-of-mine", "notes.txt", ".hidden", ".model.mine.safetensors", f".other.{random}.safetensors"]
     for name in (*ours, *others):
         (tmp_path / name).touch()
-    Checkpoints(tmp_path, {}).tidy(None)
+    Checkpoints(tmp_path, {}).clean_up(None)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
 
 
 def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleType, tmp_path: Path) -> None:
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(2))
     state = RunState(4, best=0.5, best_step=4)
-    checkpoints.offer_best(task.model, state)
+    checkpoints.save_pending_best(task.model, state)
     assert not (tmp_path / "best.safetensors").exists()
-    checkpoints.tidy(RunState(2, best=0.9, best_step=1))  # killed, and continued from before
+    checkpoints.clean_up(RunState(2, best=0.9, best_step=1))  # killed, and continued from before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors"]
-    checkpoints.offer_best(task.model, state)
+    checkpoints.save_pending_best(task.model, state)
     checkpoints.save(state, task, optimizer, None)
     assert read_weights(tmp_path / "best.safetensors")[1] == {"step": 4, "best": 0.5}
     with torch.no_grad():
@@ -179,9 +187,9 @@ def test_whose_best_weights_wait_is_told_by_their_notes_alone(
 ) -> None:
     checkpoints, task, _ = saved(worker, tmp_path, RunState(2))
     state = RunState(4, best=0.5, best_step=4)
-    checkpoints.offer_best(task.model, state)
+    checkpoints.save_pending_best(task.model, state)
     monkeypatch.setattr(module, "read_weights", None)  # all of the weights would be read for a single number
-    checkpoints.tidy(state)
+    checkpoints.clean_up(state)
     assert (tmp_path / "best.safetensors").exists()
 
 
@@ -190,5 +198,5 @@ def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> Non
         (tmp_path / f".{stem}.0a1b2c3d4e5f6071.{ending}").touch()
     for name in (".gitignore", "notes.txt", "other.safetensors"):
         (tmp_path / name).touch()
-    Checkpoints(tmp_path, {}).tidy(None)
+    Checkpoints(tmp_path, {}).clean_up(None)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".gitignore", "notes.txt", "other.safetensors"]

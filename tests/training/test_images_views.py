@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.training.images import GREY, PLAIN, STRONG, WEAK, AugmentationOptions, _chroma_maps, augment
+from entourage.training.images import GREY, NO_AUGMENTATION, STRONG, WEAK, AugmentationOptions, _chroma_maps, augment
 
 SIZE = (24, 24)
 
@@ -47,7 +47,7 @@ def affine(views: Tensor) -> Tensor:
 
 def test_a_plain_view_is_the_image_itself() -> None:
     pixels = noise()
-    plain = view(pixels, PLAIN)
+    plain = view(pixels, NO_AUGMENTATION)
     torch.testing.assert_close(plain, pixels.float(), rtol=0, atol=1e-3)
     assert plain.dtype == torch.float32
     assert plain.is_contiguous(memory_format=torch.channels_last)
@@ -57,7 +57,7 @@ def test_a_plain_view_of_another_size_is_bilinear() -> None:
     pixels = noise(height=12, width=20)
     expected = torch.nn.functional.interpolate(pixels.float(), (24, 24), mode="bilinear", align_corners=False)
     inner = (slice(None), slice(None), slice(2, -2), slice(2, -2))  # beyond its edge an image is mirrored, not extended
-    torch.testing.assert_close(view(pixels, PLAIN)[inner], expected[inner], rtol=0, atol=1e-3)
+    torch.testing.assert_close(view(pixels, NO_AUGMENTATION)[inner], expected[inner], rtol=0, atol=1e-3)
 
 
 def test_a_flip_is_a_mirror_image() -> None:
@@ -140,7 +140,7 @@ def test_shear_moves_columns_by_no_more_than_its_share_of_the_width() -> None:
 
 def test_beyond_its_edge_an_image_is_mirrored() -> None:
     white = torch.full((50, 3, 24, 24), 200.0)
-    torch.testing.assert_close(view(white, replace(PLAIN, rotate=45.0, shear=0.5)), white)
+    torch.testing.assert_close(view(white, replace(NO_AUGMENTATION, rotate=45.0, shear=0.5)), white)
 
 
 def test_brightness_scales() -> None:

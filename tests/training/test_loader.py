@@ -109,9 +109,9 @@ def test_loading_starts_in_order_and_stays_a_few_ahead() -> None:
 
 def test_max_steps_ends_within_an_epoch() -> None:
     assert [place.step for place, _ in all_of(feed(4, epochs=5, max_steps=6))] == list(range(6))
-    assert feed(4, epochs=5, max_steps=6).total() == 6
-    assert feed(4, epochs=5, max_steps=60).total() == 20
-    assert feed(5, 0, 2, epochs=5, accumulate=2).total() == 10
+    assert feed(4, epochs=5, max_steps=6).total_steps() == 6
+    assert feed(4, epochs=5, max_steps=60).total_steps() == 20
+    assert feed(5, 0, 2, epochs=5, accumulate=2).total_steps() == 10
 
 
 def test_an_empty_plan_is_refused() -> None:

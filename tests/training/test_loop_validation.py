@@ -50,7 +50,7 @@ def test_a_run_out_of_patience_takes_no_step_more_when_continued(
     options = replace(SGD, epochs=9, monitor="score", patience=1)
     task = scored(worker, [2.0, 1.0])
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save_outcome", stop_at(0))
+        patch.setattr(Checkpoints, "save_final", stop_at(0))
         with pytest.raises(KeyboardInterrupt):
             train(task, options, tmp_path, device="cpu")
     continued = scored(worker, [])

@@ -23,7 +23,7 @@ def test_means_are_over_all_batches_since_the_last_look(accelerator: Accelerator
     window.add(scalars(loss=5.0, part=0.5))
     reading = window.read(accelerator, 4)
     assert reading.means == {"loss": 5.0, "part": 0.5}
-    assert reading.broken is None
+    assert reading.non_finite is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -31,7 +31,7 @@ def test_the_first_broken_loss_is_named(accelerator: Accelerator, value: float) 
     window = LossMeter(accumulate=2)
     for number in range(8):  # of the steps 11 to 14
         window.add(scalars(loss=1.0, a=value if number == 6 else 0.0, b=value if number >= 3 else 0.0))
-    assert window.read(accelerator, 14).broken == ("b", 12)
+    assert window.read(accelerator, 14).non_finite == ("b", 12)
 
 
 def test_types_may_be_mixed(accelerator: Accelerator) -> None:

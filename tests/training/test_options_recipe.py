@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pytest
 
-from entourage.training import StepRecipe, TrainingOptions
+from entourage.training import TrainingOptions
+from entourage.training.options import StepRecipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from entourage.training import EMA
+from entourage.training.task import EMA
 
 
 def filled(value: float) -> nn.Module:

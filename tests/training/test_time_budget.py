@@ -17,7 +17,9 @@ from tests.training.runs import weights_of
 from torch import Tensor, nn
 
 from entourage.runs.directory import try_lock
-from entourage.training import Losses, StepRecipe, Task, TrainingOptions, train
+from entourage.training import Task, TrainingOptions, train
+from entourage.training.options import StepRecipe
+from entourage.training.task import Losses
 from entourage.training.time_budget import seconds_per_step, steps_in_budget
 
 CPU = torch.device("cpu")
@@ -50,39 +52,39 @@ class _Line(Task[int, torch.Tensor]):
 
 def test_steps_are_tried_once_and_the_folder_remembers(tmp_path: Path) -> None:
     task = _Line()
-    steps = steps_in_budget(task, range(9), tmp_path, 10.0, "cpu", epoch=10, options=HERE)
+    steps = steps_in_budget(task, range(9), tmp_path, 10.0, "cpu", steps_per_epoch=10, options=HERE)
     assert task.loaded == list(range(9))
     assert task.validated == 1
     plan = json.loads((tmp_path / "steps.json").read_text())
     assert plan["steps"] == steps == max(2, int(600 / plan["seconds a step"]))
     assert [path.name for path in tmp_path.iterdir()] == ["steps.json"]
     again = _Line()
-    assert steps_in_budget(again, range(9), tmp_path, 10.0, "cpu", epoch=10) == steps
+    assert steps_in_budget(again, range(9), tmp_path, 10.0, "cpu", steps_per_epoch=10) == steps
     assert again.loaded == []
 
 
 def test_no_time_is_no_time(tmp_path: Path) -> None:
-    assert steps_in_budget(_Line(), range(3), None, 1e-9, "cpu", epoch=1) == 2
+    assert steps_in_budget(_Line(), range(3), None, 1e-9, "cpu", steps_per_epoch=1) == 2
     with pytest.raises(ValueError, match="minutes is 0"):
-        steps_in_budget(_Line(), range(3), None, 0, "cpu", epoch=1)
+        steps_in_budget(_Line(), range(3), None, 0, "cpu", steps_per_epoch=1)
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_step_that_only_warms_up_is_no_trial(count: int) -> None:
     with pytest.raises(ValueError, match=f"^a trial has {count} items; expected two or more"):
-        seconds_per_step(_Line(), range(count), CPU, 1.0, epoch=1)
+        seconds_per_step(_Line(), range(count), CPU, 1.0, steps_per_epoch=1)
 
 
 def test_several_processes_are_told_to_count_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
-    steps_in_budget(_Line(), range(3), tmp_path, 1e-6, "cpu", epoch=1)
+    steps_in_budget(_Line(), range(3), tmp_path, 1e-6, "cpu", steps_per_epoch=1)
     monkeypatch.setenv("WORLD_SIZE", "4")
     task = _Line()
     for run in (tmp_path, None):  # with a plan and without
         with pytest.raises(ValueError, match=r"^minutes are for one process, and there are 4; expected steps"):
-            steps_in_budget(task, range(3), run, 1e-6, "cpu", epoch=1)
+            steps_in_budget(task, range(3), run, 1e-6, "cpu", steps_per_epoch=1)
     with pytest.raises(ValueError, match="one process"):
-        seconds_per_step(task, range(3), CPU, 1.0, epoch=1)
+        seconds_per_step(task, range(3), CPU, 1.0, steps_per_epoch=1)
     assert task.loaded == []
 
 
@@ -106,7 +108,7 @@ def test_a_trial_does_what_the_loop_does(worker: ModuleType, options: TrainingOp
             return [{"params": first.parameters(), "lr_scale": 0.1}, {"params": rest}]
 
     trial, trained = Grouped(), Grouped()
-    seconds_per_step(trial, items, CPU, 1e9, epoch=1, seed=3, options=options)
+    seconds_per_step(trial, items, CPU, 1e9, steps_per_epoch=1, seed=3, options=options)
     train(trained, replace(options, epochs=1, seed=3), device="cpu")
     assert trial.average.updates == trained.average.updates == 6
     for one, other in ((trial.model, trained.model), (trial.final_model(), trained.final_model())):
@@ -127,7 +129,7 @@ def test_a_trial_is_made_as_its_recipe_says(worker: ModuleType) -> None:
     trials = [worker.Noisy() for _ in given]
     for trial, options in zip(trials, given, strict=True):
         trial.recipe = recipe
-        seconds_per_step(trial, np.arange(24).reshape(-1, 4), CPU, 1e9, epoch=1, options=options)
+        seconds_per_step(trial, np.arange(24).reshape(-1, 4), CPU, 1e9, steps_per_epoch=1, options=options)
     told, by_itself, other = (weights_of(trial.model) for trial in trials)
     assert torch.equal(told, by_itself)
     assert not torch.equal(told, other)
@@ -147,7 +149,7 @@ def test_a_teacher_of_a_trial_has_its_precision_and_batches_come_from_threads(wo
             return dict(super().loss(model, batch, step))
 
     options = TrainingOptions(precision="bfloat16", workers=2)
-    seconds_per_step(Taught(), np.arange(24).reshape(-1, 4), CPU, 1e9, epoch=1, options=options)
+    seconds_per_step(Taught(), np.arange(24).reshape(-1, 4), CPU, 1e9, steps_per_epoch=1, options=options)
     assert seen == {torch.bfloat16}
     assert threads == {False}
 
@@ -160,7 +162,7 @@ def test_a_plan_that_another_process_made_meanwhile_is_taken(tmp_path: Path) -> 
             (tmp_path / "steps.json").write_text(plan)
             return super().load(item, rng)
 
-    assert steps_in_budget(Late(), range(3), tmp_path, 1.0, "cpu", epoch=1) == 7
+    assert steps_in_budget(Late(), range(3), tmp_path, 1.0, "cpu", steps_per_epoch=1) == 7
     assert (tmp_path / "steps.json").read_text() == plan
 
 
@@ -176,26 +178,26 @@ def test_two_processes_never_write_a_plan_at_once(tmp_path: Path, monkeypatch: p
             yield mine and ours
 
     monkeypatch.setattr("entourage.training.time_budget.try_lock", claimed_just_after_the_other)
-    assert steps_in_budget(_Line(), range(3), tmp_path, 1.0, "cpu", epoch=1) == 7
+    assert steps_in_budget(_Line(), range(3), tmp_path, 1.0, "cpu", steps_per_epoch=1) == 7
     assert (tmp_path / "steps.json").read_text() == plan
 
 
 def test_a_run_that_was_begun_for_another_time_is_refused(tmp_path: Path) -> None:
-    steps = steps_in_budget(_Line(), range(3), tmp_path, 10.0, "cpu", epoch=1)
+    steps = steps_in_budget(_Line(), range(3), tmp_path, 10.0, "cpu", steps_per_epoch=1)
     told = f"{tmp_path} holds a run for 10 minutes ({steps} steps), now 2.5"
     expected = f"{told}; continue it as it was started, or choose another folder"
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
-        steps_in_budget(_Line(), range(3), tmp_path, 2.5, "cpu", epoch=1)
+        steps_in_budget(_Line(), range(3), tmp_path, 2.5, "cpu", steps_per_epoch=1)
 
 
 @pytest.mark.parametrize(("minutes", "kept"), [(1.0, True), (1.004, True), (0.98, False), (1.02, False)])
 def test_a_plan_without_its_time_agrees_with_what_it_was_made_for(tmp_path: Path, minutes: float, kept: bool) -> None:
     (tmp_path / "steps.json").write_text(json.dumps({"steps": 119, "seconds a step": 0.503}))  # 60 s / 0.503 s
     if kept:
-        assert steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", epoch=1) == 119
+        assert steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", steps_per_epoch=1) == 119
     else:
         with pytest.raises(ValueError, match=r"holds a run for 0\.9976\d+ minutes \(119 steps\), now"):
-            steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", epoch=1)
+            steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", steps_per_epoch=1)
 
 
 class _Clock:
@@ -237,6 +239,6 @@ def test_a_trial_ends_after_a_tenth_of_the_time(
     monkeypatch: pytest.MonkeyPatch, first: float, others: float, made: int
 ) -> None:
     task = _Slow(_Clock(monkeypatch), first, others, validation=5.0)
-    steps = steps_in_budget(task, range(48), None, 1.0, "cpu", epoch=100, options=HERE)
+    steps = steps_in_budget(task, range(48), None, 1.0, "cpu", steps_per_epoch=100, options=HERE)
     assert task.loaded == list(range(made))
     assert steps == int(60 / (others + 0.05))  # the first step, which loads and chooses, tells nothing

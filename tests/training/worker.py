@@ -23,8 +23,9 @@ from torch.nn import functional as F
 
 from entourage.io import weights
 from entourage.runs.metrics_log import MetricsLog
-from entourage.training import EMA, NonFiniteLossError, Task, TrainingOptions, train
+from entourage.training import NonFiniteLossError, Task, TrainingOptions, train
 from entourage.training.checkpoint import Checkpoints, RunState
+from entourage.training.task import EMA
 
 
 class Rows(Task[Any, tuple[Tensor, Tensor]]):
@@ -131,13 +132,13 @@ MOMENTS: list[Callable[[], None]] = [
     lambda: die_at_call(weights, "save_file", 0, half_a_file),  # in the first checkpoint
     lambda: die_at_call(Noisy, "after_step", 5),  # in the middle of an epoch
     lambda: die_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
-    lambda: die_at_call(Checkpoints, "offer_best", 0),  # new best weights, and no checkpoint that knows of them
-    lambda: setattr(Checkpoints, "_settle_best", die_with_new_best),  # such a checkpoint, and they are not in place
+    lambda: die_at_call(Checkpoints, "save_pending_best", 0),  # new best weights, and no checkpoint that knows of them
+    lambda: setattr(Checkpoints, "_commit_best", die_with_new_best),  # such a checkpoint, and they are not in place
     lambda: die_at_call(MetricsLog, "_write", 4, half_a_line),
     lambda: die_at_call(weights, "save_file", 3, half_a_file),
     lambda: die_at_call(Noisy, "validate", 0),
     lambda: die_at_call(Checkpoints, "load_best", 0),
-    lambda: die_at_call(Checkpoints, "save_outcome", 0),  # the final weights, and nothing that says that all is done
+    lambda: die_at_call(Checkpoints, "save_final", 0),  # the final weights, and nothing that says that all is done
 ]
 
 

@@ -24,9 +24,15 @@ from entourage.cluster.evaluation import evaluate, mean_scores
 from entourage.cluster.losses import total_loss
 from entourage.cluster.models.network import ClusterNetwork
 from entourage.cluster.models.options import LossOptions, Metric, ModelOptions, Preset
-from entourage.cluster.sampling.episodes import EPISODE, FIXED, Curriculum, Draw, EpisodeSampler
+from entourage.cluster.sampling.episodes import (
+    THESIS_ITEMS_CURRICULUM,
+    THESIS_POINTS_CURRICULUM,
+    BatchSpec,
+    Curriculum,
+    EpisodeSampler,
+)
 from entourage.cluster.sampling.points import PointSampler
-from entourage.training import time_budget as pace
+from entourage.training import time_budget
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.options import StepRecipe, TrainingOptions
@@ -62,7 +68,7 @@ class Recipe(StepRecipe):
         )
 
 
-class ClusterTask(EMATask[Draw, Draw]):
+class ClusterTask(EMATask[BatchSpec, BatchSpec]):
     """What the training loop trains.
 
     Args:
@@ -71,8 +77,8 @@ class ClusterTask(EMATask[Draw, Draw]):
         validation: of the episodes to validate with; classes it draws from should not be the sampler's.
         loss: weights of the terms.
         recipe: sizes and number of sets.
-        about: for the record of the run and the notes of its network: what the items are, what looked at them first...
-        say: is told of every validation in a line, e.g. print; None says nothing.
+        notes: for the record of the run and the notes of its network: what the items are, what looked at them first...
+        log: is called with a line on every validation, e.g. print; None for no line.
     """
 
     def __init__(
@@ -83,23 +89,23 @@ class ClusterTask(EMATask[Draw, Draw]):
         loss: LossOptions,
         recipe: Recipe,
         *,
-        about: Mapping[str, str] | None = None,
-        say: Callable[[str], None] | None = None,
+        notes: Mapping[str, str] | None = None,
+        log: Callable[[str], None] | None = None,
     ) -> None:
         if sampler.shape != network.shape:
             raise ValueError(f"items have shape {sampler.shape}; the network is for {network.shape}")
         if sampler.k_max > network.options.k_max:
             raise ValueError(f"sets have up to {sampler.k_max} clusters; the network counts to {network.options.k_max}")
         for one in (sampler, validation):
-            recipe.curriculum.check(**_needs(one))  # now, not at whatever step first draws a small set
+            recipe.curriculum.check(**_sampler_limits(one))  # now, not at whatever step first draws a small set
         super().__init__(network, recipe.average)
         self.network = network
         self.sampler = sampler
         self.validation = validation
         self.loss_options = loss
         self.recipe = recipe
-        self.about = dict(about or {})
-        self.say = say
+        self.notes = dict(notes or {})
+        self.log = log
         self.step = 0
         self.device = torch.device("cpu")
         self._phi: dict[tuple[int, int], float] = {}
@@ -109,33 +115,33 @@ class ClusterTask(EMATask[Draw, Draw]):
         super().prepare(device)
         self.device = device
 
-    def plan(self, epoch: int) -> Sequence[Draw]:
+    def plan(self, epoch: int) -> Sequence[BatchSpec]:
         """Sizes and seeds of an epoch's batches."""
         rng = np.random.default_rng([self.recipe.seed, epoch])
         first = epoch * self.recipe.epoch
         at = [(first + step) / self.recipe.steps for step in range(self.recipe.epoch)]
         return [self.draw(progress, rng) for progress in at]
 
-    def draw(self, progress: float, rng: np.random.Generator) -> Draw:
+    def draw(self, progress: float, rng: np.random.Generator) -> BatchSpec:
         """Size and seed of the batch at a point of the run, from 0 to 1, that the sampler can draw."""
-        return self.recipe.curriculum.draw(progress, self.sampler.k_max, rng, **_needs(self.sampler))
+        return self.recipe.curriculum.draw(progress, self.sampler.k_max, rng, **_sampler_limits(self.sampler))
 
-    def load(self, item: Draw, rng: np.random.Generator) -> Draw:
+    def load(self, item: BatchSpec, rng: np.random.Generator) -> BatchSpec:
         """Nothing is loaded: the draw itself takes place on the device."""
         return item
 
-    def loss(self, model: nn.Module, batch: Draw, step: int) -> Mapping[str, Tensor]:
+    def loss(self, model: nn.Module, batch: BatchSpec, step: int) -> Mapping[str, Tensor]:
         """Draws the sets and returns the loss and its parts."""
         generator = torch.Generator(self.device).manual_seed(batch.seed)
         episode = self.sampler.draw(batch.sets, batch.n, generator, batch.k_max)
         key = (batch.n, batch.k_max)
         if key not in self._phi:
-            self._phi[key] = self.sampler.same_share(*key)
-        found = model(episode.x, self._counted(batch.k_max))
-        total, parts = total_loss(found, episode, self._phi[key], self.loss_options)
+            self._phi[key] = self.sampler.pair_prior(*key)
+        prediction = model(episode.x, self._k_max_for(batch.k_max))
+        total, parts = total_loss(prediction, episode, self._phi[key], self.loss_options)
         return {"loss": total, **parts}
 
-    def _counted(self, k_max: int) -> int:
+    def _k_max_for(self, k_max: int) -> int:
         """To how many the network counts in sets of up to k_max clusters: beyond twice as many it learns nothing."""
         most = self.network.options.k_max
         return min(most, 2 * k_max) if self.network.options.network == "attention" else most
@@ -149,14 +155,14 @@ class ClusterTask(EMATask[Draw, Draw]):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Measures on sets of the base size, always the same."""
         curriculum = self.recipe.curriculum
-        k_max = curriculum.validation_clusters(self.validation.k_max, **_needs(self.validation))
+        k_max = curriculum.validation_clusters(self.validation.k_max, **_sampler_limits(self.validation))
         scores = evaluate(
             model, self.validation, self.recipe.validation, curriculum.base_size, k_max, device=self.device
         )
         mean = mean_scores(scores)
-        if self.say is not None:
-            found = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
-            self.say(f"step {self.step} of {self.recipe.steps}: {found}")
+        if self.log is not None:
+            prediction = f"MR {mean.mr:.4f}, NMI {mean.nmi:.4f}, k right {mean.k_right:.3f}"
+            self.log(f"step {self.step} of {self.recipe.steps}: {prediction}")
         return {"mr": mean.mr, "nmi": mean.nmi, "k_right": mean.k_right}
 
     def config(self) -> dict[str, Any]:
@@ -164,7 +170,7 @@ class ClusterTask(EMATask[Draw, Draw]):
         samplers = {"sampler": self.sampler, "validation": self.validation}
         data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.describe().items()}
         return {
-            **self.about,
+            **self.notes,
             **data,
             "shape": list(self.network.shape),
             "network": asdict(self.network.options),
@@ -175,7 +181,7 @@ class ClusterTask(EMATask[Draw, Draw]):
         }
 
 
-def _needs(sampler: EpisodeSampler) -> dict[str, int]:
+def _sampler_limits(sampler: EpisodeSampler) -> dict[str, int]:
     """The fewest clusters of a set and items of a cluster; 1 where a sampler knows of no such limit."""
     return {"k_min": getattr(sampler, "k_min", 1), "min_cluster_size": getattr(sampler, "min_cluster_size", 1)}
 
@@ -187,8 +193,8 @@ def steps_in_budget(
     recipe = task.recipe
     trial = ClusterTask(copy.deepcopy(task.network), task.sampler, task.validation, task.loss_options, recipe)
     rng = np.random.default_rng(recipe.seed)
-    draws = [task.draw(0.5, rng) for _ in range(pace.TRIAL_STEPS)]
-    return pace.steps_in_budget(
+    draws = [task.draw(0.5, rng) for _ in range(time_budget.TRIAL_STEPS)]
+    return time_budget.steps_in_budget(
         trial, draws, run, minutes, device, steps_per_epoch=recipe.epoch, seed=recipe.seed, progress=progress
     )
 
@@ -227,20 +233,20 @@ def learn(
         raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")
     spent = {"steps": result.steps, "seconds": round(result.seconds)}
     network.notes = {
-        **task.about,
+        **task.notes,
         **{name: str(int(before.get(name, 0)) + value) for name, value in spent.items()},
         "set_size": str(task.recipe.curriculum.max_size),
     }
     return network.eval(), result
 
 
-SETS = Curriculum(
+ITEMS_CURRICULUM = Curriculum(
     base_size=20, base_clusters=5, base_fraction=0.5, min_size=8, max_size=60, sets=25, min_cluster_size=2
 )  # of a user's own examples
-POINT_STEPS, STEPS = 20_000, 4_000
+DEFAULT_POINT_STEPS, DEFAULT_STEPS = 20_000, 4_000
 
 
-def usual_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None = None, seed: int = 0) -> Recipe:
+def default_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None = None, seed: int = 0) -> Recipe:
     """The recipe for a sampler: long and in sets that grow for 2D points made as it goes, short for what users have.
 
     Args:
@@ -249,15 +255,17 @@ def usual_recipe(sampler: EpisodeSampler, preset: Preset, *, steps: int | None =
         steps: of training, if not the usual number.
         seed: of everything.
     """
-    endless = isinstance(sampler, PointSampler)
+    generated = isinstance(sampler, PointSampler)
     if preset.model.network == "attention":
-        curriculum = Curriculum() if endless else SETS
+        curriculum = Curriculum() if generated else ITEMS_CURRICULUM
     else:
-        curriculum = (FIXED if endless else EPISODE).for_clusters(sampler.k_max)
-    return Recipe(steps=steps or (POINT_STEPS if endless else STEPS), curriculum=curriculum, seed=seed)
+        curriculum = (THESIS_POINTS_CURRICULUM if generated else THESIS_ITEMS_CURRICULUM).for_clusters(sampler.k_max)
+    return Recipe(
+        steps=steps or (DEFAULT_POINT_STEPS if generated else DEFAULT_STEPS), curriculum=curriculum, seed=seed
+    )
 
 
-def fitting_options(
+def resolve_model_options(
     sampler: EpisodeSampler,
     preset: Preset,
     curriculum: Curriculum,

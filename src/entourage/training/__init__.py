@@ -10,20 +10,10 @@ if TYPE_CHECKING:
     from entourage.training.checkpoint import TrainingResult
     from entourage.training.loop import train
     from entourage.training.meters import NonFiniteLossError
-    from entourage.training.options import StepRecipe, TrainingOptions
-    from entourage.training.task import EMA, EMATask, Losses, Task
+    from entourage.training.options import TrainingOptions
+    from entourage.training.task import EMATask, Task
 
-__all__ = [
-    "EMATask",
-    "Losses",
-    "NonFiniteLossError",
-    "StepRecipe",
-    "Task",
-    "TrainingOptions",
-    "TrainingResult",
-    "EMA",
-    "train",
-]
+__all__ = ["EMATask", "NonFiniteLossError", "Task", "TrainingOptions", "TrainingResult", "train"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -31,7 +21,7 @@ __getattr__, __dir__ = lazy_exports(
         "checkpoint": ("TrainingResult",),
         "loop": ("train",),
         "meters": ("NonFiniteLossError",),
-        "options": ("StepRecipe", "TrainingOptions"),
-        "task": ("EMATask", "Losses", "Task", "EMA"),
+        "options": ("TrainingOptions",),
+        "task": ("EMATask", "Task"),
     },
 )

@@ -19,7 +19,8 @@ from torch import nn
 from entourage.compute import resolve_device
 from entourage.training.options import Precision
 
-PATIENCE = timedelta(hours=12)  # for which processes wait while the main one validates; the usual minutes are too few
+# The default of some minutes is too short for processes that wait while the main one validates.
+PROCESS_TIMEOUT = timedelta(hours=12)
 _DEVICE = "ACCELERATE_TORCH_DEVICE"
 _MIXED = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
 
@@ -55,15 +56,18 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
         precision: as for `resolve_precision`.
         skips_parameters: see `Task`.
     """
-    place = _place(device)
-    mixed = _MIXED[resolve_precision(precision, place)]
-    atexit.unregister(_leave)
-    accelerator = _accelerator(place, mixed, skips_parameters)
+    torch_device = _resolve_device(device)
+    mixed_precision = _MIXED[resolve_precision(precision, torch_device)]
+    atexit.unregister(_destroy_process_group)
+    accelerator = _accelerator(torch_device, mixed_precision, skips_parameters)
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
         raise ValueError(f"{accelerator.distributed_type} is not supported; expected plain data parallel processes")
     matmul = torch.get_float32_matmul_precision()
-    on_gpu = place.type == "cuda"
-    with torch.random.fork_rng(devices=[place] if on_gpu else []), torch.cuda.device(place if on_gpu else -1):
+    on_gpu = torch_device.type == "cuda"
+    with (
+        torch.random.fork_rng(devices=[torch_device] if on_gpu else []),
+        torch.cuda.device(torch_device if on_gpu else -1),
+    ):
         try:
             if on_gpu:
                 torch.set_float32_matmul_precision("high")
@@ -71,11 +75,12 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
         finally:
             torch.set_float32_matmul_precision(matmul)
     if accelerator.num_processes > 1:
-        atexit.register(_leave)  # not after an error: the others may still wait for this process, and it for them
+        # Not after an error: the others may still wait for this process, and it for them.
+        atexit.register(_destroy_process_group)
 
 
 @contextmanager
-def wrapped(accelerator: Accelerator, model: nn.Module) -> Iterator[nn.Module]:
+def prepared_model(accelerator: Accelerator, model: nn.Module) -> Iterator[nn.Module]:
     """The model for several processes and mixed precision while the block runs; its own again afterwards.
 
     Accelerate puts its mixed precision into the module itself, which a caller must not find there when all is done.
@@ -104,48 +109,49 @@ def reseed(device: torch.device, key: Sequence[int]) -> None:
         torch.mps.manual_seed(seed)
 
 
-def _place(device: str | torch.device) -> torch.device:
+def _resolve_device(device: str | torch.device) -> torch.device:
     if device == "auto" and parse_flag_from_env("ACCELERATE_USE_CPU"):  # accelerate launch --cpu
         return torch.device("cpu")
-    place = resolve_device(device)
-    if place.type == "cuda" and "LOCAL_RANK" in os.environ:
+    torch_device = resolve_device(device)
+    if torch_device.type == "cuda" and "LOCAL_RANK" in os.environ:
         return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    return torch.device("cuda", torch.cuda.current_device()) if place == torch.device("cuda") else place
+    return torch.device("cuda", torch.cuda.current_device()) if torch_device == torch.device("cuda") else torch_device
 
 
-def _accelerator(place: torch.device, mixed: str, skips_parameters: bool) -> Accelerator:
+def _accelerator(torch_device: torch.device, mixed_precision: str, skips_parameters: bool) -> Accelerator:
     # Accelerate keeps its device and precision for the whole process and refuses others later. A program may well
     # train twice, so what differs is forgotten first; the process group, where there is one, stays.
-    known = PartialState._shared_state
-    if known and known.get("device") != place:
+    shared = PartialState._shared_state
+    if shared and shared.get("device") != torch_device:
         AcceleratorState._reset_state(reset_partial_state=True)
-    elif AcceleratorState._shared_state.get("_mixed_precision", mixed) != mixed:
+    elif AcceleratorState._shared_state.get("_mixed_precision", mixed_precision) != mixed_precision:
         AcceleratorState._reset_state()
-    before = os.environ.get(_DEVICE)
+    previous = os.environ.get(_DEVICE)
     if "LOCAL_RANK" not in os.environ:
-        os.environ[_DEVICE] = str(place)  # the only way to tell it which of several GPUs
+        os.environ[_DEVICE] = str(torch_device)  # the only way to tell it which of several GPUs
     else:
         # Its functions take the process group as a default when they are defined; torch imports it with the first
-        # model for several processes, and nothing would end the group's threads after that. See _leave.
+        # model for several processes, and nothing would end the group's threads after that. See
+        # _destroy_process_group.
         import torch.distributed.nn  # noqa: F401
     try:
         return Accelerator(
-            mixed_precision=mixed,
-            cpu=place.type == "cpu",
+            mixed_precision=mixed_precision,
+            cpu=torch_device.type == "cpu",
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop divides by itself
             kwargs_handlers=[
-                InitProcessGroupKwargs(timeout=PATIENCE),
+                InitProcessGroupKwargs(timeout=PROCESS_TIMEOUT),
                 DistributedDataParallelKwargs(find_unused_parameters=skips_parameters),
             ],
         )
     finally:
-        if before is None:
+        if previous is None:
             os.environ.pop(_DEVICE, None)
         else:
-            os.environ[_DEVICE] = before
+            os.environ[_DEVICE] = previous
 
 
-def _leave() -> None:
+def _destroy_process_group() -> None:
     """End the process group and its threads, one of which may otherwise abort a program that is already ending.
 
     It happens where such a thread gives back a tensor after Python has stopped: rarely, and with all work done.

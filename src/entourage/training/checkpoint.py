@@ -218,7 +218,7 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)
         for path in self.folder.glob(".*"):
-            if any(is_unfinished(path, of=name) for name in names) or path.match(_SAFETENSORS_TEMPORARY):
+            if any(is_unfinished(path, target=name) for name in names) or path.match(_SAFETENSORS_TEMPORARY):
                 path.unlink(missing_ok=True)
         self._commit_best(state)
 

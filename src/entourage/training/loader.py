@@ -61,7 +61,7 @@ class StepPosition:
         step: updates made before.
         micro: which of the step's batches it is, from 0.
         epoch: from 0.
-        position: steps of the epoch made before.
+        step_in_epoch: steps of the epoch made before.
         ends_step: whether it is the last of its step.
         ends_epoch: whether it is the last of its epoch.
     """
@@ -69,7 +69,7 @@ class StepPosition:
     step: int
     micro: int
     epoch: int
-    position: int
+    step_in_epoch: int
     ends_step: bool
     ends_epoch: bool
 
@@ -99,61 +99,64 @@ class BatchLoader(Generic[Item, Batch]):
         self.rank = rank
         self.world = world
 
-    def total(self) -> int:
+    def total_steps(self) -> int:
         """Updates of the whole run, if all epochs are as long as the first."""
         total = self.options.epochs * self._steps(self._plan(0))
         return total if self.options.max_steps is None else min(total, self.options.max_steps)
 
-    def seed(self, place: StepPosition) -> list[int]:
-        """What all chance at this place derives from, the same for the same slot however processes share the work."""
-        return [self.options.seed, place.step, place.micro * self.world + self.rank]
+    def seed(self, position: StepPosition) -> list[int]:
+        """Return the key of the random generators at a position; it is the same however processes share the slots."""
+        return [self.options.seed, position.step, position.micro * self.world + self.rank]
 
-    def batches(self, step: int, epoch: int, position: int) -> Generator[tuple[StepPosition, Batch]]:
-        """All that is still to come after `step` updates, `position` of them in `epoch`.
+    def batches(self, step: int, epoch: int, step_in_epoch: int) -> Generator[tuple[StepPosition, Batch]]:
+        """All that is still to come after `step` updates, `step_in_epoch` of them in `epoch`.
 
         Yields:
             Places and their batches, on the device. At most a few per thread wait in memory.
         """
-        places = self._places(step, epoch, position)
+        positions = self._positions(step, epoch, step_in_epoch)
         if self.options.workers == 0:
-            for place, item in places:
-                yield place, to_device(self._load(place, item), self.device)
+            for position, item in positions:
+                yield position, to_device(self._load(position, item), self.device)
             return
-        waiting: deque[tuple[StepPosition, Future[Batch]]] = deque()
-        executor = ThreadPoolExecutor(self.options.workers, "load", initializer=self._enter_thread)
+        pending: deque[tuple[StepPosition, Future[Batch]]] = deque()
+        executor = ThreadPoolExecutor(self.options.workers, "load", initializer=self._init_thread)
         try:
-            for place, item in places:
-                waiting.append((place, executor.submit(self._load, place, item)))
-                if len(waiting) > 2 * self.options.workers:
-                    yield self._next(waiting)
-            while waiting:
-                yield self._next(waiting)
+            for position, item in positions:
+                pending.append((position, executor.submit(self._load, position, item)))
+                if len(pending) > 2 * self.options.workers:
+                    yield self._next(pending)
+            while pending:
+                yield self._next(pending)
         finally:  # after an early end only the batches in hand are finished
             executor.shutdown(wait=True, cancel_futures=True)
 
-    def _next(self, waiting: deque[tuple[StepPosition, Future[Batch]]]) -> tuple[StepPosition, Batch]:
-        place, future = waiting.popleft()
-        return place, to_device(future.result(), self.device)
+    def _next(self, pending: deque[tuple[StepPosition, Future[Batch]]]) -> tuple[StepPosition, Batch]:
+        position, future = pending.popleft()
+        return position, to_device(future.result(), self.device)
 
-    def _enter_thread(self) -> None:
+    def _init_thread(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # a new thread would take the first GPU, also for pinned memory
 
-    def _load(self, place: StepPosition, item: Item) -> Batch:
-        batch = self.task.load(item, np.random.default_rng(self.seed(place)))
+    def _load(self, position: StepPosition, item: Item) -> Batch:
+        batch = self.task.load(item, np.random.default_rng(self.seed(position)))
         return pin(batch) if self.device.type == "cuda" else batch
 
-    def _places(self, step: int, epoch: int, position: int) -> Iterator[tuple[StepPosition, Item]]:
+    def _positions(self, step: int, epoch: int, step_in_epoch: int) -> Iterator[tuple[StepPosition, Item]]:
         for current in range(epoch, self.options.epochs):
             plan = self._plan(current)
             steps = self._steps(plan)
-            for at in range(position if current == epoch else 0, steps):
+            for index in range(step_in_epoch if current == epoch else 0, steps):
                 if step == self.options.max_steps:
                     return
                 for micro in range(self.options.accumulate):
-                    slot = (at * self.options.accumulate + micro) * self.world + self.rank
-                    ends = micro == self.options.accumulate - 1
-                    yield StepPosition(step, micro, current, at, ends, ends and at == steps - 1), plan[slot % len(plan)]
+                    slot = (index * self.options.accumulate + micro) * self.world + self.rank
+                    last_micro = micro == self.options.accumulate - 1
+                    yield (
+                        StepPosition(step, micro, current, index, last_micro, last_micro and index == steps - 1),
+                        plan[slot % len(plan)],
+                    )
                 step += 1
 
     def _plan(self, epoch: int) -> Sequence[Item]:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from entourage.runs.directory import try_lock
 from entourage.runs.metrics_log import MetricsLog
-from entourage.training.accelerator import accelerated, reseed, resolve_precision, wrapped
-from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, identity, own_state
+from entourage.training.accelerator import accelerated, prepared_model, reseed, resolve_precision
+from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, per_process_tensors, training_config
 from entourage.training.loader import BatchLoader, StepPosition
-from entourage.training.meters import LossMeter, NonFiniteLossError, TrainingLine, training_line
+from entourage.training.meters import LossMeter, NonFiniteLossError, ProgressLine, progress_line
 from entourage.training.optim import learning_rate_factor, make_optimizer, set_learning_rate
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Batch, Item, Task
@@ -30,7 +30,7 @@ _DEFAULTS = TrainingOptions()
 def train(
     task: Task[Item, Batch],
     options: TrainingOptions = _DEFAULTS,
-    run: str | Path | None = None,
+    run_dir: str | Path | None = None,
     *,
     device: str | torch.device = "auto",
     progress: bool | None = None,
@@ -46,7 +46,7 @@ def train(
     Args:
         task: what is trained.
         options: how.
-        run: the folder for checkpoints, weights and metrics; None writes nothing.
+        run_dir: the folder for checkpoints, weights and metrics; None writes nothing.
         device: "auto", or where to train.
         progress: show a line on stderr: yes, no, or None for "only on a terminal".
         title: what the line calls it.
@@ -59,22 +59,22 @@ def train(
         ValueError: the folder holds a run with other options or another task, another process is training there, or
             the task's answers do not fit.
     """
-    folder = None if run is None else Path(run)
+    folder = None if run_dir is None else Path(run_dir)
     if options.tensorboard and folder is None:
-        raise ValueError("tensorboard needs a run folder to write to; set run")
+        raise ValueError("tensorboard needs a run folder to write to; set run_dir")
     with accelerated(device, options.precision, task.skips_parameters) as accelerator:
-        return _Training(task, options, accelerator, folder).complete(progress, title)
+        return _Training(task, options, accelerator, folder).run(progress, title)
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def locked_run_dir(folder: Path) -> Iterator[None]:
     """Claims the folder of a run until the block ends; the folders of runs below it are claimed for themselves.
 
     Raises:
         ValueError: another process has claimed it.
     """
-    with try_lock(folder / "run") as mine:
-        if not mine:
+    with try_lock(folder / "run") as locked:
+        if not locked:
             raise ValueError(f"{folder}: another process is training there; wait for it, or choose another folder")
         yield
 
@@ -93,23 +93,23 @@ class _Training:
         task.autocast = accelerator.autocast
         task.prepare(device)
         self.optimizer = make_optimizer(options, task.parameter_groups(), task.model, device)
-        self.feed = BatchLoader(task, options, device, accelerator.process_index, accelerator.num_processes)
-        self.window = LossMeter(options.accumulate)
+        self.loader = BatchLoader(task, options, device, accelerator.process_index, accelerator.num_processes)
+        self.meter = LossMeter(options.accumulate)
         self.checkpoints: Checkpoints | None = None
         self.state = RunState()
         if folder is not None:
             precision = resolve_precision(options.precision, device)
-            known = identity(task, options, precision, accelerator.num_processes)
-            self.checkpoints = Checkpoints(folder, known, task.root_dir)
+            config = training_config(task, options, precision, accelerator.num_processes)
+            self.checkpoints = Checkpoints(folder, config, task.root_dir)
         self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
 
-    def complete(self, progress: bool | None, title: str) -> TrainingResult:
+    def run(self, progress: bool | None, title: str) -> TrainingResult:
         """Make the steps that are left."""
-        with self._alone():
+        with self._locked():
             self._resume()
             if not self.state.finished:
-                self.total = self.feed.total()
-                with self._surroundings(progress, title):
+                self.total = self.loader.total_steps()
+                with self._reporting(progress, title):
                     if not self.state.out_of_patience(self.options):
                         self._make_steps()
                     self._finish()
@@ -118,12 +118,12 @@ class _Training:
         return self.state.result(self.options)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """The folder for this run alone, from before its checkpoint is read; many may look at a run that is over."""
         with ExitStack() as stack:
             checkpoints = self.checkpoints
             if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
-                stack.enter_context(alone_in(checkpoints.folder))
+                stack.enter_context(locked_run_dir(checkpoints.folder))
             self.accelerator.wait_for_everyone()  # the main one has the folder
             yield
 
@@ -132,48 +132,48 @@ class _Training:
         if self.checkpoints is not None:
             scaler, rank = self.accelerator.scaler, self.accelerator.process_index
             self.state = self.checkpoints.load(self.task, self.optimizer, scaler, rank) or self.state
-        self.kept = self.state.step
+        self.saved_step = self.state.step
         self.started = time.perf_counter() - self.state.seconds
 
     @contextmanager
-    def _surroundings(self, progress: bool | None, title: str) -> Iterator[None]:
+    def _reporting(self, progress: bool | None, title: str) -> Iterator[None]:
         main, folder = self.accelerator.is_main_process, None
         with ExitStack() as stack:
             if main and self.checkpoints is not None:
                 folder = self.checkpoints.folder
-                self.checkpoints.tidy(self.state)
+                self.checkpoints.clean_up(self.state)
             self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
-            self.model = stack.enter_context(wrapped(self.accelerator, self.task.model))
-            self.journal = stack.enter_context(MetricsLog(folder, self.state.step, self.options.tensorboard))
+            self.model = stack.enter_context(prepared_model(self.accelerator, self.task.model))
+            self.metrics_log = stack.enter_context(MetricsLog(folder, self.state.step, self.options.tensorboard))
             show = progress if main else False
-            line = training_line(title, self.state.step, self.total, self.options.epochs, show)
-            self.line: TrainingLine = stack.enter_context(line)
+            line = progress_line(title, self.state.step, self.total, self.options.epochs, show)
+            self.progress_line: ProgressLine = stack.enter_context(line)
             yield
 
     def _make_steps(self) -> None:
-        with closing(self.feed.batches(self.state.step, self.state.epoch, self.state.position)) as batches:
-            for place, batch in batches:
-                self._learn(place, batch)
-                if place.ends_step:
-                    self._update(place)
-                    self._look_around(place)
+        with closing(self.loader.batches(self.state.step, self.state.epoch, self.state.position)) as batches:
+            for position, batch in batches:
+                self._backward(position, batch)
+                if position.ends_step:
+                    self._update(position)
+                    self._log_validate_save(position)
                     if self.state.out_of_patience(self.options):
                         return
 
-    def _learn(self, place: StepPosition, batch: Any) -> None:
+    def _backward(self, position: StepPosition, batch: Any) -> None:
         """Add the gradients of a batch."""
-        reseed(self.accelerator.device, self.feed.seed(place))
-        shared = nullcontext() if place.ends_step else self.accelerator.no_sync(self.model)
+        reseed(self.accelerator.device, self.loader.seed(position))
+        shared = nullcontext() if position.ends_step else self.accelerator.no_sync(self.model)
         with shared:  # processes exchange gradients once a step
-            loss = self.window.add(self.task.loss(self.model, batch, place.step))
+            loss = self.meter.add(self.task.loss(self.model, batch, position.step))
             share = loss if self.options.accumulate == 1 else loss / self.options.accumulate
             scaler = self.accelerator.scaler
             (share if scaler is None else scaler.scale(share)).backward()
 
-    def _update(self, place: StepPosition) -> None:
+    def _update(self, position: StepPosition) -> None:
         """Change the weights; in float16 gradients that overflowed are passed over and the scale adapts."""
         scaler = self.accelerator.scaler
-        set_learning_rate(self.optimizer, self._rate(place))
+        set_learning_rate(self.optimizer, self._learning_rate(position))
         if self.options.clip_norm is not None:
             if scaler is not None:
                 scaler.unscale_(self.optimizer)
@@ -184,64 +184,66 @@ class _Training:
             scaler.step(self.optimizer)
             scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self.task.after_step(place.step + 1)
+        self.task.after_step(position.step + 1)
 
-    def _rate(self, place: StepPosition) -> float:
-        factor = learning_rate_factor(self.options, place.step, place.epoch, self.total)
+    def _learning_rate(self, position: StepPosition) -> float:
+        factor = learning_rate_factor(self.options, position.step, position.epoch, self.total)
         return self.options.learning_rate * factor
 
-    def _look_around(self, place: StepPosition) -> None:
-        """Log, validate and keep, where it is time; all processes come to the same answer."""
-        options, step = self.options, place.step + 1
-        last = step == options.max_steps or (place.ends_epoch and place.epoch == options.epochs - 1)
-        validate = last or (place.ends_epoch and (place.epoch + 1) % options.validate_every == 0)
+    def _log_validate_save(self, position: StepPosition) -> None:
+        """Log, validate and keep, where it is time; all processes come to the same metrics."""
+        options, step = self.options, position.step + 1
+        last = step == options.max_steps or (position.ends_epoch and position.epoch == options.epochs - 1)
+        validate = last or (position.ends_epoch and (position.epoch + 1) % options.validate_every == 0)
         every = options.checkpoint_every
-        keep = last or place.ends_epoch or (every is not None and step % every == 0)
-        if not (validate or keep or step % options.log_every == 0):
+        save = last or position.ends_epoch or (every is not None and step % every == 0)
+        if not (validate or save or step % options.log_every == 0):
             return
-        epoch, position = (place.epoch + 1, 0) if place.ends_epoch else (place.epoch, place.position + 1)
-        self.state = replace(self.state, step=step, epoch=epoch, position=position, seconds=self._seconds())
-        self._log(place)
+        epoch, steps = (position.epoch + 1, 0) if position.ends_epoch else (position.epoch, position.step_in_epoch + 1)
+        self.state = replace(self.state, step=step, epoch=epoch, position=steps, seconds=self._seconds())
+        self._log(position)
         if validate:
-            self._validate(place)
-        if keep:
-            self._keep()
+            self._validate(position)
+        if save:
+            self._save_checkpoint()
 
-    def _log(self, place: StepPosition) -> None:
-        reading = self.window.read(self.accelerator, self.state.step)
-        if reading.broken is not None:
-            name, step = reading.broken
+    def _log(self, position: StepPosition) -> None:
+        reading = self.meter.read(self.accelerator, self.state.step)
+        if reading.non_finite is not None:
+            name, step = reading.non_finite
             raise self._failure(f"the loss {name!r} of step {step} is not finite")
-        self.journal.train(self.state.step, place.epoch, self._rate(place), reading.means, self._seconds())
-        self.line.losses(self.state.step, place.epoch, reading.means)
+        self.metrics_log.train(
+            self.state.step, position.epoch, self._learning_rate(position), reading.means, self._seconds()
+        )
+        self.progress_line.losses(self.state.step, position.epoch, reading.means)
 
-    def _validate(self, place: StepPosition) -> None:
-        answer: list[dict[str, float]] = [{}]
-        outcome = self.task.final_model()
+    def _validate(self, position: StepPosition) -> None:
+        metrics: list[dict[str, float]] = [{}]
+        model = self.task.final_model()
         if self.accelerator.is_main_process:
             reseed(self.accelerator.device, [self.options.seed, self.state.step])
             self.task.model.eval()
-            outcome.eval()
+            model.eval()
             with torch.no_grad():
-                answer = [{name: float(value) for name, value in self.task.validate(outcome).items()}]
+                metrics = [{name: float(value) for name, value in self.task.validate(model).items()}]
             self.task.model.train()
         if self.accelerator.num_processes > 1:
-            broadcast_object_list(answer)
-        if not answer[0] and self.options.monitor is None:
+            broadcast_object_list(metrics)
+        if not metrics[0] and self.options.monitor is None:
             return
-        self.state = self.state.validated(answer[0], self.options)
-        self.journal.validation(self.state.step, place.epoch, answer[0], self._seconds())
-        self.line.metrics(answer[0], self.options.monitor)
+        self.state = self.state.validated(metrics[0], self.options)
+        self.metrics_log.validation(self.state.step, position.epoch, metrics[0], self._seconds())
+        self.progress_line.metrics(metrics[0], self.options.monitor)
         if self.state.best_step == self.state.step:
-            self._remember(outcome)
+            self._store_best(model)
 
-    def _remember(self, outcome: nn.Module) -> None:
+    def _store_best(self, model: nn.Module) -> None:
         if self.checkpoints is None:
-            self.best = {name: value.detach().clone() for name, value in outcome.state_dict().items()}
+            self.best = {name: value.detach().clone() for name, value in model.state_dict().items()}
         elif self.accelerator.is_main_process:
-            self.checkpoints.offer_best(outcome, self.state)
+            self.checkpoints.save_pending_best(model, self.state)
 
-    def _keep(self) -> None:
+    def _save_checkpoint(self) -> None:
         """Write a checkpoint, never of weights that a gradient without a finite value has spoilt."""
         finite = torch.stack([parameter.isfinite().all() for parameter in self.task.model.parameters()]).all()
         if not finite:
@@ -250,47 +252,47 @@ class _Training:
             return
         self.state = replace(self.state, seconds=self._seconds())
         self._save(self.checkpoints)
-        self.kept = self.state.step
+        self.saved_step = self.state.step
 
     def _save(self, checkpoints: Checkpoints) -> None:
         """The main process writes what all of them have; they meet here."""
         others: list[dict[str, Tensor]] = []
         if self.accelerator.num_processes > 1 and self.task.per_process_state:
-            others = gather_object([own_state(self.task)])[1:]
+            others = gather_object([per_process_tensors(self.task)])[1:]
         if self.accelerator.is_main_process:
             checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)
 
     def _finish(self) -> None:
         self.accelerator.wait_for_everyone()  # the best weights are in the folder
-        outcome = self.task.final_model()
+        model = self.task.final_model()
         if self.options.restore_best and self.state.best_step is not None:
             if self.checkpoints is None:
-                outcome.load_state_dict(self.best)
+                model.load_state_dict(self.best)
             else:
-                self.checkpoints.load_best(outcome)
+                self.checkpoints.load_best(model)
         if self.accelerator.num_processes > 1:
-            _share(self.task.model, outcome)
+            _broadcast(self.task.model, model)
         self.state = replace(self.state, finished=True, seconds=self._seconds())
         if self.checkpoints is not None:
             if self.accelerator.is_main_process:
-                self.checkpoints.save_outcome(outcome, self.state)
+                self.checkpoints.save_final(model, self.state)
             self._save(self.checkpoints)
         self.accelerator.wait_for_everyone()
 
-    def _failure(self, what: str) -> NonFiniteLossError:
-        kept = "there is no checkpoint yet"
-        if self.checkpoints is not None and self.kept:
-            kept = f"the last good checkpoint is {self.checkpoints.path}, of step {self.kept}"
+    def _failure(self, reason: str) -> NonFiniteLossError:
+        saved = "there is no checkpoint yet"
+        if self.checkpoints is not None and self.saved_step:
+            saved = f"the last good checkpoint is {self.checkpoints.path}, of step {self.saved_step}"
         rate = f"learning_rate below {self.options.learning_rate:g}"
-        return NonFiniteLossError(f"{what}; {kept}; start anew with a {rate}, a longer warm-up or clip_norm")
+        return NonFiniteLossError(f"{reason}; {saved}; start anew with a {rate}, a longer warm-up or clip_norm")
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.started
 
 
-def _share(*modules: nn.Module) -> None:
+def _broadcast(*modules: nn.Module) -> None:
     """Give all processes the main one's tensors: statistics of batches are each process's own until now."""
     for value in (value for module in modules for value in module.state_dict().values()):
-        plain = value.contiguous()
-        torch.distributed.broadcast(plain, src=0)
-        value.copy_(plain)
+        tensor = value.contiguous()
+        torch.distributed.broadcast(tensor, src=0)
+        value.copy_(tensor)

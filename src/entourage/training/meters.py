@@ -19,7 +19,7 @@ from entourage.io.progress import is_shown
 from entourage.training.task import Losses
 
 
-class TrainingLine:
+class ProgressLine:
     """Title, epoch, loss, metric, a bar over the steps, and the time left."""
 
     def __init__(self, progress: Progress, row: TaskID, epochs: int) -> None:
@@ -40,7 +40,7 @@ class TrainingLine:
 
 
 @contextmanager
-def training_line(title: str, step: int, total: int, epochs: int, show: bool | None) -> Iterator[TrainingLine]:
+def progress_line(title: str, step: int, total: int, epochs: int, show: bool | None) -> Iterator[ProgressLine]:
     """Show the line on stderr while the block runs.
 
     Args:
@@ -57,7 +57,7 @@ def training_line(title: str, step: int, total: int, epochs: int, show: bool | N
     columns = (*(TextColumn(text) for text in texts), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not is_shown(show)) as progress:
         row = progress.add_task(title, total=total, completed=step, epoch="", loss="", metric="")
-        yield TrainingLine(progress, row, epochs)
+        yield ProgressLine(progress, row, epochs)
 
 
 class NonFiniteLossError(ValueError):
@@ -65,16 +65,16 @@ class NonFiniteLossError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class LossReading:
     """What a window held.
 
     Attributes:
         means: the mean of each loss over batches and processes.
-        broken: name and step of the first loss that was not finite in any process, or None.
+        non_finite: name and step of the first loss that was not finite in any process, or None.
     """
 
     means: dict[str, float]
-    broken: tuple[str, int] | None
+    non_finite: tuple[str, int] | None
 
 
 class LossMeter:
@@ -110,7 +110,7 @@ class LossMeter:
         self._rows.append(torch.stack([value.detach() for value in losses.values()]))
         return losses["loss"]
 
-    def read(self, accelerator: Accelerator, step: int) -> Reading:
+    def read(self, accelerator: Accelerator, step: int) -> LossReading:
         """Look at all processes' losses and forget them.
 
         Args:
@@ -122,8 +122,8 @@ class LossMeter:
         batches = len(rows)
         values = accelerator.gather(rows).reshape(-1, *rows.shape).cpu().double()  # (processes, batches, parts)
         bad = (~values.isfinite()).any(dim=0).nonzero()  # (k, 2), by batch, then by part
-        broken = None
+        non_finite = None
         if len(bad):
             batch, part = bad[0].tolist()
-            broken = (self._names[part], step - (batches - 1 - batch) // self.accumulate)
-        return Reading(dict(zip(self._names, values.mean(dim=(0, 1)).tolist(), strict=True)), broken)
+            non_finite = (self._names[part], step - (batches - 1 - batch) // self.accumulate)
+        return LossReading(dict(zip(self._names, values.mean(dim=(0, 1)).tolist(), strict=True)), non_finite)

@@ -85,9 +85,9 @@ def _complete(group: dict[str, Any], options: TrainingOptions) -> dict[str, Any]
 
 
 def _check(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
-    own = {id(parameter) for parameter in model.parameters()}
-    given = [parameter for group in groups for parameter in group["params"]]
-    if not given:
+    known = {id(parameter) for parameter in model.parameters()}
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    if not parameters:
         raise ValueError("the parameter groups are empty; expected at least one parameter that requires a gradient")
-    if strangers := sum(id(parameter) not in own for parameter in given):
-        raise ValueError(f"{strangers} parameters of the groups are not the model's; make them part of task.model")
+    if foreign := sum(id(parameter) not in known for parameter in parameters):
+        raise ValueError(f"{foreign} parameters of the groups are not the model's; make them part of task.model")

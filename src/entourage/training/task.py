@@ -34,12 +34,12 @@ class Task(ABC, Generic[Item, Batch]):
             only its weights are averaged over processes and kept in checkpoints. A part of it that must stay in
             evaluation mode overrides its own `train`.
         skips_parameters: whether some parameters take no part in some steps; several processes must know it.
-        mismatch_messages: by the name of a value of `identity`, what to say if it is another one than the run in the folder
-            has; for values that say nothing to people, such as digests.
-        own: how the names of tensors begin that each process has for itself in `extra_state`, such as what it remembers
-            of its own batches; a checkpoint keeps these of every process.
-        whole: the folder that is deleted to begin anew, where that is not the run's own: one that holds several runs,
-            each of which goes on from the one before.
+        mismatch_messages: by the name of a value of the run's configuration, the text of the error if it differs from
+            the stored one; for values that mean nothing to a reader, such as digests.
+        per_process_state: prefixes of the names in `extra_state` whose tensors differ between processes; a checkpoint
+            stores these of every process.
+        root_dir: the folder to delete to start from scratch, if it is not the run directory itself: one that holds
+            several runs, each of which continues from the one before.
         autocast: a context in the run's number format, for passes through networks other than the model, such as a
             teacher; the loop sets it.
     """
@@ -47,8 +47,8 @@ class Task(ABC, Generic[Item, Batch]):
     model: nn.Module
     skips_parameters: bool = False
     mismatch_messages: Mapping[str, str] = MappingProxyType({})
-    own: tuple[str, ...] = ()
-    whole: Path | None = None
+    per_process_state: tuple[str, ...] = ()
+    root_dir: Path | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Task(ABC, Generic[Item, Batch]):
         return self.model
 
     def extra_state(self) -> dict[str, Tensor]:
-        """What else a continued run needs, e.g. averaged weights; the main process's is kept for all, but for `own`."""
+        """Return further tensors of a checkpoint, e.g. averaged weights: the main process's, but for `per_process_state`."""
         return {}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
@@ -116,16 +116,16 @@ _MODULE = "module."
 _UPDATES = "updates"
 
 
-class _Pairs(NamedTuple):
+class _TensorPairs(NamedTuple):
     """Tensors of the average and of the model side by side, and the marks by which they are known to be current."""
 
-    marks: tuple[object, ...]
+    keys: tuple[object, ...]
     floats: list[Tensor]
     float_values: list[Tensor]
     others: list[tuple[Tensor, Tensor]]
 
 
-def _marks(*modules: nn.Module) -> tuple[object, ...]:
+def _storage_keys(*modules: nn.Module) -> tuple[object, ...]:
     """Where the first weight and the first buffer of each module lie: a module that was moved has others."""
     firsts = [next(tensors, None) for module in modules for tensors in (module.parameters(), module.buffers())]
     return tuple(None if tensor is None else (id(tensor), tensor.data_ptr()) for tensor in firsts)
@@ -152,22 +152,22 @@ class EMA:
         self.decay = decay
         self.updates = 0
         self.module = copy.deepcopy(model).eval().requires_grad_(False)
-        self._pairs: _Pairs | None = None
+        self._pairs: _TensorPairs | None = None
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Move towards the weights of `model`, on its device; costs one pass over the weights."""
-        kept = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         pairs = self._find_pairs(model)
         if pairs.floats:
-            torch._foreach_lerp_(pairs.floats, pairs.float_values, 1 - kept)
+            torch._foreach_lerp_(pairs.floats, pairs.float_values, 1 - decay)
         for average, value in pairs.others:
             average.copy_(value)
         self.updates += 1
 
-    def _find_pairs(self, model: nn.Module) -> _Pairs:
+    def _find_pairs(self, model: nn.Module) -> _TensorPairs:
         """What is averaged, beside its average; remembered, as to find it takes longer than to average it."""
-        if self._pairs is None or self._pairs.marks != _marks(self.module, model):
+        if self._pairs is None or self._pairs.keys != _storage_keys(self.module, model):
             current = [*model.parameters(), *model.buffers()]
             if current:
                 self.module.to(current[0].device)
@@ -175,7 +175,7 @@ class EMA:
             floats = [(average, value.detach()) for average, value in every if average.is_floating_point()]
             others = [(average, value) for average, value in every if not average.is_floating_point()]
             averages, values = [average for average, _ in floats], [value for _, value in floats]
-            self._pairs = _Pairs(_marks(self.module, model), averages, values, others)
+            self._pairs = _TensorPairs(_storage_keys(self.module, model), averages, values, others)
         return self._pairs
 
     def state(self) -> dict[str, Tensor]:
@@ -238,7 +238,7 @@ class EMATask(Task[Item, Batch]):
         Raises:
             ValueError: the state holds something else, or an average that this task does not keep.
         """
-        own = {} if self.average is None else {name: v for name, v in state.items() if name.startswith(_AVERAGE)}
-        super().load_extra_state({name: value for name, value in state.items() if name not in own})
+        stored = {} if self.average is None else {name: v for name, v in state.items() if name.startswith(_AVERAGE)}
+        super().load_extra_state({name: value for name, value in state.items() if name not in stored})
         if self.average is not None:
-            self.average.load_state({name.removeprefix(_AVERAGE): value for name, value in own.items()})
+            self.average.load_state({name.removeprefix(_AVERAGE): value for name, value in stored.items()})

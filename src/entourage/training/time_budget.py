@@ -22,19 +22,19 @@ from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, Item, Losses, Task
 
 TRIAL_STEPS = 48  # steps by which a run with a time limit learns how fast it is
-TRIAL_SHARE = 0.1  # of the time, after which a trial ends that has not made all of them
-WARM_SHARE = 1 / 3  # of a trial, at its beginning, that is not counted: it loads kernels and chooses algorithms
+TRIAL_FRACTION = 0.1  # of the time, after which a trial ends that has not made all of them
+WARMUP_FRACTION = 1 / 3  # of a trial, at its beginning, that is not counted: it loads kernels and chooses algorithms
 _PLAN = "steps.json"
 
 
 def steps_in_budget(
     trial: Task[Item, Batch],
     items: Sequence[Item],
-    run: Path | None,
+    run_dir: Path | None,
     minutes: float,
     device: str | torch.device = "auto",
     *,
-    epoch: int,
+    steps_per_epoch: int,
     seed: int = 0,
     progress: bool | None = None,
     options: TrainingOptions | None = None,
@@ -46,10 +46,10 @@ def steps_in_budget(
     Args:
         trial: a task like the one to be trained, with a network of its own, which is of no use afterwards.
         items: what to try it with, such as a plan gives; two or more.
-        run: the folder of the run; None remembers nothing.
+        run_dir: the folder of the run; None remembers nothing.
         minutes: for all steps, validation included; there will be two steps at least.
         device: where.
-        epoch: steps between validations.
+        steps_per_epoch: steps between validations.
         seed: of what is loaded.
         progress: show a bar during the trial; None: only on a terminal.
         options: how it will be trained; None: as the trial's `recipe` says, where that counts in steps.
@@ -61,27 +61,34 @@ def steps_in_budget(
     _check_one_process()
     if minutes <= 0:
         raise ValueError(f"minutes is {minutes}; expected a time above 0")
-    if run is not None and (run / _PLAN).is_file():
-        return _planned(run, minutes)
-    most = 60 * minutes * TRIAL_SHARE
+    if run_dir is not None and (run_dir / _PLAN).is_file():
+        return _planned_steps(run_dir, minutes)
+    max_seconds = 60 * minutes * TRIAL_FRACTION
     with progress_bar("Measuring the pace", len(items), progress) as advance:
         seconds = seconds_per_step(
-            trial, items, resolve_device(device), most, epoch=epoch, seed=seed, advance=advance, options=options
+            trial,
+            items,
+            resolve_device(device),
+            max_seconds,
+            steps_per_epoch=steps_per_epoch,
+            seed=seed,
+            advance=advance,
+            options=options,
         )
     steps = max(2, int(60 * minutes / seconds))
-    if run is None:
+    if run_dir is None:
         return steps
-    _remember(run / _PLAN, {"steps": steps, "seconds a step": seconds, "minutes": minutes})
-    return _planned(run, minutes)
+    _write_plan(run_dir / _PLAN, {"steps": steps, "seconds a step": seconds, "minutes": minutes})
+    return _planned_steps(run_dir, minutes)
 
 
 def seconds_per_step(
     trial: Task[Item, Batch],
     items: Sequence[Item],
-    place: torch.device,
-    most: float,
+    device: torch.device,
+    max_seconds: float,
     *,
-    epoch: int,
+    steps_per_epoch: int,
     seed: int = 0,
     advance: Callable[[int], None] = lambda count: None,
     options: TrainingOptions | None = None,
@@ -91,9 +98,9 @@ def seconds_per_step(
     Args:
         trial: a task whose network is of no use afterwards.
         items: what to try it with, such as a plan gives; two or more, one for every step.
-        place: where.
-        most: seconds after which it ends, if not after as many steps as there are items; two are made at least.
-        epoch: steps between validations.
+        device: where.
+        max_seconds: seconds after which it ends, if not after as many steps as there are items; two are made at least.
+        steps_per_epoch: steps between validations.
         seed: of what is loaded.
         advance: is told of every step.
         options: how it will be trained; None: as the trial's `recipe` says, where that counts in steps.
@@ -104,9 +111,9 @@ def seconds_per_step(
     _check_one_process()
     if len(items) < 2:
         raise ValueError(f"a trial has {len(items)} items; expected two or more, of which the first only warms up")
-    options = _usual(trial) if options is None else options
-    timed = _Timed(trial, list(items) * options.accumulate, len(items), most, advance)
-    endless = replace(
+    options = _default_options(trial) if options is None else options
+    timed = _TimedTask(trial, list(items) * options.accumulate, len(items), max_seconds, advance)
+    unlimited = replace(
         options,
         epochs=options.workers + 2,  # batches are loaded ahead until the trial ends
         max_steps=None,
@@ -117,29 +124,29 @@ def seconds_per_step(
         tensorboard=False,
     )
     try:
-        train(timed, endless, device=place, progress=False)
-    except _EnoughError:
-        return timed.step + timed.validation / epoch
+        train(timed, unlimited, device=device, progress=False)
+    except _TrialFinishedError:
+        return timed.seconds_per_step + timed.validation_seconds / steps_per_epoch
     raise AssertionError("a trial ends by itself before its epochs do")
 
 
-class _EnoughError(Exception):
+class _TrialFinishedError(Exception):
     """A trial has seen all it wants to see."""
 
 
-class _Timed(Task[Item, Batch]):
+class _TimedTask(Task[Item, Batch]):
     """A task that is trained as another one is, with an eye on the clock, until enough is known.
 
     Args:
         trial: does all the work.
         items: of an epoch.
         steps: after which it ends.
-        most: seconds after which it ends earlier.
+        max_seconds: seconds after which it ends earlier.
         advance: is told of every step.
 
     Attributes:
-        step: seconds a step, once it has ended.
-        validation: seconds of a validation.
+        seconds_per_step: seconds a step, once it has ended.
+        validation_seconds: seconds of a validation.
     """
 
     def __init__(
@@ -147,7 +154,7 @@ class _Timed(Task[Item, Batch]):
         trial: Task[Item, Batch],
         items: Sequence[Item],
         steps: int,
-        most: float,
+        max_seconds: float,
         advance: Callable[[int], None],
     ) -> None:
         self.model = trial.model
@@ -155,17 +162,17 @@ class _Timed(Task[Item, Batch]):
         self.trial = trial
         self.items = items
         self.steps = steps
-        self.most = most
+        self.max_seconds = max_seconds
         self.advance = advance
-        self.step = self.validation = 0.0
-        self.place, self.began = torch.device("cpu"), 0.0
-        self.warm: tuple[int, float] | None = None  # steps and time after which it counts
+        self.seconds_per_step = self.validation_seconds = 0.0
+        self.device, self.started = torch.device("cpu"), 0.0
+        self.warmed_up: tuple[int, float] | None = None  # steps and time after which it counts
 
     def prepare(self, device: torch.device) -> None:
         """The clock begins when everything is in its place."""
         self.trial.autocast = self.autocast
         self.trial.prepare(device)
-        self.place, self.began = device, time.perf_counter()
+        self.device, self.started = device, time.perf_counter()
 
     def plan(self, epoch: int) -> Sequence[Item]:
         """The same in all epochs."""
@@ -192,32 +199,32 @@ class _Timed(Task[Item, Batch]):
         self.trial.after_step(step)
         self.advance(1)
         # A GPU does later what it is told, but holds only so much of it: the clock is right on the whole.
-        spent = time.perf_counter() - self.began
-        if self.warm is None:
-            if step >= WARM_SHARE * self.steps or spent >= WARM_SHARE * self.most:
-                self.warm = step, self._now()
-        elif step == self.steps or spent >= self.most:
-            before, since = self.warm
-            self.step = (self._now() - since) / (step - before)
+        spent = time.perf_counter() - self.started
+        if self.warmed_up is None:
+            if step >= WARMUP_FRACTION * self.steps or spent >= WARMUP_FRACTION * self.max_seconds:
+                self.warmed_up = step, self._now()
+        elif step == self.steps or spent >= self.max_seconds:
+            before, since = self.warmed_up
+            self.seconds_per_step = (self._now() - since) / (step - before)
             self._time_validation()
-            raise _EnoughError
+            raise _TrialFinishedError
 
     def _time_validation(self) -> None:
-        outcome = self.trial.final_model()
+        model = self.trial.final_model()
         self.trial.model.eval()
-        outcome.eval()
+        model.eval()
         since = self._now()
         with torch.no_grad():
-            self.trial.validate(outcome)
-        self.validation = self._now() - since
+            self.trial.validate(model)
+        self.validation_seconds = self._now() - since
 
     def _now(self) -> float:
-        if self.place.type == "cuda":
-            torch.cuda.synchronize(self.place)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
 
-def _usual(trial: Task[Any, Any]) -> TrainingOptions:
+def _default_options(trial: Task[Any, Any]) -> TrainingOptions:
     recipe = getattr(trial, "recipe", None)
     return recipe.training_options() if isinstance(recipe, StepRecipe) else TrainingOptions()
 
@@ -228,20 +235,22 @@ def _check_one_process() -> None:
         raise ValueError(f"minutes are for one process, and there are {processes}; expected steps in their place")
 
 
-def _remember(plan: Path, values: dict[str, Any]) -> None:
+def _write_plan(plan: Path, values: dict[str, Any]) -> None:
     """Writes a plan unless there is one by now: who wrote that may be training by it."""
     while not plan.is_file():
-        with try_lock(plan) as mine:  # others wait for as long as it takes to write a line
-            if mine and not plan.is_file():
+        with try_lock(plan) as locked:  # others wait for as long as it takes to write a line
+            if locked and not plan.is_file():
                 write_json(plan, values, indent=None)
 
 
-def _planned(run: Path, minutes: float) -> int:
+def _planned_steps(run_dir: Path, minutes: float) -> int:
     """The steps of the plan in a folder, which shape the schedule of the learning rate: a run keeps to them."""
-    plan = json.loads((run / _PLAN).read_text(encoding="utf-8"))
+    plan = json.loads((run_dir / _PLAN).read_text(encoding="utf-8"))
     steps, seconds = int(plan["steps"]), float(plan["seconds a step"])
-    before = float(plan.get("minutes", steps * seconds / 60))  # plans of earlier versions do not tell
-    if abs(minutes - before) > seconds / 60:  # they cut theirs to whole steps
-        told = f"{before:g} minutes ({steps} steps), now {minutes:g}"
-        raise ValueError(f"{run} holds a run for {told}; continue it as it was started, or choose another folder")
+    planned = float(plan.get("minutes", steps * seconds / 60))  # plans of earlier versions do not tell
+    if abs(minutes - planned) > seconds / 60:  # they cut theirs to whole steps
+        difference = f"{planned:g} minutes ({steps} steps), now {minutes:g}"
+        raise ValueError(
+            f"{run_dir} holds a run for {difference}; continue it as it was started, or choose another folder"
+        )
     return steps

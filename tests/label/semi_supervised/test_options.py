@@ -7,7 +7,7 @@ from entourage.label.semi_supervised import PRESETS, AugmentOptions, preset
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import ViewOptions
 from entourage.training import TrainingOptions
-from entourage.training.images import PLAIN
+from entourage.training.images import NO_AUGMENTATION
 
 
 def test_presets_are_known_by_name() -> None:
@@ -31,7 +31,7 @@ def test_the_thesis_trains_once_on_hard_labels_without_tricks() -> None:
         224,
     )
     assert thesis.alike  # given and found labels are one training set
-    assert thesis.looks.weak == PLAIN
+    assert thesis.looks.weak == NO_AUGMENTATION
     assert (thesis.batches.decay, thesis.batches.freeze_norm) == (0, False)
     assert (thesis.training.optimizer, thesis.training.epochs, thesis.training.learning_rate) == ("adam", 10, 3e-4)
 

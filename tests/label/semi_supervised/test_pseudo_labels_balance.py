@@ -84,7 +84,7 @@ def test_new_points_hear_what_fitted_points_were_held_to(name: str, graph: spars
 
 def test_the_game_keeps_to_the_shares_while_it_is_played(graph: sparse.csr_matrix) -> None:
     fitted = fit_labeller(labeller("game"), graph, CODES, balance=True)
-    told = labeller("game", shares="given").fit_graph(graph, CODES)
+    told = labeller("game", class_priors="empirical").fit_graph(graph, CODES)
     assert np.array_equal(fitted.label_distributions_, told.label_distributions_)
     plain = labeller("game").fit_graph(graph, CODES)
     assert not np.array_equal(fitted.label_distributions_, plain.label_distributions_)
@@ -101,7 +101,7 @@ def test_what_no_label_reaches_stays_undecided() -> None:
 
 
 def test_shares_that_were_told_are_kept(graph: sparse.csr_matrix) -> None:
-    told = GraphTransduction(classes=np.arange(2), device="cpu", shares=[0.1, 0.9])
+    told = GraphTransduction(classes=np.arange(2), device="cpu", class_priors=[0.1, 0.9])
     fitted = fit_labeller(told, graph, CODES, balance=True)
-    alone = GraphTransduction(classes=np.arange(2), device="cpu", shares=[0.1, 0.9]).fit_graph(graph, CODES)
+    alone = GraphTransduction(classes=np.arange(2), device="cpu", class_priors=[0.1, 0.9]).fit_graph(graph, CODES)
     assert np.array_equal(fitted.label_distributions_, alone.label_distributions_)

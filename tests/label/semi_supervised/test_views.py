@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from entourage.label.semi_supervised.views import ViewOptions, resized
-from entourage.training.images import PLAIN, AugmentationOptions
+from entourage.training.images import NO_AUGMENTATION, AugmentationOptions
 
 CPU = torch.device("cpu")
 
@@ -39,7 +39,7 @@ def test_resizing_stays_in_range() -> None:
 
 
 def test_weak_and_strong_views_are_those_of_the_options(toys: ModuleType) -> None:
-    options = ViewOptions(weak=PLAIN, strong=AugmentationOptions(flip=1.0))
+    options = ViewOptions(weak=NO_AUGMENTATION, strong=AugmentationOptions(flip=1.0))
     live, rows = toys.live(options=options), torch.tensor([1, 2])
     torch.testing.assert_close(live.weak(rows), live.plain(rows), rtol=0, atol=1e-4)
     torch.testing.assert_close(live.strong(rows), live.plain(rows, mirrored=True), rtol=0, atol=1e-4)

@@ -12,7 +12,7 @@ from torch import nn
 from entourage.label.semi_supervised import views as module
 from entourage.label.semi_supervised.views import CachedViews, LiveViews, ViewOptions, cache_views
 from entourage.training import images as bank
-from entourage.training.images import PLAIN, AugmentationOptions
+from entourage.training.images import NO_AUGMENTATION, AugmentationOptions
 
 CPU = torch.device("cpu")
 
@@ -84,7 +84,7 @@ def test_a_look_that_was_stopped_goes_on_where_it_was(
 
 
 def test_as_many_views_are_kept_as_asked_for_each_of_its_kind(toys: ModuleType) -> None:
-    options = ViewOptions(weak=PLAIN, strong=AugmentationOptions(flip=1.0), n_weak=3, n_strong=2)
+    options = ViewOptions(weak=NO_AUGMENTATION, strong=AugmentationOptions(flip=1.0), n_weak=3, n_strong=2)
     values = cache_views(toys.stem(), toys.live(options=options), CPU).values.float()
     assert values.shape[1] == 5
     torch.testing.assert_close(values[:, 2], values[:, 0], rtol=0.01, atol=0.01)
@@ -192,7 +192,7 @@ def test_bad_looks_are_refused(toys: ModuleType) -> None:
 def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> None:
     live = toys.live()
     assert live.digest() == toys.live().digest()
-    others = [toys.live(14), toys.live(options=ViewOptions(weak=PLAIN))]
+    others = [toys.live(14), toys.live(options=ViewOptions(weak=NO_AUGMENTATION))]
     others.append(LiveViews(toys.images(seed=1)[0], toys.preprocessing()))
     assert len({live.digest(), *(other.digest() for other in others)}) == 4
     kept = CachedViews(torch.arange(240.0).view(10, 4, 6, 1, 1), 2)
@@ -203,7 +203,7 @@ def test_other_images_or_other_views_have_another_digest(toys: ModuleType) -> No
 
 @pytest.mark.parametrize("block", [7, 256])
 def test_every_pixel_counts_in_the_digest(toys: ModuleType, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(bank, "DIGESTED", block)
+    monkeypatch.setattr(bank, "DIGEST_ROWS", block)
     pixels = np.tile(toys.images()[0], (5, 1, 1, 1))  # more than a sample of 64 would look at one by one
     stem, options = toys.stem(), ViewOptions(n_weak=2, n_strong=0)
 

@@ -81,7 +81,7 @@ def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, maker=COMMAND)
+    check_outputs(job.out, command=COMMAND)
     pack = training_pages(job) if pack is None else pack
     start = None if job.start is None else find_detector(job.start)
     with fork_rng(job.recipe.seed), _fastest():

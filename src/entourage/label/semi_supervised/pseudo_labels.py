@@ -128,7 +128,7 @@ def fit_labeller(
     if not balance:
         return labeller.fit_graph(w, codes, prior)
     if isinstance(labeller, GraphTransduction):
-        labeller.shares = "given" if labeller.shares is None else labeller.shares
+        labeller.class_priors = "empirical" if labeller.class_priors is None else labeller.class_priors
         return labeller.fit_graph(w, codes, prior)
     labeller.fit_graph(w, codes, prior)
     decided = np.ones(len(codes), dtype=bool)
