@@ -27,8 +27,9 @@ from benchmarks.machine import machine
 from entourage.detect.detector import Detector, shipped_detectors
 from entourage.detect.models.decode import decode
 from entourage.detect.models.watershed import WatershedDetector
+from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing.page_geometry import estimate_interline
-from entourage.detect.preprocessing.prepare import DetectOptions, to_working_scale
+from entourage.detect.preprocessing.prepare import to_working_scale
 from entourage.detect.preprocessing.reading import read_page
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.options import EngraveOptions
@@ -89,7 +90,7 @@ def house_times(
     model: WatershedDetector, page: Page, interline: float, device: str, repeats: int, *, half: bool = False
 ) -> dict[str, float]:
     """Seconds of the parts, and of all together; `half` computes in bfloat16."""
-    detector = Detector(model, DetectOptions(half=half), device)
+    detector = Detector(model, InferenceOptions(bfloat16=half), device)
     working = to_working_scale(page, interline)
     ink = (1 - torch.from_numpy(working).float() / 255)[None, None].to(detector.device)
     options = detector.model.options

@@ -24,7 +24,7 @@ from entourage.detect.detector import Detector
 from entourage.detect.evaluation.evaluate import DetectsPages, evaluate
 from entourage.detect.evaluation.ground_truth import TruthPage, read_truth
 from entourage.detect.models.decode import typical_sides
-from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from entourage.detect.training.windows import PagePack
@@ -89,7 +89,7 @@ VARIANTS = {
     "plain": Variant("without disguises", recipe=(("view", None),)),
     "staged": Variant("the thesis' stages", staged=True),
 }
-UNDRAWN = DetectOptions(trace=False, snap=False)
+UNDRAWN = InferenceOptions(refine_boxes=False, round_boxes=False)
 
 
 def main() -> None:
@@ -140,8 +140,8 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
     recipe = recipe_of(options, replace(recipe, **changes))
     folders = [*options.train, *(options.composed if variant.composed else ())]
     job = TrainJob(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
-    looks = DetectOptions() if variant.drawn else UNDRAWN
-    detector, summary = trained(f"detect_ablation-{_learner(name)}", job, options, looks)
+    inference = InferenceOptions() if variant.drawn else UNDRAWN
+    detector, summary = trained(f"detect_ablation-{_learner(name)}", job, options, inference)
     return with_cached_boxes(detector, packed(job)) if variant.cached else detector, summary
 
 

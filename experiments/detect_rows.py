@@ -15,8 +15,7 @@ import numpy as np
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.evaluate import Evaluation
 from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
-from entourage.detect.options import NetworkOptions, preset
-from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.options import InferenceOptions, NetworkOptions, preset
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_pages
 from entourage.detect.training.windows import PagePack, WindowOptions
@@ -121,7 +120,7 @@ def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Reci
 
 
 def trained(
-    name: str, job: TrainJob, options: argparse.Namespace, looks: DetectOptions | None = None
+    name: str, job: TrainJob, options: argparse.Namespace, inference: InferenceOptions | None = None
 ) -> tuple[Detector, dict[str, Any]]:
     """A detector trained for the time, or found in its folder, and how its training went.
 
@@ -129,7 +128,7 @@ def trained(
         name: of its folder.
         job: what it learns, and how.
         options: of the command.
-        looks: how it looks at pages afterwards; None for the usual.
+        inference: options of the returned detector; None: the defaults.
 
     Raises:
         BusyError: another process is training it.
@@ -146,7 +145,7 @@ def trained(
         else:
             job = replace(job, device=options.device)
             summary = train_detector(job, packed(job))
-    return Detector.load(job.out / "detect.safetensors", options.device, looks), summary
+    return Detector.load(job.out / "detect.safetensors", options.device, inference), summary
 
 
 def packed(job: TrainJob) -> PagePack:

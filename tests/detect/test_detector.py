@@ -15,15 +15,15 @@ from entourage.detect import detector as module
 from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
 from entourage.detect.inference.box_refinement import trace
 from entourage.detect.models.watershed import WatershedDetector, save_detector
-from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
+from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOptions, NetworkOptions
 from entourage.detect.preprocessing.page_geometry import Rotation
-from entourage.detect.preprocessing.prepare import NO_STAVES, SIDEWAYS, DetectOptions
+from entourage.detect.preprocessing.prepare import NO_STAVES, SIDEWAYS
 
 PLACES = [(100, 40, 20), (300, 90, 20), (420, 700, 20), (60, 500, 20)]
 TINY = DetectorOptions(network=NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=8))
 
 
-def finder(options: DetectOptions | None = None) -> Detector:
+def finder(options: InferenceOptions | None = None) -> Detector:
     return Detector(SquareFinder(), options, "cpu")  # type: ignore[arg-type]
 
 
@@ -39,7 +39,7 @@ def page() -> Grey:
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
 def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, factor: float) -> None:
     scaled = np.asarray(cv2.resize(page, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-    result = finder(DetectOptions(trace=False)).detect_page(scaled)
+    result = finder(InferenceOptions(refine_boxes=False)).detect_page(scaled)
     assert result.interline == pytest.approx(20 * factor, rel=0.02)
     found = torch.tensor(sorted(result.detections.boxes.tolist()))
     # A pixel of the network's is two of the original page's.
@@ -47,10 +47,10 @@ def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, fac
 
 
 def test_boxes_are_drawn_to_the_ink_unless_one_asks_for_the_network_s_own(page: Grey) -> None:
-    plain = finder(DetectOptions(trace=False, snap=False)).detect_page(page)
+    plain = finder(InferenceOptions(refine_boxes=False, round_boxes=False)).detect_page(page)
     traced = trace(page, plain.detections, 20.0, 0.0)
     assert not torch.equal(traced.boxes, plain.detections.boxes)
-    torch.testing.assert_close(finder(DetectOptions(snap=False)).detect(page).boxes, traced.boxes)
+    torch.testing.assert_close(finder(InferenceOptions(round_boxes=False)).detect(page).boxes, traced.boxes)
 
 
 def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:
@@ -69,7 +69,7 @@ def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
     moved = expected @ torch.from_numpy(rotation.matrix[:, :2]).T + torch.from_numpy(rotation.matrix[:, 2])
     assert len(centres) == len(moved)
     assert float(torch.cdist(centres.double(), moved).amin(dim=0).max()) < 2.5
-    unturned = finder(DetectOptions(straighten=None)).detect_page(rotation.apply(page))
+    unturned = finder(InferenceOptions(max_skew=None)).detect_page(rotation.apply(page))
     assert unturned.angle == 0.0
 
 
@@ -84,7 +84,7 @@ def test_light_ink_files_arrays_and_pil_images_give_the_same(page: Grey, tmp_pat
 
 def test_tiles_find_what_one_pass_finds(page: Grey) -> None:
     whole = finder().detect(page)
-    tiled = finder(DetectOptions(whole=0, core=128, halo=32)).detect(page)
+    tiled = finder(InferenceOptions(untiled_pixels=0, tile_size=128, tile_overlap=32)).detect(page)
     assert sorted(tiled.boxes.tolist()) == sorted(whole.boxes.tolist())
 
 
@@ -168,7 +168,7 @@ class Unsure(Reader):
 
 def test_staves_below_the_threshold_are_staves_all_the_same(page: Grey) -> None:
     unsure = Unsure()
-    detector = Detector(unsure, DetectOptions(threshold=0.6, upright=False), "cpu")  # type: ignore[arg-type]
+    detector = Detector(unsure, InferenceOptions(threshold=0.6, detect_upside_down=False), "cpu")  # type: ignore[arg-type]
     assert (len(detector.detect_page(page).detections), detector.detect_page(page).message) == (len(PLACES), "")
     unsure.staves = 0.2
     assert (len(detector.detect_page(page).detections), detector.detect_page(page).message) == (len(PLACES), NO_STAFF)
@@ -177,7 +177,7 @@ def test_staves_below_the_threshold_are_staves_all_the_same(page: Grey) -> None:
 def test_graph_paper_is_not_passed_off_as_music() -> None:
     paper = np.full((1400, 1000), 255, dtype=np.uint8)
     paper[40:1360:25], paper[:, 30:970:25] = 90, 90
-    result = Detector.load(device="cpu", options=DetectOptions(threshold=0.3)).detect_page(paper)
+    result = Detector.load(device="cpu", options=InferenceOptions(threshold=0.3)).detect_page(paper)
     assert len(result.detections) > 0
     assert result.message == NO_STAFF
 
@@ -190,7 +190,7 @@ def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_a
     assert (turned.upside_down, turned.message) == (True, UPSIDE_DOWN)
     torch.testing.assert_close(turned.detections.boxes, upright.detections.turned(600, 800).boxes, rtol=0, atol=1)
     assert len(reader.model.shapes) == 3  # type: ignore[attr-defined]  # what is upright is looked at once
-    never = Detector(Reader(), DetectOptions(upright=False), "cpu")  # type: ignore[arg-type]
+    never = Detector(Reader(), InferenceOptions(detect_upside_down=False), "cpu")  # type: ignore[arg-type]
     assert not never.detect_page(np.ascontiguousarray(page[::-1, ::-1])).upside_down
     clefless = reader.detect_page(staff_page(20.0, 800, 600))
     assert not clefless.upside_down
@@ -209,15 +209,15 @@ def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:
 
 def test_a_known_interline_needs_no_staves() -> None:
     page = with_squares(np.full((400, 400), 255, dtype=np.uint8), [(100, 100, 20)])
-    found = finder(DetectOptions(interline=20.0)).detect(page)
+    found = finder(InferenceOptions(interline=20.0)).detect(page)
     assert found.boxes.tolist() == [[100, 100, 120, 120]]
 
 
 def test_the_threshold_is_the_least_score(page: Grey) -> None:
-    assert len(finder(DetectOptions(threshold=0.95)).detect(page)) == 0
+    assert len(finder(InferenceOptions(threshold=0.95)).detect(page)) == 0
     for wrong in ({"threshold": 1.5}, {"interline": 0.0}):
         with pytest.raises(ValueError, match="expected"):
-            DetectOptions(**wrong)  # type: ignore[arg-type]
+            InferenceOptions(**wrong)  # type: ignore[arg-type]
 
 
 def test_corners_snap_to_whole_pixels_and_thin_boxes_keep_a_pixel() -> None:
@@ -232,7 +232,7 @@ def test_a_real_network_gives_the_same_twice_and_boxes_within_the_page() -> None
     noise = np.random.default_rng(0).integers(0, 256, (160, 120), dtype=np.uint8)
     model = WatershedDetector(("a", "stem"), TINY)
     torch.nn.init.normal_(model.network.energy.weight, std=1.0)
-    detector = Detector(model, DetectOptions(threshold=0.001, interline=20.0), "cpu")
+    detector = Detector(model, InferenceOptions(threshold=0.001, interline=20.0), "cpu")
     first, second = detector.detect(noise), detector.detect(noise)
     assert len(first) > 0
     torch.testing.assert_close(first.boxes, second.boxes, rtol=0, atol=0)
@@ -260,7 +260,9 @@ def test_detectors_of_the_package_remember_typical_boxes(name: str, head: str) -
     width, height = model.sides[model.classes.index(head)].tolist()
     assert 7 < min(width, height) <= max(width, height) < 15  # lines are 10 pixels apart
     model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
-    found = Detector(model, DetectOptions(trace=False, snap=False), "cpu").detect(staff_page(20.0, 800, 600))
+    found = Detector(model, InferenceOptions(refine_boxes=False, round_boxes=False), "cpu").detect(
+        staff_page(20.0, 800, 600)
+    )
     sides = found.boxes[:, 2:] - found.boxes[:, :2]
     inside = ((found.boxes[:, :2] > 0) & (found.boxes[:, 2:] < torch.tensor([600, 800]))).all(1)  # others are cut off
     assert inside.any()

@@ -20,9 +20,9 @@ from entourage.detect.detections import Detections
 from entourage.detect.detector import Detector, PageDetections
 from entourage.detect.inference.results import STATE
 from entourage.detect.models.watershed import WatershedDetector, save_detector
-from entourage.detect.options import DetectorOptions, NetworkOptions
+from entourage.detect.options import DetectorOptions, InferenceOptions, NetworkOptions
 from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
-from entourage.detect.preprocessing.prepare import DetectOptions, PreparedPage
+from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import read_page
 from entourage.symbols import EXTENDED_IDS
 
@@ -33,7 +33,7 @@ PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20), (300, 90, 20)])
 def squares(monkeypatch: pytest.MonkeyPatch) -> None:
     """A detector of squares in place of one from a file."""
 
-    def load(path: object, device: str, options: DetectOptions | None = None) -> Detector:
+    def load(path: object, device: str, options: InferenceOptions | None = None) -> Detector:
         return Detector(SquareFinder(), options, "cpu")  # type: ignore[arg-type]
 
     monkeypatch.setattr(pipeline.Detector, "load", load)

@@ -20,7 +20,7 @@ from tests.detect.small import small_data, small_detector
 from entourage.detect.detector import Detector
 from entourage.detect.evaluation.ground_truth import make_page, read_truth, spread_over
 from entourage.detect.models.watershed import save_detector
-from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rows, ledger
@@ -131,14 +131,14 @@ def test_cached_boxes_are_the_typical_ones_of_their_classes_and_leave_the_detect
 
 
 def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: dict[str, DetectOptions] = {}
+    inference: dict[str, InferenceOptions] = {}
     folders: dict[str, str] = {}
 
     staged: dict[str, bool] = {}
     steps: set[int] = set()
 
-    def trained(folder: str, job: TrainJob, options: object, how: DetectOptions) -> tuple[str, dict[str, float]]:
-        looks[name], folders[name], staged[name] = how, folder, job.staged
+    def trained(folder: str, job: TrainJob, options: object, how: InferenceOptions) -> tuple[str, dict[str, float]]:
+        inference[name], folders[name], staged[name] = how, folder, job.staged
         steps.add(job.recipe.steps)
         return "detector", {"steps": 1, "seconds": 60.0}
 
@@ -147,10 +147,10 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     for name in ("default", "undrawn", "thesis", "original"):
         detect_ablation.detector_of(name, options)
     assert [name for name, in_stages in staged.items() if in_stages] == ["thesis", "original"]
-    assert looks["default"] == DetectOptions()
+    assert inference["default"] == InferenceOptions()
     assert folders["undrawn"] == folders["default"]
     for name in ("undrawn", "thesis", "original"):
-        assert (looks[name].trace, looks[name].snap) == (False, False)
+        assert (inference[name].refine_boxes, inference[name].round_boxes) == (False, False)
     assert steps == {Recipe().steps}
     options.steps = 7
     detect_ablation.detector_of("margin", options)

@@ -36,7 +36,7 @@ def engrave_section() -> Section:
     blocks, rows = [], [("page", "font", "symbols", "classes", "noteheads with onset, pitch and duration")]
     for index, font in enumerate(_FONTS, start=1):
         page = demo_page(index, font)
-        blocks.append(Block(f"Page {index}, {font}", figure=engrave_picture(page)))
+        blocks.append(Block(f"Page {index}, {font}", figure=annotated_page_figure(page)))
         heads = [s for s in page.symbols if s.label.startswith("notehead")]
         known = sum(s.onset is not None and bool(s.pitch) and s.duration is not None for s in heads)
         classes = len({s.label for s in page.symbols if s.label})
@@ -53,7 +53,7 @@ def demo_page(index: int, font: str) -> Page:
     return next(VerovioEngraver(_SIZE, MusicFont(font)).engrave(parse_score(compose(5, index), f"composed {index}")))
 
 
-def engrave_picture(page: Page) -> str:
+def annotated_page_figure(page: Page) -> str:
     """The page with its ground truth, as an `<svg>` element that holds an image."""
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)

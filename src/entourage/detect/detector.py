@@ -22,8 +22,8 @@ from entourage.detect.detections import Detections
 from entourage.detect.inference.box_refinement import trace
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
 from entourage.detect.models.watershed import NoDetectorError, WatershedDetector, find_pieces, load_detector
-from entourage.detect.options import INTERLINE
-from entourage.detect.preprocessing.prepare import DetectOptions, ImageInput, PreparedPage, prepare_page
+from entourage.detect.options import INTERLINE, InferenceOptions
+from entourage.detect.preprocessing.prepare import ImageInput, PreparedPage, prepare_page
 from entourage.detect.preprocessing.reading import Grey
 
 FEW = 0.4  # share of the staves below which it is worth another look, the page turned
@@ -108,11 +108,11 @@ class Detector:
     """
 
     def __init__(
-        self, model: WatershedDetector, options: DetectOptions | None = None, device: str | torch.device = "auto"
+        self, model: WatershedDetector, options: InferenceOptions | None = None, device: str | torch.device = "auto"
     ) -> None:
         self.device = resolve_device(device)
         self.model = model.folded().to(self.device)
-        self.options = options or DetectOptions()
+        self.options = options or InferenceOptions()
         decode = model.options.decode
         self._least = decode.threshold if self.options.threshold is None else self.options.threshold
         # Staves are long and score less than heads do: where only sure symbols are wanted, they are looked for as ever.
@@ -121,7 +121,7 @@ class Detector:
 
     @classmethod
     def load(
-        cls, path: str | Path | None = None, device: str = "auto", options: DetectOptions | None = None
+        cls, path: str | Path | None = None, device: str = "auto", options: InferenceOptions | None = None
     ) -> Detector:
         """A detector from a file, or one that comes with the package.
 
@@ -188,29 +188,29 @@ class Detector:
     def _find_either_way(self, page: Grey) -> tuple[Detections, bool]:
         """What is on a page, and whether it had to be turned by 180 degrees to be read."""
         found = Detections.from_dict(self._find_all(page), self.classes)
-        if self.options.upright and may_be_upside_down(found):
+        if self.options.detect_upside_down and may_be_upside_down(found):
             turned = Detections.from_dict(self._find_all(page[::-1, ::-1]), self.classes)
             if is_upright(turned):
                 return turned.turned(page.shape[1], page.shape[0]), True
         return found, False
 
     def _find_all(self, page: Grey) -> Found:
-        if page.size <= self.options.whole:
+        if page.size <= self.options.untiled_pixels:
             return self._find(page)
         multiple = self.model.network.multiple
-        tiles = plan_tiles(page.shape[0], page.shape[1], self.options.core, self.options.halo, multiple)
+        tiles = plan_tiles(page.shape[0], page.shape[1], self.options.tile_size, self.options.tile_overlap, multiple)
         return detect_tiles(self._find, page, tiles)
 
     @torch.inference_mode()
     def _find(self, page: Grey) -> Found:
         grey = torch.from_numpy(np.require(page, requirements=["C", "W"])).to(self.device)  # (h, w)
         ink = 1 - grey.float() / 255  # ink 1, paper 0
-        half = self.options.half and self.device.type == "cuda"
+        half = self.options.bfloat16 and self.device.type == "cuda"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
             return self.model.objects(ink[None, None], options=self._decode)[0]
 
 
-def to_page_coordinates(found: Detections, prepared: PreparedPage, options: DetectOptions) -> Detections:
+def to_page_coordinates(found: Detections, prepared: PreparedPage, options: InferenceOptions) -> Detections:
     """What a network found on a page that was made ready, in pixels of the page itself.
 
     Boxes are turned back if the page was turned, drawn to the ink and put at whole pixels if wished, and kept within
@@ -231,10 +231,10 @@ def to_page_coordinates(found: Detections, prepared: PreparedPage, options: Dete
     found = replace(found, boxes=found.boxes * sides)  # (n, 4)
     if prepared.rotation is not None:
         found = prepared.rotation.invert(found)
-    elif options.trace:
+    elif options.refine_boxes:
         found = trace(prepared.page, found, prepared.interline, prepared.angle)
     limits = torch.tensor([prepared.page.shape[1], prepared.page.shape[0]] * 2, dtype=torch.float32)
-    boxes = snapped(found.boxes) if options.snap else found.boxes
+    boxes = snapped(found.boxes) if options.round_boxes else found.boxes
     boxes = boxes.clamp(min=0).minimum(limits)
     kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
     return replace(found, boxes=boxes).select(kept)

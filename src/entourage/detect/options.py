@@ -36,12 +36,8 @@ class DecodeOptions:
     method: Method = "peaks"  # the thesis cuts and labels components; peaks part what components join
     threshold: float = 0.05  # least score of what is returned
     overlap: float | None = 0.8  # of two objects of a group that overlap more (IoU), the lesser goes; None: both stay
-    most: int | None = (
-        None  # objects a page, the best first, for those who compare with detectors that have a bound; None: no bound
-    )
-    snap: float | None = (
-        None  # corners to multiples of so many pixels, for users of the network alone (DetectOptions has it for pages)
-    )
+    most: int | None = None  # maximum number of objects a page, highest scores first; None: no maximum
+    snap: float | None = None  # grid in pixels to which corners are rounded; pages: `InferenceOptions.round_boxes`
     score: bool = True  # energy times class probability; False: 1 for all, as in the thesis and the original
     cuts: tuple[float, ...] = (0.6,)  # energy a component has more of; lower cuts add what touches no component yet
     least: int = 1  # cells in a component
@@ -248,6 +244,47 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
         return tuple(plain(one) for one in value) if isinstance(value, list | tuple) else value
 
     return {name: plain(value) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class InferenceOptions:
+    """Options of inference on pages of any size.
+
+    Attributes:
+        threshold: minimum score of the returned detections; None: `DecodeOptions.threshold` of the detector.
+        interline: pixels between staff lines; None: estimated, and a page without staves has no detections.
+        max_skew: pages skewed by more degrees are rotated upright first; None: pages are never rotated.
+        detect_upside_down: if few staves begin with a clef, detect on the page rotated by 180 degrees as well.
+        refine_boxes: on sharp pages, move the edges of boxes to the edges of the ink.
+        round_boxes: round the corners of boxes to whole pixels, as in manual annotations.
+        untiled_pixels: pages of at most this many pixels at the network's scale are processed in one pass.
+        tile_size: height and width of the tiles of larger pages, without their overlap.
+        tile_overlap: pixels of context around a tile.
+        bfloat16: compute in bfloat16 on a GPU, which changes boxes and scores slightly.
+    """
+
+    threshold: float | None = None
+    interline: float | None = None
+    max_skew: float | None = 5.0
+    detect_upside_down: bool = True
+    refine_boxes: bool = True
+    round_boxes: bool = True
+    untiled_pixels: int = 6_000_000
+    tile_size: int = 1536
+    tile_overlap: int = 576  # context beyond this distance changes the outputs of the network by less than 1e-3
+    bfloat16: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
+        if self.interline is not None and not 1 <= self.interline <= 1000:
+            raise ValueError(f"interline is {self.interline}; expected 1 to 1000 pixels")
+        if self.max_skew is not None and not self.max_skew >= 0:  # also rejects NaN
+            raise ValueError(f"max_skew is {self.max_skew}; expected 0 degrees or more, or None")
+        for name, minimum in (("untiled_pixels", 0), ("tile_size", 1), ("tile_overlap", 0)):
+            if not getattr(self, name) >= minimum:
+                unit = "pixel" if minimum == 1 else "pixels"
+                raise ValueError(f"{name} is {getattr(self, name)}; expected {minimum} {unit} or more")
 
 
 _THESIS_MAPS = MapOptions(

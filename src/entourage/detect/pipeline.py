@@ -32,7 +32,8 @@ from entourage.detect.evaluation.evaluate import (
 )
 from entourage.detect.evaluation.ground_truth import NoPagesError, read_truth, spread_over
 from entourage.detect.inference.results import Journal, PageResult, fingerprint, open_results, write_xml
-from entourage.detect.preprocessing.prepare import DetectOptions, PreparedPage
+from entourage.detect.options import InferenceOptions
+from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_pages
 from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
 from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, error_reason, write_json
@@ -157,12 +158,12 @@ def run_pages(job: RunJob) -> dict[str, Any]:
     Raises:
         ValueError: there is no page, no detector, or no place to write to.
     """
-    check_outputs(job.out, maker=COMMAND)
+    check_outputs(job.out, command=COMMAND)
     sources, skipped = _present(job.sources)
     files = [file for file in list_pages(sources) if not _lies_in(job.out, file)]  # not an earlier run's
     if not files:
         raise ValueError(f"all pages lie in {job.out}, where results go; expected another folder to write to")
-    detector = Detector.load(job.model, job.device, DetectOptions(threshold=job.threshold, interline=job.interline))
+    detector = Detector.load(job.model, job.device, InferenceOptions(threshold=job.threshold, interline=job.interline))
     classes = class_numbers(job.classes, detector.classes)
     journal = Journal(job.out, _settings(job, detector), tuple(classes), files)
 
@@ -199,7 +200,7 @@ def evaluate_data(job: EvalJob) -> Evaluation:
         ValueError: there is no such data set, split or detector, or nothing of the class list.
     """
     if job.out is not None:
-        check_outputs(job.out, maker="detect eval")  # not among the results of a run...
+        check_outputs(job.out, command="detect eval")  # not among the results of a run...
         if job.out.resolve() == Path(job.data).resolve():  # ...nor among pages
             raise ValueError(f"{job.out}: holds the pages; expected another folder to write to")
     try:

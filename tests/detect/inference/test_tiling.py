@@ -9,8 +9,7 @@ from tests.detect.drawn import SquareFinder, with_squares
 from entourage.detect.detector import Detector
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
 from entourage.detect.models.watershed import WatershedDetector
-from entourage.detect.options import DecodeOptions, DetectorOptions, NetworkOptions
-from entourage.detect.preprocessing.prepare import DetectOptions
+from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOptions, NetworkOptions
 
 
 @pytest.mark.parametrize("size", [(100, 70), (64, 64), (65, 200), (1, 1)])
@@ -83,9 +82,11 @@ def test_a_network_says_the_same_of_tiles_as_of_the_full_page(seed: int) -> None
     page = np.random.default_rng(seed).integers(
         0, 256, (300, 260), dtype=np.uint8
     )  # on blank paper every cell is a peak
-    plain = DetectOptions(interline=10.0, straighten=None, snap=False, threshold=0.0)
+    plain = InferenceOptions(interline=10.0, max_skew=None, round_boxes=False, threshold=0.0)
     whole = Detector(model, plain, "cpu").detect(page)
-    tiled = Detector(model, DetectOptions(**(vars(plain) | {"whole": 0, "core": 96, "halo": 64})), "cpu").detect(page)
+    tiled = Detector(
+        model, InferenceOptions(**(vars(plain) | {"untiled_pixels": 0, "tile_size": 96, "tile_overlap": 64})), "cpu"
+    ).detect(page)
     assert len(whole) > 50
     assert len(tiled) == len(whole)
     rows = [torch.cat([f.boxes, 100 * f.labels[:, None], 100 * f.scores[:, None]], dim=1) for f in (whole, tiled)]

@@ -29,7 +29,7 @@ def test_composed_pages_are_measured_within_two_per_cent_however_used_they_look(
     expected = 20.0
     if degrader is not None:
         x, y = (grid.ravel() for grid in np.meshgrid(np.linspace(100, W - 100, 20), np.linspace(100, H - 100, 20)))
-        across = degrader.warp(np.stack([x, y + 20], 1))[:, 1] - degrader.warp(np.stack([x, y], 1))[:, 1]
+        across = degrader.warp_points(np.stack([x, y + 20], 1))[:, 1] - degrader.warp_points(np.stack([x, y], 1))[:, 1]
         expected = float(across.mean())
     assert estimate_interline(page.image) == pytest.approx(expected, rel=0.02)
 

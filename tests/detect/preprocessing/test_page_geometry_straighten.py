@@ -54,7 +54,9 @@ def test_lines_and_ovals_keep_their_size_when_turned_back() -> None:
     back = rotation.invert(Detections(boxes, torch.tensor([1, 1]), torch.ones(2), ("x",)))
     sizes = back.boxes[:, 2:] - back.boxes[:, :2]
     torch.testing.assert_close(sizes, torch.tensor([[40.0, 2], [10, 10]]), atol=1e-3, rtol=0)
-    slight = Rotation.from_angle(10.0, (100, 100)).invert(Detections(boxes, torch.tensor([1, 1]), torch.ones(2), ("x",)))
+    slight = Rotation.from_angle(10.0, (100, 100)).invert(
+        Detections(boxes, torch.tensor([1, 1]), torch.ones(2), ("x",))
+    )
     wide = slight.boxes[0, 2] - slight.boxes[0, 0]
     assert float(wide) == pytest.approx(
         float(np.hypot(2 * np.cos(np.deg2rad(10)), 40 * np.sin(np.deg2rad(10)))), abs=0.01

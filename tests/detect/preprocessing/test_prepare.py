@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from tests.detect.drawn import staff_page
 
+from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing import prepare as ready_module
 from entourage.detect.preprocessing.page_geometry import Rotation
-from entourage.detect.preprocessing.prepare import DetectOptions, prepare_page, to_working_scale
+from entourage.detect.preprocessing.prepare import prepare_page, to_working_scale
 
 
 def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_have_them() -> None:
@@ -14,7 +15,7 @@ def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_hav
     assert to_working_scale(page, 20.0).shape == (400, 300)
     assert to_working_scale(page, 5.0).shape == (1600, 1200)
     np.testing.assert_array_equal(to_working_scale(page, 10.0), page)
-    prepared = prepare_page(page, DetectOptions())
+    prepared = prepare_page(page, InferenceOptions())
     assert prepared.page.shape == (800, 600)
     assert prepared.rotation is None
     assert prepared.message == ""
@@ -22,41 +23,41 @@ def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_hav
 
 def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     page = staff_page(20.0, 800, 600)
-    plain = prepare_page(page, DetectOptions())
+    plain = prepare_page(page, InferenceOptions())
     monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 200_000)
     small, factor = ready_module.shrink_for_measuring(page)
     assert small.size <= 201_000
     assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
-    prepared = prepare_page(page, DetectOptions())
+    prepared = prepare_page(page, InferenceOptions())
     assert prepared.interline == pytest.approx(plain.interline, rel=0.005)
     assert prepared.image is not None
     assert prepared.image.shape == pytest.approx((400, 300), abs=2)  # of the page itself, not of its smaller copy
-    turned = prepare_page(Rotation.from_angle(12.0, (800, 600)).apply(page), DetectOptions())
+    turned = prepare_page(Rotation.from_angle(12.0, (800, 600)).apply(page), InferenceOptions())
     assert turned.interline == pytest.approx(20.0, rel=0.02)
 
 
 @pytest.mark.parametrize(("told", "note"), [(5.0, "its staff lines look 20.0 pixels apart, not 5"), (22.0, "")])
 def test_lines_that_look_otherwise_than_was_told_are_noted(told: float, note: str) -> None:
-    prepared = prepare_page(staff_page(20.0, 800, 600), DetectOptions(interline=told))
+    prepared = prepare_page(staff_page(20.0, 800, 600), InferenceOptions(interline=told))
     assert (prepared.interline, prepared.message) == (told, note)
-    blank = prepare_page(np.full((80, 60), 255, np.uint8), DetectOptions(interline=told))
+    blank = prepare_page(np.full((80, 60), 255, np.uint8), InferenceOptions(interline=told))
     assert (blank.interline, blank.message) == (told, "")
 
 
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [
-        ({"whole": -5}, "whole is -5; expected 0 pixels or more"),
-        ({"core": 0}, "core is 0; expected 1 pixel or more"),
-        ({"halo": -1}, "halo is -1; expected 0 pixels or more"),
-        ({"straighten": float("nan")}, "straighten is nan; expected 0 degrees or more, or None"),
-        ({"straighten": -1.0}, "straighten is -1.0; expected 0 degrees or more, or None"),
+        ({"untiled_pixels": -5}, "untiled_pixels is -5; expected 0 pixels or more"),
+        ({"tile_size": 0}, "tile_size is 0; expected 1 pixel or more"),
+        ({"tile_overlap": -1}, "tile_overlap is -1; expected 0 pixels or more"),
+        ({"max_skew": float("nan")}, "max_skew is nan; expected 0 degrees or more, or None"),
+        ({"max_skew": -1.0}, "max_skew is -1.0; expected 0 degrees or more, or None"),
     ],
 )
 def test_options_that_cannot_be_are_refused_at_once(wrong: dict[str, float], line: str) -> None:
     with pytest.raises(ValueError, match=f"^{line}$"):
-        DetectOptions(**wrong)  # type: ignore[arg-type]
-    DetectOptions(whole=0, core=1, halo=0, straighten=0.0)
+        InferenceOptions(**wrong)  # type: ignore[arg-type]
+    InferenceOptions(untiled_pixels=0, tile_size=1, tile_overlap=0, max_skew=0.0)
 
 
 def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +69,6 @@ def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (1, 1)])
 def test_a_strip_has_no_staves_in_any_size(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (0, 255):
-        assert prepare_page(np.full(shape, value, dtype=np.uint8), DetectOptions()).message == "no staves found"
+        assert prepare_page(np.full(shape, value, dtype=np.uint8), InferenceOptions()).message == "no staves found"
     monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 100)
     assert min(ready_module.shrink_for_measuring(np.zeros(shape, dtype=np.uint8))[0].shape) == 1

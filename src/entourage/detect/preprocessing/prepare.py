@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from entourage.detect.options import INTERLINE
+from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.page_geometry import Rotation, estimate_interline, estimate_skew, staff_ink
 from entourage.detect.preprocessing.reading import Grey, as_grey, read_page, scaled_size
-from entourage.report.page import pluralize
 
 MAX_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
@@ -23,46 +22,6 @@ _INTERLINE_TOLERANCE = 1.25  # times as far apart as they look, lines may be tol
 SIDEWAYS = "the page lies on its side: turn it by 90 degrees"
 
 ImageInput = NDArray[np.generic] | Image.Image | str | Path
-
-
-@dataclass(frozen=True)
-class DetectOptions:
-    """How pages are looked at.
-
-    Attributes:
-        threshold: least score of what is returned; None: as the network's own options say.
-        interline: pixels between staff lines, if known; None: estimated, and pages without staves have nothing.
-        straighten: pages turned by more degrees are turned upright first; None: never.
-        upright: where hardly a staff begins with a clef, the page is also looked at upside down.
-        trace: where the page is crisp, edges are moved to where the ink of an object ends.
-        snap: corners at whole pixels of the page, as people annotate them.
-        whole: pages of at most so many pixels at the network's scale are seen in one pass.
-        core: side of the tiles of larger ones.
-        halo: what is seen around a tile.
-        half: compute in bfloat16, on a GPU; boxes and scores change a little.
-    """
-
-    threshold: float | None = None
-    interline: float | None = None
-    straighten: float | None = 5.0
-    upright: bool = True
-    trace: bool = True
-    snap: bool = True
-    whole: int = 6_000_000
-    core: int = 1536
-    halo: int = 576  # beyond it, what the network sees moves its answers by less than 1e-3
-    half: bool = False
-
-    def __post_init__(self) -> None:
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ValueError(f"threshold is {self.threshold}; expected a score between 0 and 1")
-        if self.interline is not None and not 1 <= self.interline <= 1000:
-            raise ValueError(f"interline is {self.interline}; expected 1 to 1000 pixels")
-        if self.straighten is not None and not self.straighten >= 0:  # nor what is no number
-            raise ValueError(f"straighten is {self.straighten}; expected 0 degrees or more, or None")
-        for name, least in (("whole", 0), ("core", 1), ("halo", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected {pluralize(least, 'pixels')} or more")
 
 
 @dataclass(frozen=True)
@@ -88,7 +47,7 @@ class PreparedPage:
     message: str = ""
 
 
-def prepare_page(image: ImageInput, options: DetectOptions) -> PreparedPage:
+def prepare_page(image: ImageInput, options: InferenceOptions) -> PreparedPage:
     """Reads, measures, straightens and scales a page.
 
     Raises:
@@ -147,11 +106,11 @@ def to_working_scale(page: Grey, interline: float) -> Grey:
     return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
 
 
-def _measure(page: Grey, options: DetectOptions) -> tuple[Grey, float | None, float, Rotation | None]:
+def _measure(page: Grey, options: InferenceOptions) -> tuple[Grey, float | None, float, Rotation | None]:
     """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
     small, factor = shrink_for_measuring(page)
     ink = staff_ink(small)
-    known, widest = options.interline, options.straighten
+    known, widest = options.interline, options.max_skew
     angle = estimate_skew(ink)
     if widest is not None and abs(angle) > widest:
         rotation = Rotation.from_angle(angle, (page.shape[0], page.shape[1]))
