@@ -70,7 +70,7 @@ def _scikit_learn(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
 
 def _others(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
     """The presets of the game, its rivals on its own graph, and graphlearning's methods on its own."""
-    unheard = label.GraphTransduction(walk=0)
+    unheard = label.GraphTransduction(walk_steps=0)
     yield "game, labels not heard before", lambda y: unheard.fit(X, y).transduction_
     for name in ("thesis", "original"):
         game = label.GraphTransduction.preset(name)

@@ -21,7 +21,7 @@ class Recall:
         self.k = k
         self.sample = np.random.default_rng(1).choice(len(X), sample, replace=False)
         points = torch.from_numpy(X)
-        self.exact = NeighborSearch(points, k + 1, recall=1.0).of(points[self.sample]).index.numpy()
+        self.exact = NeighborSearch(points, k + 1, recall=1.0).query(points[self.sample]).index.numpy()
 
     def of(self, found: NDArray[np.int64]) -> float:
         """The share that was found; `found` are the neighbours of the sampled points, with or without themselves."""

@@ -138,7 +138,7 @@ def graph_row(setting: Setting, w: Any, name: str, given: NDArray[np.int64]) -> 
         "classes": np.arange(setting.classes),
         "device": str(setting.device),
     }
-    labeller = GraphTransduction(shares="given", **told) if name == BALANCED else LABELLERS[name](**told)
+    labeller = GraphTransduction(class_priors="empirical", **told) if name == BALANCED else LABELLERS[name](**told)
     found = labeller.fit(w, codes).transduction_
     unknown = codes < 0
     return {"found": _percent(found[unknown] == setting.labels[unknown])}

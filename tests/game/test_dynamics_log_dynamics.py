@@ -22,7 +22,7 @@ def test_it_is_the_game_with_its_gradients(rounds: int) -> None:
     slope = torch.randn(7, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     w.requires_grad_(), logits.requires_grad_()
     plain = replicator(w, logits.softmax(dim=1), max_iter=rounds, tol=None).x.log()
-    logs = log_replicator(w, logits.log_softmax(dim=1), rounds=rounds)
+    logs = log_replicator(w, logits.log_softmax(dim=1), n_iter=rounds)
     torch.testing.assert_close(logs, plain)
     expected = torch.autograd.grad((plain * slope).sum(), (w, logits), allow_unused=True)
     found = torch.autograd.grad((logs * slope).sum(), (w, logits), allow_unused=True)
@@ -34,9 +34,11 @@ def test_it_is_the_game_with_its_gradients(rounds: int) -> None:
 
 def test_a_field_is_the_voice_of_players_who_never_move() -> None:
     w, logits, _ = random_game()
-    first = log_replicator(w[:5, :5], logits[:5].log_softmax(1), field=w[:5, 5:] @ torch.eye(4).double()[:2], rounds=3)
+    first = log_replicator(
+        w[:5, :5], logits[:5].log_softmax(1), fixed_payoffs=w[:5, 5:] @ torch.eye(4).double()[:2], n_iter=3
+    )
     log_x = torch.cat([logits[:5].log_softmax(1), torch.eye(4).double()[:2].log()])
-    torch.testing.assert_close(log_replicator(w, log_x, rounds=3)[:5], first)
+    torch.testing.assert_close(log_replicator(w, log_x, n_iter=3)[:5], first)
 
 
 def test_the_certain_never_move_and_pass_finite_gradients() -> None:
@@ -45,7 +47,7 @@ def test_the_certain_never_move_and_pass_finite_gradients() -> None:
     log_x = logits.log_softmax(dim=1)
     log_x[2] = torch.tensor([-torch.inf, 0, -torch.inf, -torch.inf])
     log_x.requires_grad_()
-    played = log_replicator(w, log_x, field=field, rounds=4)
+    played = log_replicator(w, log_x, fixed_payoffs=field, n_iter=4)
     assert torch.equal(played[2], log_x[2])
     free = torch.arange(7) != 2
     gradients = torch.autograd.grad(played[free].sum(), (w, log_x))
@@ -56,14 +58,14 @@ def test_who_has_no_support_stays() -> None:
     w, logits, _ = random_game()
     w[3], w[:, 3] = 0, 0
     log_x = logits.log_softmax(dim=1)
-    torch.testing.assert_close(log_replicator(w, log_x, rounds=3)[3], log_x[3])
+    torch.testing.assert_close(log_replicator(w, log_x, n_iter=3)[3], log_x[3])
 
 
 def test_float32_holds_what_the_game_itself_would_lose() -> None:
     # A probability of exp(-400) is 0 in float32; in logarithms it keeps its value and its gradient.
     w = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     logits = torch.tensor([[0.0, -400.0], [0.0, 0.0]], requires_grad=True)
-    played = log_replicator(w, logits.log_softmax(dim=1), rounds=1)
+    played = log_replicator(w, logits.log_softmax(dim=1), n_iter=1)
     assert played[0, 1].item() == pytest.approx(-400)
     (gradient,) = torch.autograd.grad(-played[0, 1], logits)
     torch.testing.assert_close(gradient[0], torch.tensor([1.0, -1.0]))
@@ -73,7 +75,7 @@ def test_float32_holds_what_the_game_itself_would_lose() -> None:
 def test_any_payoff_has_finite_gradients_in_float32(size: float) -> None:
     w, logits, _ = (t.float() for t in random_game(20, 6))
     w, logits = (size * w).requires_grad_(), (200 * logits).requires_grad_()
-    played = log_replicator(w, logits.log_softmax(dim=1), rounds=3)
+    played = log_replicator(w, logits.log_softmax(dim=1), n_iter=3)
     gradients = torch.autograd.grad(played.sum(), (w, logits))
     assert played.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in gradients)

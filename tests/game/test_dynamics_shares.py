@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from entourage.game import balance, replicator
-from entourage.game.dynamics import PACE
+from entourage.game import match_class_priors, replicator
+from entourage.game.dynamics import PRIOR_STEP
 
 
 def test_shares_pull_labels_towards_their_frequency() -> None:
@@ -21,7 +21,7 @@ def test_shares_pull_labels_towards_their_frequency() -> None:
     fixed = torch.zeros(12, dtype=torch.bool)
     fixed[[0, 3]] = True
     free = replicator(w, x, fixed=fixed, max_iter=30, tol=None).x
-    held = replicator(w, x, fixed=fixed, shares=torch.tensor([0.5, 0.5]), max_iter=30, tol=None).x
+    held = replicator(w, x, fixed=fixed, class_priors=torch.tensor([0.5, 0.5]), max_iter=30, tol=None).x
     assert free[:, 0].mean() < held[:, 0].mean()
     assert abs(held[:, 0].mean() - 0.5) < abs(free[:, 0].mean() - 0.5)
     torch.testing.assert_close(held.sum(dim=1), torch.ones(12, dtype=torch.float64))
@@ -34,13 +34,15 @@ def test_a_round_with_shares_is_the_formula() -> None:
     w = torch.rand(5, 5, generator=generator, dtype=torch.float64)
     x = torch.rand(5, 3, generator=generator, dtype=torch.float64)
     x /= x.sum(dim=1, keepdim=True)
-    shares = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    class_priors = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     payoff = x * (w @ x)
     y = payoff / payoff.sum(dim=1, keepdim=True)
-    expected = y * (shares / y.mean(dim=0)) ** PACE
+    expected = y * (class_priors / y.mean(dim=0)) ** PRIOR_STEP
     expected /= expected.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(replicator(w, x, shares=shares, max_iter=1, tol=None).x, expected)
-    torch.testing.assert_close(replicator(w.requires_grad_(), x, shares=shares, max_iter=1, tol=None).x, expected)
+    torch.testing.assert_close(replicator(w, x, class_priors=class_priors, max_iter=1, tol=None).x, expected)
+    torch.testing.assert_close(
+        replicator(w.requires_grad_(), x, class_priors=class_priors, max_iter=1, tol=None).x, expected
+    )
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -50,36 +52,38 @@ def test_who_is_lonely_counts_and_keeps_its_strategy_with_gradients_and_without(
     w[4:], w[:, 4:] = 0, 0
     x = torch.rand(6, 3, generator=generator, dtype=torch.float64)
     x /= x.sum(dim=1, keepdim=True)
-    shares = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    class_priors = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     fixed = torch.arange(6) == (5 if held else 0)
     expected = x.clone()
     for _ in range(3):
         y = expected.clone()
         payoff = expected[:4] * (w[:4] @ expected)
         y[:4] = payoff / payoff.sum(dim=1, keepdim=True)
-        balanced = y[:4] * (shares / y.mean(dim=0)) ** PACE
+        balanced = y[:4] * (class_priors / y.mean(dim=0)) ** PRIOR_STEP
         y[:4] = balanced / balanced.sum(dim=1, keepdim=True)
         expected = torch.where(fixed[:, None], x, y)
-    told = {"fixed": fixed, "shares": shares, "max_iter": 3, "tol": None}
+    told = {"fixed": fixed, "class_priors": class_priors, "max_iter": 3, "tol": None}
     torch.testing.assert_close(replicator(w, x, **told).x, expected)
     torch.testing.assert_close(replicator(w.requires_grad_(), x, **told).x, expected)
 
 
 def test_equal_shares_leave_a_balanced_play_alone() -> None:
     x = torch.tensor([[0.7, 0.3], [0.3, 0.7]], dtype=torch.float64)
-    torch.testing.assert_close(balance(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double())
+    torch.testing.assert_close(
+        match_class_priors(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double()
+    )
     nobody = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    assert balance(nobody, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
+    assert match_class_priors(nobody, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
-    ("shares", "message"),
+    ("class_priors", "message"),
     [
-        (torch.tensor([0.5, 0.5, 0.0]), r"shares has shape \(3,\); expected \(2,\)"),
-        (torch.tensor([0.9, 0.9]), "shares is no distribution"),
-        (torch.tensor([1.5, -0.5]), "shares is no distribution"),
+        (torch.tensor([0.5, 0.5, 0.0]), r"class_priors has shape \(3,\); expected \(2,\)"),
+        (torch.tensor([0.9, 0.9]), "class_priors is no distribution"),
+        (torch.tensor([1.5, -0.5]), "class_priors is no distribution"),
     ],
 )
-def test_bad_shares_are_refused(shares: torch.Tensor, message: str) -> None:
+def test_bad_shares_are_refused(class_priors: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replicator(torch.ones(2, 2), torch.full((2, 2), 0.5), shares=shares)
+        replicator(torch.ones(2, 2), torch.full((2, 2), 0.5), class_priors=class_priors)

@@ -7,7 +7,7 @@ from scipy import sparse
 from torch import Tensor
 
 from entourage.game import diffuse, to_torch, warm_start
-from entourage.game.dynamics import WHISPER
+from entourage.game.dynamics import WALK_WEIGHT
 
 
 def graph(n: int = 7) -> Tensor:
@@ -48,7 +48,7 @@ def test_players_start_from_what_they_know_times_what_they_hear() -> None:
     torch.testing.assert_close(found[6], x[6])  # out of earshot
     voices = diffuse(w, x * labelled[:, None], 4)
     loud = voices / voices.sum(dim=0).sqrt()
-    expected = x[1] * (1 + WHISPER * loud[1] / loud.mean())
+    expected = x[1] * (1 + WALK_WEIGHT * loud[1] / loud.mean())
     torch.testing.assert_close(found[1], expected / expected.sum())
     assert warm_start(x, w, labelled, 0) is x
     assert warm_start(x, w, torch.zeros(7, dtype=torch.bool), 4) is x
@@ -62,7 +62,7 @@ def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
     labelled[:5] = True
     x[:4], x[4] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     odds = warm_start(x, w, labelled, 200)[10]
-    loudness = WHISPER / 2.5**0.5  # labels a class
+    loudness = WALK_WEIGHT / 2.5**0.5  # labels a class
     expected = (1 + loudness * 4 / 3) / (1 + loudness * 2 / 3)  # on average 1
     assert float(odds[0] / odds[1]) == pytest.approx(expected, rel=1e-3)
 

@@ -87,7 +87,7 @@ def test_the_graph_is_the_recipe(options: dict[str, Any], k: int) -> None:
 @pytest.mark.parametrize(("n_neighbors", "k"), [("auto", 6), (None, 59), (1000, 59), (np.int64(5), 5)])
 def test_how_many_neighbours_are_looked_for(n_neighbors: Any, k: int) -> None:
     graph = NeighborGraph(torch.from_numpy(POINTS), n_neighbors)
-    assert graph.k == k
+    assert graph.n_neighbors == k
     np.testing.assert_allclose(graph.w.toarray(), recipe(POINTS, k), rtol=2e-4, atol=1e-6)
 
 

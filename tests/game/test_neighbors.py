@@ -86,19 +86,19 @@ def test_queries_find_their_nearest_points(name: str) -> None:
     k = min(6, len(points))
     # Some queries are points, some lie between two.
     queries = torch.cat([points[:9], (points[:9] / 2 + points[-9:] / 2)[: len(points)]])
-    assert_nearest(NeighborSearch(points, k).of(queries), queries, points, k, exclude_self=False)
+    assert_nearest(NeighborSearch(points, k).query(queries), queries, points, k, exclude_self=False)
 
 
 def test_queries_of_another_type_are_accepted() -> None:
     points, queries = torch.from_numpy(normal(50)).float(), torch.from_numpy(normal(9, seed=1))
-    found = NeighborSearch(points, 3).of(queries)
+    found = NeighborSearch(points, 3).query(queries)
     assert found.distance.dtype == torch.float32
     assert_nearest(found, queries.float(), points, 3, exclude_self=False)
 
 
 def test_all_points_can_be_asked_for_and_a_point_is_its_own_nearest_as_a_query() -> None:
     points = torch.from_numpy(normal(30))
-    found = NeighborSearch(points, 30).of(points)
+    found = NeighborSearch(points, 30).query(points)
     assert torch.equal(found.index[:, 0], torch.arange(30))
     assert (found.distance[:, 0] == 0).all()
     assert torch.equal(found.index.sort(dim=1).values, torch.arange(30).expand(30, 30))
@@ -150,8 +150,8 @@ def test_cells_reach_the_recall_they_promise(
     assert (found.index != torch.arange(len(points))[:, None]).all()
     assert (found.distance.diff(dim=1) >= 0).all()
     queries = clustered(13_000)[12_500:]
-    assert recall_of(search.of(queries), exact[0].of(queries)) >= recall - 0.03
-    assert all(cells.visits < len(cells.centres) / 2 for cells in search._cells)
+    assert recall_of(search.query(queries), exact[0].query(queries)) >= recall - 0.03
+    assert all(cells.n_probes < len(cells.centers) / 2 for cells in search._indexes)
 
 
 def test_distances_found_in_cells_are_exact(points: Tensor) -> None:
@@ -161,7 +161,7 @@ def test_distances_found_in_cells_are_exact(points: Tensor) -> None:
 
 
 def test_a_higher_recall_visits_more_cells(points: Tensor) -> None:
-    visits = [in_cells(points, 10, recall)._cells[0].visits for recall in (0.5, 0.9, 0.99)]
+    visits = [in_cells(points, 10, recall)._indexes[0].n_probes for recall in (0.5, 0.9, 0.99)]
     assert visits == sorted(visits)
     assert 1 <= visits[0] < visits[-1]
 
@@ -206,12 +206,12 @@ def test_a_pickle_is_light_and_answers_the_same(exact: bool) -> None:
     points, queries = clustered(2000), clustered(2100)[2000:]
     search = NeighborSearch(points, 5)
     search.exact = exact
-    before = search.query_self(), search.of(queries)
+    before = search.query_self(), search.query(queries)
     pickled = pickle.dumps(search)
     assert len(pickled) < points.numel() * 4 + 5000  # the points, and no cells
     restored = pickle.loads(pickled)
     assert "_cells" not in restored.__dict__
-    for old, new in zip(before, (restored.query_self(), restored.of(queries)), strict=True):
+    for old, new in zip(before, (restored.query_self(), restored.query(queries)), strict=True):
         assert torch.equal(old.index, new.index)
         assert torch.equal(old.distance, new.distance)
 
@@ -233,7 +233,7 @@ def test_bad_input_is_refused(k: int, recall: float, message: str) -> None:
 def test_where_cells_do_not_pay_the_search_is_exact() -> None:
     points = torch.randn(3000, 40, generator=torch.Generator().manual_seed(0))  # everything is about equally far
     search = in_cells(points, 5)
-    assert search._cells is None
+    assert search._indexes is None
     expected = NeighborSearch(points, 5, recall=1).query_self()
     assert torch.equal(search.query_self().index, expected.index)
-    assert torch.equal(search.of(points[:9]).index[:, 0], torch.arange(9))
+    assert torch.equal(search.query(points[:9]).index[:, 0], torch.arange(9))

@@ -12,8 +12,8 @@ from torch import Tensor
 from entourage.game import neighbors as cells
 from entourage.game.neighbors import (
     IVFIndex,
+    exact_neighbors,
     k_means,
-    nearest,
     nearest_center,
     partition,
     squared_distances_to,
@@ -66,9 +66,9 @@ def test_squared_to_is_the_squared_distance_less_the_query() -> None:
 @pytest.mark.parametrize("block", [1, 70, 2**23])
 def test_the_size_of_a_block_changes_no_answer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     points = normal(300)
-    expected = nearest(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
+    expected = exact_neighbors(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     monkeypatch.setattr(cells, "BLOCK", block)
-    found, home = nearest(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
+    found, home = exact_neighbors(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     assert torch.equal(found[0], expected[0][0])
     torch.testing.assert_close(found[1], expected[0][1])
     assert torch.equal(home, expected[1])
@@ -112,29 +112,29 @@ def test_cells_hold_every_point_once_and_know_their_centres() -> None:
     assert torch.equal(made.sorted, points[made.order])
     assert made.starts == [0, *made.ends[:-1]]
     assert made.ends[-1] == 3000
-    for start, end, centre in list(zip(made.starts, made.ends, made.centres, strict=True))[:10]:
+    for start, end, centre in list(zip(made.starts, made.ends, made.centers, strict=True))[:10]:
         torch.testing.assert_close(made.sorted[start:end].mean(dim=0), centre, rtol=1e-4, atol=1e-5)
 
 
 def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
     made = IVFIndex(normal(3000), 5)
-    distance = torch.cdist(made.centres, made.centres)
-    assert torch.equal(made.around[:, 0], torch.arange(len(made.centres)))
-    ordered = distance.gather(1, made.around)
+    distance = torch.cdist(made.centers, made.centers)
+    assert torch.equal(made.probe_order[:, 0], torch.arange(len(made.centers)))
+    ordered = distance.gather(1, made.probe_order)
     assert (ordered.diff(dim=1) >= -1e-3).all()
 
 
 def test_all_visits_find_everything() -> None:
     points = normal(1200)
-    made = IVFIndex(points, 5, visits=1200)
+    made = IVFIndex(points, 5, n_probes=1200)
     index, distance = made.query_self()
-    expected = nearest(points, points, 5, exclude_self=True)
+    expected = exact_neighbors(points, points, 5, exclude_self=True)
     torch.testing.assert_close(distance, expected[1])
     assert torch.equal(index, expected[0])
 
 
 def test_cells_too_small_for_k_call_on_more_than_their_visits() -> None:
-    made = IVFIndex(normal(400), 100, visits=1)
+    made = IVFIndex(normal(400), 100, n_probes=1)
     index, distance = made.query_self()
     assert distance.isfinite().all()
     assert all(len(set(row)) == 100 for row in index.tolist())
@@ -144,14 +144,14 @@ def test_places_tell_at_which_visit_a_point_is_met() -> None:
     points = normal(1500)
     made = IVFIndex(points, 4)
     queries = torch.arange(0, 1500, 7)
-    found, _ = nearest(points[queries], points, 6)
+    found, _ = exact_neighbors(points[queries], points, 6)
     expected = [
-        [made.around[made.cell[q]].tolist().index(int(made.cell[f])) for f in row]
+        [made.probe_order[made.cell[q]].tolist().index(int(made.cell[f])) for f in row]
         for q, row in zip(queries.tolist(), found, strict=True)
     ]
-    assert made.places(queries, found).tolist() == expected
-    made.around = made.around[:, :2]
-    assert made.places(queries, found).tolist() == [[min(place, 2) for place in row] for row in expected]
+    assert made.probe_ranks(queries, found).tolist() == expected
+    made.probe_order = made.probe_order[:, :2]
+    assert made.probe_ranks(queries, found).tolist() == [[min(place, 2) for place in row] for row in expected]
 
 
 def test_another_seed_makes_other_cells() -> None:

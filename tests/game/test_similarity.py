@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from entourage.game import clamp, cosine, gaussian, pearson, self_tuning, shift
-from entourage.game.similarity import SCALE_NEIGHBOUR, center_rows, squared_distances
+from entourage.game.similarity import SCALE_NEIGHBOR, center_rows, squared_distances
 
 Similarity = Callable[[Tensor], Tensor]
 
@@ -35,7 +35,7 @@ def rotation() -> Tensor:
 
 def scales(distance: np.ndarray) -> np.ndarray:
     """Distance to the seventh other point."""
-    return np.sort(distance, axis=1)[:, SCALE_NEIGHBOUR]
+    return np.sort(distance, axis=1)[:, SCALE_NEIGHBOR]
 
 
 def test_pearson_is_numpys_correlation(embeddings: Tensor) -> None:

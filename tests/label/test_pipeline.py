@@ -83,10 +83,12 @@ def test_a_prior_that_excludes_a_label_is_kept_to(job: LabelJob, tmp_path: Path)
 def test_frequencies_of_the_labels_count_only_if_asked(job: LabelJob, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     real = GraphTransduction.fit
-    monkeypatch.setattr(GraphTransduction, "fit", lambda self, *data: (told.append(self.shares), real(self, *data))[1])
+    monkeypatch.setattr(
+        GraphTransduction, "fit", lambda self, *data: (told.append(self.class_priors), real(self, *data))[1]
+    )
     for balance in (False, True):
         assert label_source(replace(job, balance=balance))["balance"] is balance
-    assert told == [None, "given"]
+    assert told == [None, "empirical"]
 
 
 def test_an_error_leaves_earlier_results_alone(job: LabelJob) -> None:

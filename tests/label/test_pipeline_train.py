@@ -84,7 +84,7 @@ def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fit
     used = summary["classifier"]["options"]
     assert (used["metric"], used["size"], used["training"]["max_steps"]) == ("euclidean", 32, 1)
     game = fitted[0].labeller_
-    assert (game.n_neighbors, game.normalize, game.shares, used["balance"]) == (3, False, "given", True)
+    assert (game.n_neighbors, game.normalize, game.class_priors, used["balance"]) == (3, False, "empirical", True)
     degrees = np.diff(game.graph_.indptr)
     assert degrees.min() >= 3
     assert degrees.mean() <= 6  # both directions of three edges

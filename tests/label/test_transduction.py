@@ -185,14 +185,14 @@ def test_shares_as_given_hold_the_classes_to_the_given_labels() -> None:
     X = np.concatenate([generator.normal(0, 1, (60, 2)), generator.normal(2.2, 1, (30, 2))])
     y = np.full(90, -1)
     y[0], y[60] = 0, 1
-    plain = GraphTransduction(n_neighbors=8, walk=0).fit(X, y)
-    held = GraphTransduction(n_neighbors=8, walk=0, shares="given").fit(X, y)
-    told = GraphTransduction(n_neighbors=8, walk=0, shares=[0.5, 0.5]).fit(X, y)
+    plain = GraphTransduction(n_neighbors=8, walk_steps=0).fit(X, y)
+    held = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors="empirical").fit(X, y)
+    told = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors=[0.5, 0.5]).fit(X, y)
     gap = abs(np.mean(plain.transduction_ == 1) - 0.5)
     assert abs(np.mean(held.transduction_ == 1) - 0.5) < gap
     np.testing.assert_array_equal(held.transduction_, told.transduction_)
-    with pytest.raises(ValueError, match="shares is 'fair'; expected 'given', an array, or None"):
-        GraphTransduction(shares="fair").fit(X, y)
+    with pytest.raises(ValueError, match="class_priors is 'fair'; expected 'empirical', an array, or None"):
+        GraphTransduction(class_priors="fair").fit(X, y)
 
 
 def test_labels_that_are_heard_before_the_game_are_found_better() -> None:
@@ -204,16 +204,18 @@ def test_labels_that_are_heard_before_the_game_are_found_better() -> None:
             first = np.random.default_rng(seed).choice(np.flatnonzero(truth == label))
             y[first] = label
         for walk, found in right.items():
-            labels = GraphTransduction(walk=walk).fit(X, y).transduction_
+            labels = GraphTransduction(walk_steps=walk).fit(X, y).transduction_
             found.append(float(np.mean(labels[y < 0] == truth[y < 0])))
     assert np.mean(right[30]) > np.mean(right[0]) + 0.02  # 4 points over many draws
-    assert GraphTransduction().walk == 30
+    assert GraphTransduction().walk_steps == 30
 
 
 def test_a_walk_that_is_none_is_refused_and_none_is_taken_where_classes_speak_for_others() -> None:
     X, y = [[0.0], [0.1], [0.2], [5.0]], [0, -1, -1, 1]
-    with pytest.raises(ValueError, match="walk is -1; expected a number of steps, or 0"):
-        GraphTransduction(n_neighbors=1, walk=-1).fit(X, y)
+    with pytest.raises(ValueError, match="walk_steps is -1; expected a number of steps"):
+        GraphTransduction(n_neighbors=1, walk_steps=-1).fit(X, y)
     alike = [[1.0, 0.5], [0.5, 1.0]]
-    one, other = (GraphTransduction(n_neighbors=2, class_similarity=alike, walk=steps).fit(X, y) for steps in (0, 30))
+    one, other = (
+        GraphTransduction(n_neighbors=2, class_similarity=alike, walk_steps=steps).fit(X, y) for steps in (0, 30)
+    )
     np.testing.assert_array_equal(one.label_distributions_, other.label_distributions_)

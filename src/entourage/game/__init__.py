@@ -2,10 +2,10 @@
 
 from entourage.game.dynamics import (
     ReplicatorResult,
-    balance,
     consistency,
     diffuse,
     log_replicator,
+    match_class_priors,
     payoffs,
     replicator,
     replicator_step,

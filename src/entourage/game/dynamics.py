@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 SIMPLEX_TOLERANCE = 1e-3  # rows that a float16 softmax made are still distributions
-PACE = 0.3  # of a label's distance to its share, on a logarithmic scale, that each round makes up for
+PRIOR_STEP = 0.3  # of a label's distance to its share, on a logarithmic scale, that each round makes up for
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def payoffs(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Ten
     Returns:
         Support of each label for each player, shape (q, m). Costs O(nnz(w) m), and O(q m^2) more with S.
     """
-    voices = x if class_similarity is None else x @ class_similarity.T  # (n, m)
-    return w @ voices
+    votes = x if class_similarity is None else x @ class_similarity.T  # (n, m)
+    return w @ votes
 
 
 def consistency(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
@@ -65,7 +65,7 @@ def consistency(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) ->
     return (x * payoffs(w, x, class_similarity)).sum(dtype=torch.float64)
 
 
-def replicator_step(x: Tensor, supported: Tensor) -> tuple[Tensor, Tensor]:
+def replicator_step(x: Tensor, payoff: Tensor) -> tuple[Tensor, Tensor]:
     """One round for every player: each label grows with its support relative to the player's average.
 
     A player to whom nobody gives support for a label it still considers (an isolated point, say) keeps its
@@ -78,10 +78,10 @@ def replicator_step(x: Tensor, supported: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The new strategies, shape (n, m), and the average payoff of each player before the round, shape (n, 1).
     """
-    payoff = x * supported  # (n, m)
-    average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
+    weighted = x * payoff  # (n, m)
+    average = weighted.sum(dim=1, keepdim=True)  # (n, 1)
     tiny = torch.finfo(x.dtype).tiny
-    return torch.where(average > tiny, payoff / average.clamp_min(tiny), x), average
+    return torch.where(average > tiny, weighted / average.clamp_min(tiny), x), average
 
 
 def replicator(
@@ -90,7 +90,7 @@ def replicator(
     *,
     fixed: Tensor | None = None,
     class_similarity: Tensor | None = None,
-    shares: Tensor | None = None,
+    class_priors: Tensor | None = None,
     max_iter: int = 1000,
     tol: float | None = 1e-4,
     trace: bool = False,
@@ -111,7 +111,7 @@ def replicator(
         fixed: players that never move, shape (n,), boolean.
         class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
         shares: how frequent each label is known to be, shape (m,), positive for labels that anyone plays. Each round
-            then favours the labels that have too few followers (`balance`); F(X) may fall for it. Players whom
+            then favours the labels that have too few followers (`match_class_priors`); F(X) may fall for it. Players whom
             nobody supports are counted, and keep their strategies.
         max_iter: the most rounds to play.
         tol: when to stop; None plays exactly `max_iter` rounds.
@@ -124,39 +124,39 @@ def replicator(
         ValueError: on shapes that do not fit, negative or non-finite similarities, rows off the simplex.
     """
     _check(w, x, fixed, class_similarity, max_iter)
-    _check_shares(shares, x)
+    _check_class_priors(class_priors, x)
     dtype = torch.promote_types(torch.promote_types(w.dtype, x.dtype), torch.float32)  # half has too few digits
     w, x = w.to(dtype), x.to(dtype)
     s = None if class_similarity is None else class_similarity.to(x)
-    shares = None if shares is None else shares.to(x)
-    still = None if fixed is None else fixed.nonzero().flatten()  # (f,)
+    class_priors = None if class_priors is None else class_priors.to(x)
+    fixed_index = None if fixed is None else fixed.nonzero().flatten()  # (f,)
     differentiable = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (w, x, s))
-    x, spare = (x, x) if differentiable else (x.clone(), torch.empty_like(x))
-    levels: list[Tensor] = []
-    n_iter, way, converged = 0, 0.0, False
+    x, buffer = (x, x) if differentiable else (x.clone(), torch.empty_like(x))
+    consistencies: list[Tensor] = []
+    n_iter, total_change, converged = 0, 0.0, False
     while n_iter < max_iter and not converged:
         previous = x
         if differentiable:
-            x, average = _differentiable_round(w, x, s, shares, still)
+            x, average = _differentiable_round(w, x, s, class_priors, fixed_index)
         else:
             # The strategies before the previous are needed no more: their memory takes this round.
-            (x, average), spare = _buffered_round(w, x, s, shares, still, spare), previous
+            (x, average), buffer = _buffered_round(w, x, s, class_priors, fixed_index, buffer), previous
         n_iter += 1
         if trace:
-            levels.append(average.detach().sum(dtype=torch.float64))
+            consistencies.append(average.detach().sum(dtype=torch.float64))
         if tol is not None:
-            moved = x.detach() - previous.detach() if differentiable else spare.sub_(x)
-            step = float(moved.abs_().sum())
-            way += step
-            converged = step <= tol * way
+            change = x.detach() - previous.detach() if differentiable else buffer.sub_(x)
+            last_change = float(change.abs_().sum())
+            total_change += last_change
+            converged = last_change <= tol * total_change
     if trace:
-        levels.append(consistency(w, x, s).detach())
+        consistencies.append(consistency(w, x, s).detach())
     return ReplicatorResult(
-        x, n_iter, converged, torch.stack(levels).cpu() if levels else torch.empty(0, dtype=torch.float64)
+        x, n_iter, converged, torch.stack(consistencies).cpu() if consistencies else torch.empty(0, dtype=torch.float64)
     )
 
 
-def balance(x: Tensor, shares: Tensor) -> Tensor:
+def match_class_priors(x: Tensor, class_priors: Tensor) -> Tensor:
     """What each label is multiplied by to come nearer to its share of the followers.
 
     Args:
@@ -166,40 +166,47 @@ def balance(x: Tensor, shares: Tensor) -> Tensor:
     Returns:
         (share / mean of x) ^ PACE, shape (m,); 1 where a label has neither.
     """
-    mass = x.mean(dim=0)  # (m,)
+    frequency = x.mean(dim=0)  # (m,)
     tiny = torch.finfo(x.dtype).tiny
-    return torch.where(mass > tiny, (shares / mass.clamp_min(tiny)) ** PACE, torch.ones_like(mass))
+    return torch.where(
+        frequency > tiny, (class_priors / frequency.clamp_min(tiny)) ** PRIOR_STEP, torch.ones_like(frequency)
+    )
 
 
 def _differentiable_round(
-    w: Tensor, x: Tensor, s: Tensor | None, shares: Tensor | None, still: Tensor | None
+    w: Tensor, x: Tensor, class_similarity: Tensor | None, class_priors: Tensor | None, fixed_index: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    revised, average = replicator_step(x, payoffs(w, x, s))
-    if shares is not None:
-        balanced, _ = replicator_step(revised, balance(revised, shares).expand_as(revised))
-        revised = torch.where(average > torch.finfo(x.dtype).tiny, balanced, revised)  # who is lonely stays as it is
-    return (revised if still is None else revised.index_copy(0, still, x[still])), average
+    new_x, average = replicator_step(x, payoffs(w, x, class_similarity))
+    if class_priors is not None:
+        matched, _ = replicator_step(new_x, match_class_priors(new_x, class_priors).expand_as(new_x))
+        new_x = torch.where(average > torch.finfo(x.dtype).tiny, matched, new_x)  # who is lonely stays as it is
+    return (new_x if fixed_index is None else new_x.index_copy(0, fixed_index, x[fixed_index])), average
 
 
 def _buffered_round(
-    w: Tensor, x: Tensor, s: Tensor | None, shares: Tensor | None, still: Tensor | None, spare: Tensor
+    w: Tensor,
+    x: Tensor,
+    class_similarity: Tensor | None,
+    class_priors: Tensor | None,
+    fixed_index: Tensor | None,
+    buffer: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The same round in the memory of `spare`: fresh memory for each would double the time at a million players."""
-    voices = x if s is None else x @ s.T
-    payoff = torch.addmm(spare, w, voices, beta=0, out=spare).mul_(x)  # (n, m)
+    """The same round in the memory of `buffer`: fresh memory for each would double the time at a million players."""
+    votes = x if class_similarity is None else x @ class_similarity.T
+    payoff = torch.addmm(buffer, w, votes, beta=0, out=buffer).mul_(x)  # (n, m)
     average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
     tiny = torch.finfo(x.dtype).tiny
-    lonely = (average <= tiny).flatten().nonzero().flatten()  # (l,), nobody supports them
-    revised = payoff.div_(average.clamp_min(tiny))
-    if shares is not None:
-        revised.index_copy_(0, lonely, x[lonely])  # who does not move has followed a label too
-        revised.mul_(balance(revised, shares))
-        revised.div_(revised.sum(dim=1, keepdim=True).clamp_min(tiny))
-    still = lonely if still is None else torch.cat([still, lonely])
-    return revised.index_copy_(0, still, x[still]), average
+    without_payoff = (average <= tiny).flatten().nonzero().flatten()  # (l,), nobody supports them
+    new_x = payoff.div_(average.clamp_min(tiny))
+    if class_priors is not None:
+        new_x.index_copy_(0, without_payoff, x[without_payoff])  # who does not move has followed a label too
+        new_x.mul_(match_class_priors(new_x, class_priors))
+        new_x.div_(new_x.sum(dim=1, keepdim=True).clamp_min(tiny))
+    fixed_index = without_payoff if fixed_index is None else torch.cat([fixed_index, without_payoff])
+    return new_x.index_copy_(0, fixed_index, x[fixed_index]), average
 
 
-def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_iter: int) -> None:
+def _check(w: Tensor, x: Tensor, fixed: Tensor | None, class_similarity: Tensor | None, max_iter: int) -> None:
     n, m = x.shape if x.ndim == 2 else (-1, -1)
     if n < 0:
         raise ValueError(f"x has shape {tuple(x.shape)}; expected (players, labels)")
@@ -209,25 +216,30 @@ def _check(w: Tensor, x: Tensor, fixed: Tensor | None, s: Tensor | None, max_ite
         raise ValueError(f"w is {w.layout}; expected a dense tensor or sparse CSR: see `to_sparse_csr`")
     if fixed is not None and (fixed.shape != (n,) or fixed.dtype != torch.bool):
         raise ValueError(f"fixed has shape {tuple(fixed.shape)} and type {fixed.dtype}; expected ({n},) and bool")
-    if s is not None and s.shape != (m, m):
-        raise ValueError(f"class_similarity has shape {tuple(s.shape)}; expected ({m}, {m}), a row and column a label")
+    if class_similarity is not None and class_similarity.shape != (m, m):
+        raise ValueError(
+            f"class_similarity has shape {tuple(class_similarity.shape)}; expected ({m}, {m}), a row and column a label"
+        )
     if max_iter < 0:
         raise ValueError(f"max_iter is {max_iter}; expected 0 or more rounds")
-    for name, values in (("w", w.values() if w.layout == torch.sparse_csr else w), ("class_similarity", s)):
+    for name, values in (
+        ("w", w.values() if w.layout == torch.sparse_csr else w),
+        ("class_similarity", class_similarity),
+    ):
         _check_payoffs(name, values)
     with torch.no_grad():
         if n and not bool(((x.sum(dim=1) - 1).abs().max() <= SIMPLEX_TOLERANCE) & (x.min() >= 0)):
             raise ValueError("x has rows that are no distributions; expected non-negative rows that sum to 1")
 
 
-def _check_shares(shares: Tensor | None, x: Tensor) -> None:
-    if shares is None:
+def _check_class_priors(class_priors: Tensor | None, x: Tensor) -> None:
+    if class_priors is None:
         return
     m = x.shape[1]
-    if shares.shape != (m,):
-        raise ValueError(f"shares has shape {tuple(shares.shape)}; expected ({m},), one a label")
-    if not bool((shares >= 0).all() & ((shares.sum() - 1).abs() <= SIMPLEX_TOLERANCE)):
-        raise ValueError("shares is no distribution; expected non-negative numbers that sum to 1")
+    if class_priors.shape != (m,):
+        raise ValueError(f"class_priors has shape {tuple(class_priors.shape)}; expected ({m},), one a label")
+    if not bool((class_priors >= 0).all() & ((class_priors.sum() - 1).abs() <= SIMPLEX_TOLERANCE)):
+        raise ValueError("class_priors is no distribution; expected non-negative numbers that sum to 1")
 
 
 def _check_payoffs(name: str, values: Tensor | None) -> None:
@@ -243,10 +255,10 @@ def _check_payoffs(name: str, values: Tensor | None) -> None:
 
 
 # Support below this counts as this: its logarithm is finite, and so is 1/Pi in the backward pass, in float32.
-FAINTEST_SUPPORT = 1e-30
+MIN_PAYOFF = 1e-30
 
 
-def log_replicator(w: Tensor, log_x: Tensor, *, field: Tensor | None = None, rounds: int = 1) -> Tensor:
+def log_replicator(w: Tensor, log_x: Tensor, *, fixed_payoffs: Tensor | None = None, n_iter: int = 1) -> Tensor:
     """Plays a fixed number of rounds (thesis, chapter 4, eq. rd) on logarithms of strategies.
 
     A player that is certain (0 for one label, minus infinity for the others) never moves. A player whom nobody supports
@@ -262,21 +274,21 @@ def log_replicator(w: Tensor, log_x: Tensor, *, field: Tensor | None = None, rou
     Returns:
         Logarithms of the final strategies, shape (n, m). Costs O(n^2 m) time a round.
     """
-    for _ in range(rounds):
-        supported = payoffs(w, log_x.exp())  # (n, m)
-        if field is not None:
-            supported = supported + field
-        log_x = torch.log_softmax(log_x + supported.clamp_min(FAINTEST_SUPPORT).log(), dim=1)
+    for _ in range(n_iter):
+        payoff = payoffs(w, log_x.exp())  # (n, m)
+        if fixed_payoffs is not None:
+            payoff = payoff + fixed_payoffs
+        log_x = torch.log_softmax(log_x + payoff.clamp_min(MIN_PAYOFF).log(), dim=1)
     return log_x
 
 
 # Of what players know, how much they hear on average, where each class has one label; less by the root of their number
 # where there are more. Loud, walks decide before the game does, and with many labels it knows better; too soft, and far
 # players are decided by the first neighbour who happens to be.
-WHISPER = 0.03
+WALK_WEIGHT = 0.03
 
 
-def diffuse(w: Tensor, voices: Tensor, steps: int) -> Tensor:
+def diffuse(w: Tensor, x: Tensor, steps: int) -> Tensor:
     """What everybody hears of some voices that walk over the graph, near ones more often: sum_t (D^-1 W)^t V.
 
     Args:
@@ -288,15 +300,15 @@ def diffuse(w: Tensor, voices: Tensor, steps: int) -> Tensor:
         Shape (n, m). Who has no neighbours hears nobody but himself. Costs O(steps nnz(w) m) time and two arrays of the
         voices' size.
     """
-    degree = (w @ torch.ones_like(voices[:, :1])).clamp_min(torch.finfo(voices.dtype).tiny)  # (n, 1)
-    walker, total = voices, voices.clone()
+    degree = (w @ torch.ones_like(x[:, :1])).clamp_min(torch.finfo(x.dtype).tiny)  # (n, 1)
+    walk, total = x, x.clone()
     for _ in range(steps):
-        walker = (w @ walker) / degree
-        total += walker
+        walk = (w @ walk) / degree
+        total += walk
     return total
 
 
-def warm_start(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
+def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
     """Strategies to start a game from: what players know, and what they have heard of the labels.
 
     Every label walks over the graph. A class with four times as many labels speaks twice as loud: as loud, and what is
@@ -313,10 +325,10 @@ def warm_start(start: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor
         Strategies, shape (n, m), those of labelled players as they were.
     """
     if steps == 0 or not labelled.any():
-        return start
-    found = diffuse(w, start * labelled[:, None], steps)
-    found = found / found.sum(dim=0).clamp_min(torch.finfo(found.dtype).tiny).sqrt()
-    labels = start[labelled].sum(dim=0)  # (m,), of each class
-    loudness = WHISPER / (labels.sum() / (labels > 0).sum()).sqrt()
-    x = start * (1 + loudness * found / found.mean())
-    return torch.where(labelled[:, None], start, x / x.sum(dim=1, keepdim=True))
+        return x
+    reached = diffuse(w, x * labelled[:, None], steps)
+    reached = reached / reached.sum(dim=0).clamp_min(torch.finfo(reached.dtype).tiny).sqrt()
+    labels = x[labelled].sum(dim=0)  # (m,), of each class
+    weight = WALK_WEIGHT / (labels.sum() / (labels > 0).sum()).sqrt()
+    biased = x * (1 + weight * reached / reached.mean())
+    return torch.where(labelled[:, None], x, biased / biased.sum(dim=1, keepdim=True))

@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from entourage.game.neighbors import Neighbors, NeighborSearch
-from entourage.game.similarity import SCALE_NEIGHBOUR, center_rows, checked_bandwidth, normalize_rows
+from entourage.game.similarity import SCALE_NEIGHBOR, center_rows, check_bandwidth, normalize_rows
 from entourage.validation import check_choice, is_integer
 
 Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
@@ -25,9 +25,9 @@ Symmetry = Literal["max", "mean", "mutual"]
 Negatives = Literal["error", "clamp", "shift"]
 
 # exp underflows for an outlier beside a dense cluster; with this floor it keeps its neighbours and can be reached.
-FAINTEST_EDGE = 1e-30
+MIN_WEIGHT = 1e-30
 # Cosines below it are 0 but for rounding: the search is in float32, and right angles came out within half of this.
-ROUNDING = 8 * torch.finfo(torch.float32).eps
+COSINE_ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
 def default_n_neighbors(n: int) -> int:
@@ -74,109 +74,115 @@ class NeighborGraph:
         self.bandwidth = bandwidth
         self.negatives: Negatives = negatives
         self.symmetrize: Symmetry = symmetrize
-        self.lift: float | None = None
-        self.n_neighbors = _count(n_neighbors, len(points))
-        directed, self.known = self._directed(points)  # (p, d), (n,)
-        self.search = NeighborSearch(directed, min(self.n_neighbors, len(directed)), recall)
-        found = self.search.query_self()
-        self.scale = _local_scale(found.distance)  # (p,)
-        w = self._symmetrized(self._csr(found, self.scale, self.known))
+        self.shift: float | None = None
+        self.n_neighbors = _check_n_neighbors(n_neighbors, len(points))
+        comparable, self.has_direction = self._comparable(points)  # (p, d), (n,)
+        self.search = NeighborSearch(comparable, min(self.n_neighbors, len(comparable)), recall)
+        neighbors = self.search.query_self()
+        self.local_scale = _local_scale(neighbors.distance)  # (p,)
+        w = self._symmetrized(self._csr(neighbors, self.local_scale, self.has_direction))
         self.degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel() if normalize else np.ones(len(points))
-        self.w = _divided(w, self.degree, self.degree)
+        self.w = _divide_by_degrees(w, self.degree, self.degree)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "scale": self.scale.cpu(), "known": self.known.cpu()}
+        return {**self.__dict__, "local_scale": self.local_scale.cpu(), "has_direction": self.has_direction.cpu()}
 
     def weights_to(self, queries: Tensor) -> sparse.csr_matrix:
         """Similarities of new points, shape (q, d), to the k nearest of the graph's points: shape (q, n).
 
         They are in the graph's own units (its local scales and degrees) up to a factor for each query.
         """
-        directed, known = self._directed(queries)
-        found = self.search.query(directed)
-        w = self._csr(found, _local_scale(found.distance, self.scale), known)
-        return _divided(w, np.ones(len(queries)), self.degree)
+        comparable, has_direction = self._comparable(queries)
+        neighbors = self.search.query(comparable)
+        w = self._csr(neighbors, _local_scale(neighbors.distance, self.local_scale), has_direction)
+        return _divide_by_degrees(w, np.ones(len(queries)), self.degree)
 
     def _symmetrized(self, w: sparse.csr_matrix) -> sparse.csr_matrix:
         return symmetrize(w, self.symmetrize)
 
-    def _directed(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _comparable(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """What is compared of the points that can be, shape (p, d), and which these are, shape (n,), boolean."""
         if self.affinity not in ("cosine", "pearson"):
             return points, torch.ones(len(points), dtype=torch.bool, device=points.device)
-        directed = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
-        known = directed.any(dim=1)
+        comparable = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
+        has_direction = comparable.any(dim=1)
         # The origin is nearer to a direction than most other directions are: left in, it would take their places.
-        return directed if bool(known.all()) else directed[known], known
+        return comparable if bool(has_direction.all()) else comparable[has_direction], has_direction
 
-    def _csr(self, found: Neighbors, scale: Tensor, known: Tensor) -> sparse.csr_matrix:
+    def _csr(self, neighbors: Neighbors, scale: Tensor, has_direction: Tensor) -> sparse.csr_matrix:
         """The edges to the found neighbours of those who look, shape (q, n), none for who has no direction."""
-        columns = found.index  # (p, k), positions among those that have a direction
-        if len(self.search.points) < len(self.known):
-            columns = self.known.nonzero().flatten().to(columns.device)[columns]
-        ends = np.append(0, known.cpu().numpy().cumsum()) * columns.shape[1]
-        data = self._weights(found, scale).float().cpu().numpy().ravel()
-        w = sparse.csr_matrix((data, columns.int().cpu().numpy().ravel(), ends), shape=(len(known), len(self.known)))
+        columns = neighbors.index  # (p, k), positions among those that have a direction
+        if len(self.search.points) < len(self.has_direction):
+            columns = self.has_direction.nonzero().flatten().to(columns.device)[columns]
+        indptr = np.append(0, has_direction.cpu().numpy().cumsum()) * columns.shape[1]
+        data = self._weights(neighbors, scale).float().cpu().numpy().ravel()
+        w = sparse.csr_matrix(
+            (data, columns.int().cpu().numpy().ravel(), indptr), shape=(len(has_direction), len(self.has_direction))
+        )
         w.sort_indices()
         return w
 
-    def _weights(self, found: Neighbors, scale: Tensor) -> Tensor:
-        """Weights of the edges to the found neighbours, shape (q, k); `scale` is that of those who look, shape (q,)."""
-        near = found.distance
+    def _weights(self, neighbors: Neighbors, scale: Tensor) -> Tensor:
+        """Weights of the edges to the found neighbours, shape (q, k); `local_scale` is that of those who look, shape (q,)."""
+        distance = neighbors.distance
         if self.affinity in ("cosine", "pearson"):
-            similarity = 1 - near.square() / 2
-            similarity = similarity.masked_fill(similarity.abs() < ROUNDING, 0)
-            if self.lift is None or self.negatives == "error":
-                self.lift = required_shift(similarity, self.negatives, self.affinity)
-            return (similarity + self.lift).clamp_min(0)
+            similarity = 1 - distance.square() / 2
+            similarity = similarity.masked_fill(similarity.abs() < COSINE_ROUNDING, 0)
+            if self.shift is None or self.negatives == "error":
+                self.shift = required_shift(similarity, self.negatives, self.affinity)
+            return (similarity + self.shift).clamp_min(0)
         # Quotients first: the squares of very large or very small distances would leave the range of float32.
         if self.affinity == "gaussian":
             if self.bandwidth is None:
-                typical = self.scale.mean()
-                self.bandwidth = float(typical * (self.scale / typical).square().mean().sqrt())
-            exponent = (near / checked_bandwidth(self.bandwidth)).square() / 2
+                typical = self.local_scale.mean()
+                self.bandwidth = float(typical * (self.local_scale / typical).square().mean().sqrt())
+            exponent = (distance / check_bandwidth(self.bandwidth)).square() / 2
         else:
-            theirs = self.scale[found.index]
-            exponent = near / scale[:, None] * (near / theirs if self.squared else 1 / theirs)
-        return torch.exp(-exponent).clamp_min(FAINTEST_EDGE)
+            neighbor_scale = self.local_scale[neighbors.index]
+            exponent = distance / scale[:, None] * (distance / neighbor_scale if self.squared else 1 / neighbor_scale)
+        return torch.exp(-exponent).clamp_min(MIN_WEIGHT)
 
 
-def required_shift(values: Tensor, how: Negatives, name: str = "the graph") -> float:
+def required_shift(values: Tensor, negatives: Negatives, name: str = "the graph") -> float:
     """What to add to similarities before they are clamped at 0: how the two ways of chapter 4 are one.
 
     Clamping adds nothing; shifting adds as much as the least of them lacks. What is added to a graph is added to the
     similarities of new points too, or a point's answer would depend on who asks with it.
 
     Raises:
-        ValueError: if there are negative similarities and `how` is "error".
+        ValueError: if there are negative similarities and `negatives` is "error".
     """
-    check_choice("negatives", how, Negatives)
+    check_choice("negatives", negatives, Negatives)
     negative = int((values < 0).sum())
-    if negative and how == "error":
+    if negative and negatives == "error":
         raise ValueError(
             f"{name} has {negative} negative similarities; expected none, or negatives='clamp' or negatives='shift'"
         )
-    return max(0.0, -float(values.min())) if how == "shift" and negative else 0.0
+    return max(0.0, -float(values.min())) if negatives == "shift" and negative else 0.0
 
 
-def symmetrize(w: sparse.csr_matrix, how: Symmetry = "max") -> sparse.csr_matrix:
+def symmetrize(w: sparse.csr_matrix, mode: Symmetry = "max") -> sparse.csr_matrix:
     """One weight for both directions of an edge: the larger, the mean, or ("mutual") the smaller, absent being 0."""
-    check_choice("symmetrize", how, Symmetry)
-    back = w.T.tocsr()
-    both = sparse.csr_matrix(w.maximum(back) if how == "max" else w + back if how == "mean" else w.minimum(back))
-    if how == "mean":
-        both.data /= 2  # in place: SciPy's division would pass through float64
-    both.eliminate_zeros()
-    return both
+    check_choice("symmetrize", mode, Symmetry)
+    transposed = w.T.tocsr()
+    combined = sparse.csr_matrix(
+        w.maximum(transposed) if mode == "max" else w + transposed if mode == "mean" else w.minimum(transposed)
+    )
+    if mode == "mean":
+        combined.data /= 2  # in place: SciPy's division would pass through float64
+    combined.eliminate_zeros()
+    return combined
 
 
 def normalize_degrees(w: sparse.csr_matrix) -> sparse.csr_matrix:
     """D^-1/2 W D^-1/2 with D the degrees of W; an isolated point stays isolated."""
     degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel()
-    return _divided(w, degree, degree)
+    return _divide_by_degrees(w, degree, degree)
 
 
-def sparsify(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto"] = "auto") -> sparse.csr_matrix:
+def sparsify(
+    w: NDArray[np.floating] | sparse.csr_matrix, n_neighbors: int | Literal["auto"] = "auto"
+) -> sparse.csr_matrix:
     """Keeps the k largest similarities of each row and drops the diagonal; symmetrise the result.
 
     Args:
@@ -188,9 +194,9 @@ def sparsify(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto
         time and O(nnz) memory for a sparse one.
     """
     n = w.shape[0]
-    keep = _count(k, n)
+    keep = _check_n_neighbors(n_neighbors, n)
     if sparse.issparse(w):
-        return _sparsified_rows(w, keep)
+        return _sparsify_stored(w, keep)
     rows: list[sparse.csr_matrix] = []
     for first in range(0, n, 1024):
         dense = np.array(w[first : first + 1024])
@@ -204,7 +210,7 @@ def sparsify(w: NDArray[np.floating] | sparse.csr_matrix, k: int | Literal["auto
     return sparse_rows
 
 
-def _sparsified_rows(w: sparse.csr_matrix, keep: int) -> sparse.csr_matrix:
+def _sparsify_stored(w: sparse.csr_matrix, n_neighbors: int) -> sparse.csr_matrix:
     """`sparsify` by what is stored alone."""
     n = w.shape[0]
     stored = sparse.csr_matrix(w, copy=True)
@@ -214,9 +220,9 @@ def _sparsified_rows(w: sparse.csr_matrix, keep: int) -> sparse.csr_matrix:
     order = order[entries.row[order] != entries.col[order]]
     row, column, data = entries.row[order], entries.col[order], entries.data[order]
     counts = np.bincount(row, minlength=n)  # (n,)
-    place = np.arange(len(row)) - (counts.cumsum() - counts)[row]
-    place += np.where(data < 0, n - counts[row], 0)  # the zeros that are not stored come before what is negative
-    best = (place < keep) & (data != 0)
+    rank = np.arange(len(row)) - (counts.cumsum() - counts)[row]
+    rank += np.where(data < 0, n - counts[row], 0)  # the zeros that are not stored come before what is negative
+    best = (rank < n_neighbors) & (data != 0)
     return sparse.csr_matrix((data[best], (row[best], column[best])), shape=w.shape)
 
 
@@ -230,14 +236,14 @@ def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor
         return torch.sparse_csr_tensor(crow, column, values, size=w.shape, check_invariants=False)
 
 
-def _count(k: int | Literal["auto"] | None, n: int) -> int:
-    if k == "auto":
+def _check_n_neighbors(n_neighbors: int | Literal["auto"] | None, n: int) -> int:
+    if n_neighbors == "auto":
         return default_n_neighbors(n)
-    if k is None:
+    if n_neighbors is None:
         return n - 1
-    if not (is_integer(k) and k >= 1):
-        raise ValueError(f"n_neighbors is {k!r}; expected a whole number from 1, 'auto' or None")
-    return min(int(k), n - 1)
+    if not (is_integer(n_neighbors) and n_neighbors >= 1):
+        raise ValueError(f"n_neighbors is {n_neighbors!r}; expected a whole number from 1, 'auto' or None")
+    return min(int(n_neighbors), n - 1)
 
 
 def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
@@ -247,15 +253,17 @@ def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
     """
     if distance.shape[1] == 0:
         return distance.new_ones(len(distance))
-    scale = distance[:, min(SCALE_NEIGHBOUR, distance.shape[1]) - 1]
+    scale = distance[:, min(SCALE_NEIGHBOR, distance.shape[1]) - 1]
     scale = torch.where(scale > 0, scale, distance[:, -1])
-    known = scale if others is None else others
-    known = known[known > 0]
-    typical = known.mean() if len(known) else scale.new_ones(())
+    positive = scale if others is None else others
+    positive = positive[positive > 0]
+    typical = positive.mean() if len(positive) else scale.new_ones(())
     return torch.where(scale > 0, scale, typical)
 
 
-def _divided(w: sparse.csr_matrix, rows: NDArray[np.float64], columns: NDArray[np.float64]) -> sparse.csr_matrix:
+def _divide_by_degrees(
+    w: sparse.csr_matrix, rows: NDArray[np.float64], columns: NDArray[np.float64]
+) -> sparse.csr_matrix:
     """w_ij / sqrt(rows_i columns_j); a zero degree means there is nothing to divide."""
     row, column = (1 / np.sqrt(np.where(d > 0, d, 1)) for d in (rows, columns))
     data = w.data * np.repeat(row, np.diff(w.indptr)).astype(np.float32)

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-SCALE_NEIGHBOUR = 7  # Zelnik-Manor and Perona's choice, and the original code's
+SCALE_NEIGHBOR = 7  # Zelnik-Manor and Perona's choice, and the original code's
 
 
 def cosine(x: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def cosine(x: Tensor) -> Tensor:
 
 def normalize_rows(x: Tensor) -> Tensor:
     """Each row scaled to length 1, shape (n, d), be it 1e-37 or 1e38 long (in float32); a zero row stays zero."""
-    scaled = _scaled(x)
+    scaled = _scale_rows(x)
     # The largest number is 1 now, and so is the least length, unless the row is zero.
     return scaled * scaled.square().sum(dim=1, keepdim=True).clamp_min(0.5).rsqrt()
 
@@ -54,18 +54,18 @@ def center_rows(x: Tensor) -> Tensor:
 
     A row that is constant up to rounding becomes exactly zero, so that its correlation is zero and not noise.
     """
-    scaled = _scaled(x)
-    centred = scaled - scaled.mean(dim=1, keepdim=True)  # (n, d)
+    scaled = _scale_rows(x)
+    centered = scaled - scaled.mean(dim=1, keepdim=True)  # (n, d)
     noise = 8 * torch.finfo(x.dtype).eps
-    return centred * (centred.detach().abs().amax(dim=1, keepdim=True) > noise)
+    return centered * (centered.detach().abs().amax(dim=1, keepdim=True) > noise)
 
 
-def _scaled(x: Tensor) -> Tensor:
+def _scale_rows(x: Tensor) -> Tensor:
     """Each row over its largest number, same shape, so that no sum overflows and no square underflows."""
     return x / x.detach().abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 
-def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = None) -> Tensor:
+def gaussian(x: Tensor, bandwidth: float | None = None, y: Tensor | None = None) -> Tensor:
     """exp(-d_ij^2 / (2 bandwidth^2)) between all pairs of rows.
 
     Args:
@@ -84,8 +84,8 @@ def gaussian(x: Tensor, bandwidth: float | None = None, others: Tensor | None = 
     """
     if bandwidth is None:
         bandwidth = _default_bandwidth(x)
-    squared = squared_distances(x, others)
-    return torch.exp(-squared / (2 * checked_bandwidth(bandwidth) ** 2))
+    squared = squared_distances(x, y)
+    return torch.exp(-squared / (2 * check_bandwidth(bandwidth) ** 2))
 
 
 def _default_bandwidth(x: Tensor) -> float:
@@ -96,7 +96,7 @@ def _default_bandwidth(x: Tensor) -> float:
     return 1.0
 
 
-def checked_bandwidth(bandwidth: float) -> float:
+def check_bandwidth(bandwidth: float) -> float:
     """The bandwidth, if it is one; a ValueError otherwise."""
     if not bandwidth > 0:
         raise ValueError(f"the Gaussian bandwidth is {bandwidth}; expected a number above 0 (are all points the same?)")
@@ -121,7 +121,7 @@ def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
     return torch.exp(-distance / (sigma[:, None] * sigma[None, :]).clamp_min(torch.finfo(x.dtype).tiny))
 
 
-def squared_distances(x: Tensor, others: Tensor | None = None) -> Tensor:
+def squared_distances(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
 
     They are those of x, shape (n, n), or of x and others, shape (n, q).
@@ -129,7 +129,7 @@ def squared_distances(x: Tensor, others: Tensor | None = None) -> Tensor:
     Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
     far from the origin.
     """
-    theirs = x if others is None else others
+    theirs = x if y is None else y
     return torch.cdist(x, theirs, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
@@ -149,4 +149,4 @@ def _local_scale(squared: Tensor) -> Tensor:
     if n == 1:
         return squared.new_ones(1)
     # Position 0 is the point itself.
-    return squared.detach().kthvalue(min(SCALE_NEIGHBOUR, n - 1) + 1, dim=1).values.sqrt()
+    return squared.detach().kthvalue(min(SCALE_NEIGHBOR, n - 1) + 1, dim=1).values.sqrt()

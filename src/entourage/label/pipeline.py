@@ -84,7 +84,7 @@ def label_source(job: LabelJob) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior], maker=COMMAND)
+    check_outputs(job.out, OUTPUTS, [job.source, job.labels, job.prior], command=COMMAND)
     if job.source.is_dir():  # a slip in a small file should not come to light after a look at all images
         read_labels(job.labels, [path.relative_to(job.source).as_posix() for path in list_images(job.source)])
     seconds: dict[str, float] = {}
@@ -198,8 +198,8 @@ def _known_prior(job: LabelJob, items: Items, classes: list[str]) -> NDArray[np.
 def _decide(job: LabelJob, items: Items) -> GraphTransduction:
     y, classes = _known_labels(job, items)
     prior = _known_prior(job, items, classes)
-    shares: Literal["given"] | None = "given" if job.balance else None
-    model = GraphTransduction(**asdict(job.options), shares=shares, classes=classes, device=job.device)
+    class_priors: Literal["empirical"] | None = "empirical" if job.balance else None
+    model = GraphTransduction(**asdict(job.options), class_priors=class_priors, classes=classes, device=job.device)
     return model.fit(items.features, y, prior)
 
 

@@ -31,7 +31,7 @@ class TransductionOptions:
     squared: bool = True  # exp(-d^2 / ...), as Zelnik-Manor and Perona published it
     symmetrize: Symmetry = "mean"  # better than "max" on CIFAR-10 and Caltech-101 by up to 0.7 points, equal on digits
     normalize: bool = True  # D^-1/2 W D^-1/2: worth two points on CIFAR-10 features at every label count
-    walk: int = 30  # steps: worth four points on digits with one label a class, two on CIFAR-10 features
+    walk_steps: int = 30  # steps: worth four points on digits with one label a class, two on CIFAR-10 features
     max_iter: int = 1000
     tol: float | None = 1e-4
 
@@ -41,13 +41,13 @@ PRESETS: dict[str, TransductionOptions] = {
     "thesis": TransductionOptions(
         n_neighbors=None,  # the text speaks of all pairs and of no sparsification: O(n^2) memory
         normalize=False,  # nor of any normalisation
-        walk=0,  # everybody starts undecided
+        walk_steps=0,  # everybody starts undecided
     ),
     "original": TransductionOptions(
         squared=False,  # the code forgot the square of the distance
         symmetrize="max",
         normalize=False,
-        walk=0,
+        walk_steps=0,
         max_iter=25,  # its Augmenter played a fixed number of rounds...
         tol=None,  # ...without looking whether they sufficed
     ),
@@ -74,7 +74,7 @@ class GraphTransduction(GraphLabeller):
             `GraphLabeller`.
         class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
             payoffs are A_ij = w_ij S.
-        shares: how frequent the classes are, if that is known: an array of shape (m,), or "given" for as frequent as
+        shares: how frequent the classes are, if that is known: an array of shape (m,), or "empirical" for as frequent as
             among the given labels; each round then favours classes with too few followers. Of use where labels were
             drawn fairly; misleading where they were not.
         walk: steps that labels walk over the graph, to be heard before the game begins (`game.warm_start`); 0: everybody
@@ -103,8 +103,8 @@ class GraphTransduction(GraphLabeller):
         normalize: bool = True,
         negatives: Negatives = "error",
         class_similarity: ArrayLike | None = None,
-        shares: ArrayLike | Literal["given"] | None = None,
-        walk: int = 30,
+        class_priors: ArrayLike | Literal["empirical"] | None = None,
+        walk_steps: int = 30,
         classes: ArrayLike | None = None,
         max_iter: int = 1000,
         tol: float | None = 1e-4,
@@ -123,8 +123,8 @@ class GraphTransduction(GraphLabeller):
             device=device,
         )
         self.class_similarity = class_similarity
-        self.shares = shares
-        self.walk = walk
+        self.class_priors = class_priors
+        self.walk_steps = walk_steps
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -132,17 +132,17 @@ class GraphTransduction(GraphLabeller):
         return cls(**{**asdict(preset(name)), **changes})
 
     def _distribute(self, problem: Problem) -> Floats:
-        if self.walk < 0:
-            raise ValueError(f"walk is {self.walk}; expected a number of steps, or 0")
+        if self.walk_steps < 0:
+            raise ValueError(f"walk_steps is {self.walk_steps}; expected a number of steps, or 0")
         device, labelled = problem.device, torch.from_numpy(problem.targets.labelled).to(problem.device)
         w = to_torch(problem.w, device)
         start = torch.from_numpy(problem.start.astype(problem.w.dtype)).to(device)
         play = replicator(
             w,
-            warm_start(start, w, labelled, self.walk if self.class_similarity is None else 0),
+            warm_start(start, w, labelled, self.walk_steps if self.class_similarity is None else 0),
             fixed=labelled | ~torch.from_numpy(problem.reached).to(device),
-            class_similarity=self._payoffs(problem.device),
-            shares=self._shares(problem),
+            class_similarity=self._class_similarity(problem.device),
+            class_priors=self._resolve_class_priors(problem),
             max_iter=self.max_iter,
             tol=self.tol,
             trace=True,
@@ -153,20 +153,20 @@ class GraphTransduction(GraphLabeller):
             warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
         return np.asarray(play.x.cpu().numpy())
 
-    def _payoffs(self, device: torch.device) -> torch.Tensor | None:
+    def _class_similarity(self, device: torch.device) -> torch.Tensor | None:
         if self.class_similarity is None:
             return None
         return torch.as_tensor(np.asarray(self.class_similarity, dtype=np.float64), device=device)
 
-    def _shares(self, problem: Problem) -> torch.Tensor | None:
-        if self.shares is None:
+    def _resolve_class_priors(self, problem: Problem) -> torch.Tensor | None:
+        if self.class_priors is None:
             return None
-        if isinstance(self.shares, str):
-            if self.shares != "given":
-                raise ValueError(f"shares is {self.shares!r}; expected 'given', an array, or None")
+        if isinstance(self.class_priors, str):
+            if self.class_priors != "empirical":
+                raise ValueError(f"class_priors is {self.class_priors!r}; expected 'empirical', an array, or None")
             counts = np.bincount(problem.targets.codes[problem.targets.labelled], minlength=len(self.classes_))
             return torch.from_numpy(counts / counts.sum()).to(problem.device)
-        return torch.as_tensor(np.asarray(self.shares, dtype=np.float64), device=problem.device)
+        return torch.as_tensor(np.asarray(self.class_priors, dtype=np.float64), device=problem.device)
 
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         votes = super()._votes(X)
