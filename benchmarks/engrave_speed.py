@@ -30,7 +30,7 @@ from entourage.engrave.engines.lilypond import LilypondEngraver
 from entourage.engrave.engines.verovio import SvgReader, VerovioEngraver
 from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 from entourage.engrave.render.encoding import encode_png
-from entourage.engrave.render.page import draw_page
+from entourage.engrave.render.page import render_page
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, read_score
 from entourage.symbols import EXTENDED_IDS
@@ -93,7 +93,7 @@ def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
                 with clock("classes and music"):
                     annotated = assign_classes(marks, events, score.ids, options.interline)
                 with clock("raster, boxes"):
-                    page = draw_page(marks, annotated, options.height, options.width, number)
+                    page = render_page(marks, annotated, options.height, options.width, number)
                 with clock("segmentation"):
                     segmentation = page.segmentation(EXTENDED_IDS)
                 with clock("masks and table"):

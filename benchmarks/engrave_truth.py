@@ -117,7 +117,7 @@ def _symbol_ink(page: Page) -> np.ndarray:
         if symbol.label.startswith(("notehead", "clef", "rest", "accidental", "key", "timeSig", "flag")):
             inside[y0:y1, x0:x1] = True
     others = np.zeros(page.image.shape, dtype=bool)
-    ink = rasterise(page.unclaimed)
+    ink = rasterise(page.unassigned)
     ok = (ink.x >= 0) & (ink.x < others.shape[1]) & (ink.y >= 0) & (ink.y < others.shape[0])
     others[ink.y[ok], ink.x[ok]] = True
     return inside & (page.image < 100) & ~others

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from entourage.cli.engrave import _FORMATS_HELP
 from entourage.cli.main import app
-from entourage.engrave.align import Alignment, Field
+from entourage.engrave.align import Alignment, DeformationField
 from entourage.engrave.dataset import pipeline
 from entourage.engrave.options import FORMATS
 
@@ -123,7 +123,7 @@ def test_an_alignment_says_how_far_off_it_is_and_what_looks_otherwise(
 
     def found(scan: Path, page: Path, out: Path) -> Alignment:
         asked.extend((scan, page, out))
-        nowhere = Field(np.zeros(2), np.ones(2), np.zeros((2, 6, 6)))
+        nowhere = DeformationField(np.zeros(2), np.ones(2), np.zeros((2, 6, 6)))
         return Alignment(np.eye(3), nowhere, np.zeros((9, 9), np.uint8), 200, 190, 0.24, 1.26, 0.97, (3,))
 
     monkeypatch.setattr("entourage.engrave.align.write_alignment", found)

@@ -4,7 +4,7 @@ import re
 import cv2
 import numpy as np
 
-from entourage.demo.music import demo_page, engrave_picture, engrave_section
+from entourage.demo.music import annotated_page_figure, demo_page, engrave_section
 
 
 def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
@@ -19,7 +19,7 @@ def test_two_pages_in_two_fonts_with_complete_noteheads() -> None:
 
 def test_the_picture_holds_the_page_with_colours() -> None:
     page = demo_page(1, "Leipzig")
-    data = re.search(r"base64,([^\"]+)", engrave_picture(page))
+    data = re.search(r"base64,([^\"]+)", annotated_page_figure(page))
     assert data is not None
     image = cv2.imdecode(np.frombuffer(base64.b64decode(data[1]), dtype=np.uint8), cv2.IMREAD_COLOR)
     assert image.shape[:2] == page.image.shape

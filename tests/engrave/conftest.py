@@ -6,7 +6,7 @@ import pytest
 from entourage.engrave.dataset import pipeline
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.engines.verovio import VerovioEngraver
-from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 from entourage.engrave.render.page import Page
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import read_score
@@ -28,7 +28,7 @@ SCORE = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def run_here(job: EngraveOptions, tasks: list[Task]) -> Iterator[Outcome]:
+def run_here(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """What `run_tasks` does, without processes: fast, and within reach of what a test replaces."""
     yield from map(Worker(job).do, tasks)
 

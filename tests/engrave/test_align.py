@@ -51,7 +51,7 @@ def photo(page: Grey, seed: int, turn: float) -> tuple[Grey, NDArray[np.float64]
 
 def seen_at(found: Alignment, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Where in the picture the alignment takes points of the page from."""
-    there = points + found.field.at(points)
+    there = points + found.field.shifts_at(points)
     return cv2.perspectiveTransform(there[:, None], np.linalg.inv(found.homography))[:, 0]  # type: ignore[return-value]
 
 
@@ -83,16 +83,16 @@ def test_bent_pages_are_flattened(engraver: VerovioEngraver, pages: list[Page], 
     picture = next(engraver.engrave(parse_score(compose(3, 1), "s"), lambda _: bent)).image
     found = align(picture, pages[0].image)
     points = middles(pages[0])
-    wrong = np.linalg.norm(seen_at(found, points) - bent.warp(points), axis=1)
+    wrong = np.linalg.norm(seen_at(found, points) - bent.warp_points(points), axis=1)
     assert np.median(wrong) < 1
     assert np.percentile(wrong, 95) < 2
-    assert np.abs(found.field.over(*pages[0].image.shape)).max() > 3  # or nothing would have been shown
+    assert np.abs(found.field.shift_grid(*pages[0].image.shape)).max() > 3  # or nothing would have been shown
 
 
 def test_another_layout_of_the_same_music_is_refused(pages: list[Page]) -> None:
     other = next(VerovioEngraver(SIZE, MusicFont("Petaluma")).engrave(parse_score(compose(3, 1), "s")))
     with pytest.raises(ValueError, match=r"the match is poor: .*expected 95% at least, and 5 pixels at most"):
-        align(other.image, pages[0].image, least_score=0.1)
+        align(other.image, pages[0].image, min_score=0.1)
 
 
 def test_what_cannot_be_flattened_is_refused(pages: list[Page]) -> None:
@@ -157,7 +157,7 @@ def test_symbols_that_look_otherwise_are_named_and_too_many_refused(
     cv2.imwrite(str(tmp_path / "other.png"), other)
     found = write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "out")
     assert {heads[0] + 1, heads[1] + 1} <= {*found.missing}
-    monkeypatch.setattr(module, "_STRANGE", 1 / len(page.symbols))
+    monkeypatch.setattr(module, "_MAX_MISSING", 1 / len(page.symbols))
     with pytest.raises(ValueError, match=r"symbols look otherwise than on the page, such as \w+ at \(\d+, \d+\)"):
         write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "refused")
     assert not (tmp_path / "refused").exists()

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from entourage.compute import derive_seed
-from entourage.engrave.options import FONTS, FORMATS, EngraveOptions, Format, MusicFont, tasks_of
+from entourage.engrave.options import FONTS, FORMATS, EngraveOptions, Format, MusicFont, make_tasks
 from entourage.engrave.scores.archives import ScoreFile
 
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
 
 
 def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
-    tasks = tasks_of(EngraveOptions(Path("out"), (Path("songs"),), compose=2), FILES)
+    tasks = make_tasks(EngraveOptions(Path("out"), (Path("songs"),), compose=2), FILES)
     assert len(tasks) == 42
     assert {task.font.name for task in tasks} == set(FONTS)
     assert [task.index for task in tasks[-2:]] == [0, 1]
@@ -19,21 +19,21 @@ def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
 
 def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
     job = EngraveOptions(Path("out"), (Path("songs"),))
-    assert tasks_of(job, FILES)[7] == tasks_of(job, FILES[7:8])[0]
+    assert make_tasks(job, FILES)[7] == make_tasks(job, FILES[7:8])[0]
 
 
 def test_every_font_engraves_each_score_in_all() -> None:
     job = EngraveOptions(
         Path("out"), (Path("songs"),), all_fonts=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
     )
-    assert [t.name for t in tasks_of(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
+    assert [t.name for t in make_tasks(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
 
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="a score is called composed-00000"):
-        tasks_of(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
+        make_tasks(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
     with pytest.raises(ValueError, match="a score is called composed-00000"):
-        tasks_of(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
+        make_tasks(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
     with pytest.raises(ValueError, match="font 'leipzig' is given twice"):
         EngraveOptions(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
 
@@ -41,13 +41,13 @@ def test_names_are_unique() -> None:
 def test_what_decides_leaves_out_where_and_how() -> None:
     one = EngraveOptions(Path("a"), (Path("x"),), workers=1)
     two = EngraveOptions(Path("b"), (Path("y"),), workers=2, ray="local")
-    assert one.decisive() == two.decisive()
-    assert one.decisive() != EngraveOptions(Path("a"), (Path("x"),), seed=1).decisive()
+    assert one.config() == two.config()
+    assert one.config() != EngraveOptions(Path("a"), (Path("x"),), seed=1).config()
 
 
 def test_the_order_of_formats_does_not_count() -> None:
     def formats(*names: Format) -> object:
-        return EngraveOptions(Path("a"), (Path("x"),), formats=names).decisive()["formats"]
+        return EngraveOptions(Path("a"), (Path("x"),), formats=names).config()["formats"]
 
     assert formats("parquet", "coco") == formats("coco", "parquet") == formats("coco", "parquet", "coco")
     assert formats("parquet", "coco") != formats("coco")

@@ -103,7 +103,7 @@ def stats(
     for row in statistics.table():
         typer.echo(f"{row[0]:<20}{row[1]:>16}{row[2]:>18}")
     commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
-    typer.echo(f"top ten classes: {statistics.top_share:.1%} of the symbols")
+    typer.echo(f"top ten classes: {statistics.top_ten_fraction:.1%} of the symbols")
     typer.echo(f"commonest class: {commonest} symbols; rarest: {rarest}")
     named = ", ".join(statistics.absent[:_MOST_NAMES]) or "none"
     more = len(statistics.absent) - _MOST_NAMES

@@ -35,14 +35,14 @@ from entourage.io.files import atomic_path, write_json
 Grey = NDArray[np.uint8]
 Matrix = NDArray[np.float64]
 
-_SQUARE = 64  # pixels of a patch
+_PATCH_SIZE = 64  # pixels of a patch
 _MIN_PATCH_CORRELATION = 0.5  # correlation from which a patch counts as found
 _DEGREE = 5  # of the polynomial; half a wave across the page is within a tenth of a pixel of it
-_FIRMNESS = 1e-3  # pull of the coefficients towards 0, which keeps the field calm where patches are few
+_REGULARISATION = 1e-3  # pull of the coefficients towards 0, which keeps the field calm where patches are few
 
 
 @dataclass(frozen=True)
-class Patches:
+class PatchMatches:
     """Where patches of a page are found in a picture that has been laid on it.
 
     Attributes:
@@ -51,17 +51,17 @@ class Patches:
         found: whether anything like it is there at all, shape (n,).
     """
 
-    places: Matrix
+    points: Matrix
     shifts: Matrix
     found: NDArray[np.bool_]
 
     @property
-    def lengths(self) -> Matrix:
+    def distances(self) -> Matrix:
         """The length of each shift, infinite where the patch is not found, shape (n,)."""
         return np.where(self.found, np.linalg.norm(self.shifts, axis=1), np.inf)
 
 
-def match_patches(straight: Grey, page: Grey, reach: int) -> Patches:
+def match_patches(straight: Grey, page: Grey, reach: int) -> PatchMatches:
     """Searches patches of the page in the straightened picture.
 
     Args:
@@ -71,20 +71,20 @@ def match_patches(straight: Grey, page: Grey, reach: int) -> Patches:
     """
     places, shifts, found = [], [], []
     for x, y in _corners(page, reach):
-        patch = page[y : y + _SQUARE, x : x + _SQUARE]
-        window = straight[y - reach : y + _SQUARE + reach, x - reach : x + _SQUARE + reach]
+        patch = page[y : y + _PATCH_SIZE, x : x + _PATCH_SIZE]
+        window = straight[y - reach : y + _PATCH_SIZE + reach, x - reach : x + _PATCH_SIZE + reach]
         scores = np.asarray(cv2.matchTemplate(window, patch, cv2.TM_CCOEFF_NORMED), dtype=np.float32)
         _, best, _, (column, row) = cv2.minMaxLoc(scores)
         inside = 0 < column < scores.shape[1] - 1 and 0 < row < scores.shape[0] - 1
-        peak = _peak(scores, column, row) if inside else (column, row)
-        places.append((x + _SQUARE / 2, y + _SQUARE / 2))
+        peak = _subpixel_peak(scores, column, row) if inside else (column, row)
+        places.append((x + _PATCH_SIZE / 2, y + _PATCH_SIZE / 2))
         shifts.append((peak[0] - reach, peak[1] - reach))
         found.append(inside and best > _MIN_PATCH_CORRELATION)
-    return Patches(np.reshape(places, (-1, 2)), np.reshape(shifts, (-1, 2)), np.array(found, dtype=bool))
+    return PatchMatches(np.reshape(places, (-1, 2)), np.reshape(shifts, (-1, 2)), np.array(found, dtype=bool))
 
 
 @dataclass(frozen=True)
-class Field:
+class DeformationField:
     """A smooth field of shifts over a page: a polynomial inside the box of the patches, constant beyond its edges.
 
     Attributes:
@@ -97,7 +97,7 @@ class Field:
     terms: Matrix
 
     @classmethod
-    def fit(cls, places: Matrix, shifts: Matrix) -> Field:
+    def fit(cls, places: Matrix, shifts: Matrix) -> DeformationField:
         """The field that most of the shifts agree on; single ones that are far off hardly count.
 
         Args:
@@ -108,7 +108,7 @@ class Field:
         powers = [(i, j) for i in range(_DEGREE + 1) for j in range(_DEGREE + 1 - i)]
         x, y = _powers(places[:, 0], low[0], high[0]), _powers(places[:, 1], low[1], high[1])  # (n, degree + 1) each
         basis = np.stack([x[:, i] * y[:, j] for i, j in powers], axis=1)  # (n, terms)
-        calm = _FIRMNESS * len(places) * np.diag([0.0] + [1.0] * (len(powers) - 1))
+        calm = _REGULARISATION * len(places) * np.diag([0.0] + [1.0] * (len(powers) - 1))
         found: Matrix = np.zeros((len(powers), 2))
         weight: Matrix = np.ones(len(places))
         for width in (16.0, 8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0):  # first all that is near, then what agrees to a pixel
@@ -121,20 +121,20 @@ class Field:
             terms[:, i, j] = both
         return cls(low, high, terms)
 
-    def at(self, points: Matrix) -> Matrix:
+    def shifts_at(self, points: Matrix) -> Matrix:
         """The shifts at points of the page, shape (n, 2)."""
         x = _powers(points[:, 0], self.low[0], self.high[0])
         y = _powers(points[:, 1], self.low[1], self.high[1])
         return np.asarray(np.einsum("ni,cij,nj->nc", x, self.terms, y))
 
-    def over(self, height: int, width: int) -> Matrix:
+    def shift_grid(self, height: int, width: int) -> Matrix:
         """The shifts of all pixels of a page, shape (2, height, width)."""
         x = _powers(np.arange(width, dtype=np.float64), self.low[0], self.high[0])  # (width, degree + 1)
         y = _powers(np.arange(height, dtype=np.float64), self.low[1], self.high[1])  # (height, degree + 1)
         return np.asarray(y @ self.terms.transpose(0, 2, 1) @ x.T)
 
 
-def straighten(picture: Grey, homography: Matrix, field: Field | None, height: int, width: int) -> Grey:
+def rectify(picture: Grey, homography: Matrix, field: DeformationField | None, height: int, width: int) -> Grey:
     """The picture laid on the page, white where it does not reach.
 
     Args:
@@ -146,7 +146,7 @@ def straighten(picture: Grey, homography: Matrix, field: Field | None, height: i
     if field is None:
         flat = cv2.warpPerspective(picture, homography, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
         return np.asarray(flat, dtype=np.uint8)
-    x, y = field.over(height, width)
+    x, y = field.shift_grid(height, width)
     x, y = x + np.arange(width), y + np.arange(height)[:, None]
     back = np.linalg.inv(homography)
     depth = back[2, 0] * x + back[2, 1] * y + back[2, 2]
@@ -165,18 +165,18 @@ def _corners(page: Grey, reach: int) -> list[tuple[int, int]]:
     """Patches to search for, spread over the page: those with the strongest corner in each cell of a grid."""
     strength = cv2.cornerMinEigenVal(page, 7)
     height, width = page.shape
-    edge = reach + _SQUARE // 2 + 1
+    edge = reach + _PATCH_SIZE // 2 + 1
     found = []
-    for top in range(edge, height - edge, _SQUARE):
-        for left in range(edge, width - edge, _SQUARE):
-            cell = strength[top : min(top + _SQUARE, height - edge), left : min(left + _SQUARE, width - edge)]
+    for top in range(edge, height - edge, _PATCH_SIZE):
+        for left in range(edge, width - edge, _PATCH_SIZE):
+            cell = strength[top : min(top + _PATCH_SIZE, height - edge), left : min(left + _PATCH_SIZE, width - edge)]
             row, column = divmod(int(cell.argmax()), cell.shape[1])
             if cell[row, column] > 1e-3:
-                found.append((left + column - _SQUARE // 2, top + row - _SQUARE // 2))
+                found.append((left + column - _PATCH_SIZE // 2, top + row - _PATCH_SIZE // 2))
     return found
 
 
-def _peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
+def _subpixel_peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
     """The top of the parabola through the best score and its neighbours, in both directions."""
     parts = []
     for before, here, after in (scores[y, x - 1 : x + 2], scores[y - 1 : y + 2, x]):
@@ -186,13 +186,13 @@ def _peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
 
 
 _MARGIN = 6  # pixels around a symbol: another in its place seldom ends where it ends
-_PLAY = 2  # pixels that a symbol may be off
+_TOLERANCE = 2  # pixels that a symbol may be off
 _MIN_SYMBOL_CORRELATION = (
     0.8  # correlation from which a symbol is taken for itself; in photos nearly all have 0.9 and more
 )
 
 
-def symbols_missing(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which symbols look otherwise in the picture than on the page, or are not in it, shape (n,).
 
     Args:
@@ -201,25 +201,27 @@ def symbols_missing(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> ND
         boxes: of the symbols, x0, y0, x1, y1 with the ends beyond the last pixel, shape (n, 4).
     """
     seen, drawn = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (rectified, page))
-    edge = _PLAY + _MARGIN
+    edge = _TOLERANCE + _MARGIN
     seen = cv2.copyMakeBorder(seen, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
     drawn = cv2.copyMakeBorder(drawn, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
     missing = np.zeros(len(boxes), dtype=bool)
     for k, (x0, y0, x1, y1) in enumerate(boxes.tolist()):
-        symbol = drawn[y0 + _PLAY : y1 + _PLAY + 2 * _MARGIN, x0 + _PLAY : x1 + _PLAY + 2 * _MARGIN]
+        symbol = drawn[y0 + _TOLERANCE : y1 + _TOLERANCE + 2 * _MARGIN, x0 + _TOLERANCE : x1 + _TOLERANCE + 2 * _MARGIN]
         around = seen[y0 : y1 + 2 * edge, x0 : x1 + 2 * edge]
         missing[k] = float(cv2.matchTemplate(around, symbol, cv2.TM_CCOEFF_NORMED).max()) < _MIN_SYMBOL_CORRELATION
     return missing
 
 
 _FEATURES = 5000
-_WORK = 1400  # pixels of the longer side at which features are matched
+_MATCHING_SIZE = 1400  # pixels of the longer side at which features are matched
 _RATIO = 0.85  # a match must be this much better than the next best
-_FEWEST = 20  # matches that must agree
-_NEAR = 2.0  # pixels from its place within which a patch agrees
-_FAR = 5.0  # pixels from their place within which 95 % of the patches that are found must lie
-_STRANGE = 0.05  # share of the symbols that may look otherwise
-_REACH = 24  # pixels within which patches are searched at last: more than an interline, so that a wrong one is seen
+_MIN_MATCHES = 20  # matches that must agree
+_MATCH_DISTANCE = 2.0  # pixels from its place within which a patch agrees
+_MAX_PERCENTILE95 = 5.0  # pixels from their place within which 95 % of the patches that are found must lie
+_MAX_MISSING = 0.05  # share of the symbols that may look otherwise
+_SEARCH_RADIUS = (
+    24  # pixels within which patches are searched at last: more than an interline, so that a wrong one is seen
+)
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class Alignment:
     """
 
     homography: Matrix
-    field: Field
+    field: DeformationField
     rectified: Grey
     patches: int
     matches: int
@@ -249,14 +251,14 @@ class Alignment:
     missing: tuple[int, ...] = ()
 
 
-def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float = 0.95) -> Alignment:
+def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 0.95) -> Alignment:
     """Finds where a picture of a page lies on the page.
 
     Args:
         scan: the scan or photo, grey, of any size.
         page: the clean page.
-        least_score: the correlation below which the two are taken for different pages.
-        least_share: the share of patches of the page that must lie within two pixels of their place.
+        min_score: the correlation below which the two are taken for different pages.
+        min_fraction: the share of patches of the page that must lie within two pixels of their place.
 
     Raises:
         ValueError: one line that says why the match is too poor.
@@ -264,23 +266,25 @@ def align(scan: Grey, page: Grey, least_score: float = 0.6, least_share: float =
     for name, image in (("scan", scan), ("page", page)):
         if image.ndim != 2 or min(image.shape) < 200:
             raise ValueError(f"the {name} has the shape {image.shape}; expected a grey image of at least 200 x 200")
-    flat = _flattened(scan)
-    found = _first_fit(flat, page)
+    flat = _normalise_lighting(scan)
+    found = _match_features(flat, page)
     for reach, tolerance in ((40, 8.0), (24, 4.0)):  # loosely: a bent sheet has no exact homography
         found = _refine(flat, page, found, reach, tolerance)
-    field = _unbend(flat, page, found)
-    straight = straighten(flat, found, field, *page.shape)
+    field = _fit_deformation(flat, page, found)
+    straight = rectify(flat, found, field, *page.shape)
     score = _correlation(straight, page)
-    if score < least_score:
-        raise ValueError(f"the match is poor: the inks correlate by {score:.2f}; expected at least {least_score:.2f}")
-    lengths = match_patches(straight, page, _REACH).lengths
-    near, seen = int((lengths <= _NEAR).sum()), lengths[np.isfinite(lengths)]
+    if score < min_score:
+        raise ValueError(f"the match is poor: the inks correlate by {score:.2f}; expected at least {min_score:.2f}")
+    lengths = match_patches(straight, page, _SEARCH_RADIUS).distances
+    near, seen = int((lengths <= _MATCH_DISTANCE).sum()), lengths[np.isfinite(lengths)]
     median, far = (float(np.percentile(seen, share)) if len(seen) else np.inf for share in (50, 95))
-    if near < least_share * len(lengths) or far > _FAR:
-        off = f"{near / max(len(lengths), 1):.1%} of {len(lengths)} patches lie within {_NEAR:g} pixels of their place"
+    if near < min_fraction * len(lengths) or far > _MAX_PERCENTILE95:
+        off = f"{near / max(len(lengths), 1):.1%} of {len(lengths)} patches lie within {_MATCH_DISTANCE:g} pixels of their place"
         off += f" (median {median:.1f}, 95th percentile {far:.1f} pixels)"
-        raise ValueError(f"the match is poor: {off}; expected {least_share:.0%} at least, and {_FAR:g} pixels at most")
-    return Alignment(found, field, straighten(scan, found, field, *page.shape), len(lengths), near, median, far, score)
+        raise ValueError(
+            f"the match is poor: {off}; expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
+        )
+    return Alignment(found, field, rectify(scan, found, field, *page.shape), len(lengths), near, median, far, score)
 
 
 def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
@@ -300,7 +304,7 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
     colour, rows = read_annotated_page(page_path)
     page = np.asarray(cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
-    found = _compared(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
+    found = _with_missing_symbols(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
     with atomic_path(out / "images" / f"{page_path.stem}.png") as temporary:
         temporary.write_bytes(encode_png(found.rectified, dpi=400))
     with atomic_path(out / "symbols.parquet") as temporary:
@@ -338,19 +342,19 @@ def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
         raise ValueError(f"{out} holds the alignment of {earlier[0]} with {earlier[1]}; expected another folder")
 
 
-def _compared(found: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
+def _with_missing_symbols(found: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
     """The alignment with the symbols that look otherwise; too many of them are another edition of the page."""
     symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # which is too long to be one picture
     boxes = np.array([[row[name] for name in ("x0", "y0", "x1", "y1")] for row in symbols]).reshape(-1, 4)
-    strange = [symbols[k] for k in np.flatnonzero(symbols_missing(found.rectified, page, boxes))]
-    if len(strange) > _STRANGE * len(symbols):
+    strange = [symbols[k] for k in np.flatnonzero(missing_symbols(found.rectified, page, boxes))]
+    if len(strange) > _MAX_MISSING * len(symbols):
         first = f"such as {strange[0]['label']} at ({strange[0]['x0']}, {strange[0]['y0']})"
         what = f"{len(strange)} of {len(symbols)} symbols look otherwise than on the page, {first}"
-        raise ValueError(f"the match is poor: {what}; expected {_STRANGE:.0%} at most")
+        raise ValueError(f"the match is poor: {what}; expected {_MAX_MISSING:.0%} at most")
     return replace(found, missing=tuple(row["symbol"] for row in strange))
 
 
-def _flattened(scan: Grey) -> Grey:
+def _normalise_lighting(scan: Grey) -> Grey:
     """The picture with even lighting: divided by its own background."""
     size = max(31, (max(scan.shape) // 40) | 1)
     small = cv2.resize(scan, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
@@ -359,32 +363,32 @@ def _flattened(scan: Grey) -> Grey:
     return np.asarray(np.clip(255.0 * scan / np.maximum(paper, 1), 0, 255), dtype=np.uint8)
 
 
-def _first_fit(scan: Grey, page: Grey) -> Matrix:
+def _match_features(scan: Grey, page: Grey) -> Matrix:
     """A homography from features, found at a smaller size."""
-    scales = [_WORK / max(image.shape) for image in (scan, page)]
+    scales = [_MATCHING_SIZE / max(image.shape) for image in (scan, page)]
     small = [
         cv2.resize(image, None, fx=s, fy=s, interpolation=cv2.INTER_AREA)
         for image, s in zip((scan, page), scales, strict=True)
     ]
     detector = cv2.SIFT.create(nfeatures=_FEATURES, contrastThreshold=0.02)
     (near, left), (far, right) = (detector.detectAndCompute(image, None) for image in small)
-    if min(len(near), len(far)) < _FEWEST:
-        raise ValueError(f"too little to match: {len(near)} and {len(far)} features; expected {_FEWEST} at least")
+    if min(len(near), len(far)) < _MIN_MATCHES:
+        raise ValueError(f"too little to match: {len(near)} and {len(far)} features; expected {_MIN_MATCHES} at least")
     pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(left, right, k=2)
     good = [pair[0] for pair in pairs if len(pair) == 2 and pair[0].distance < _RATIO * pair[1].distance]
-    if len(good) < _FEWEST:
-        raise ValueError(f"the match is poor: {len(good)} features are alike; expected {_FEWEST} at least")
+    if len(good) < _MIN_MATCHES:
+        raise ValueError(f"the match is poor: {len(good)} features are alike; expected {_MIN_MATCHES} at least")
     source = np.array([near[match.queryIdx].pt for match in good]) / scales[0]
     target = np.array([far[match.trainIdx].pt for match in good]) / scales[1]
-    found, agree = _fit(source, target, 12.0)
-    if found is None or agree < _FEWEST:
-        raise ValueError(f"the match is poor: {agree} of {len(good)} features agree; expected {_FEWEST} at least")
+    found, agree = _fit_homography(source, target, 12.0)
+    if found is None or agree < _MIN_MATCHES:
+        raise ValueError(f"the match is poor: {agree} of {len(good)} features agree; expected {_MIN_MATCHES} at least")
     if not _plausible(found, scan.shape, page.shape):
         raise ValueError("the match is poor: the best fit would fold or mirror the page; expected a picture of it")
     return found
 
 
-def _fit(source: Matrix, target: Matrix, tolerance: float) -> tuple[Matrix | None, int]:
+def _fit_homography(source: Matrix, target: Matrix, tolerance: float) -> tuple[Matrix | None, int]:
     """The homography that most pairs of points agree on, and how many do; None if there is none."""
     cv2.setRNGSeed(0)
     result: Any = cv2.findHomography(source, target, cv2.USAC_MAGSAC, tolerance, maxIters=20_000, confidence=0.9999)
@@ -407,26 +411,28 @@ def _plausible(found: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> b
 
 def _refine(scan: Grey, page: Grey, found: Matrix, reach: int, tolerance: float) -> Matrix:
     """Searches patches of the page within so many pixels of where the fit puts them, and fits again."""
-    patches = match_patches(straighten(scan, found, None, *page.shape), page, reach)
+    patches = match_patches(rectify(scan, found, None, *page.shape), page, reach)
     seen = patches.found
-    if seen.sum() < _FEWEST:
-        raise ValueError(f"the match is poor: {seen.sum()} patches are found again; expected {_FEWEST} at least")
-    step, agree = _fit((patches.places + patches.shifts)[seen], patches.places[seen], tolerance)
-    if step is None or agree < _FEWEST:
-        raise ValueError(f"the match is poor: {agree} of {seen.sum()} patches agree; expected {_FEWEST} at least")
+    if seen.sum() < _MIN_MATCHES:
+        raise ValueError(f"the match is poor: {seen.sum()} patches are found again; expected {_MIN_MATCHES} at least")
+    step, agree = _fit_homography((patches.points + patches.shifts)[seen], patches.points[seen], tolerance)
+    if step is None or agree < _MIN_MATCHES:
+        raise ValueError(f"the match is poor: {agree} of {seen.sum()} patches agree; expected {_MIN_MATCHES} at least")
     better = step @ found
     return np.asarray(better / better[2, 2])
 
 
-def _unbend(scan: Grey, page: Grey, found: Matrix) -> Field:
+def _fit_deformation(scan: Grey, page: Grey, found: Matrix) -> DeformationField:
     """The field that takes up what the homography leaves over, in steps that search ever closer."""
-    field: Field | None = None
+    field: DeformationField | None = None
     for reach in (40, 16, 10):
-        patches = match_patches(straighten(scan, found, field, *page.shape), page, reach)
-        places, shifts = patches.places[patches.found], patches.shifts[patches.found]
-        if len(places) < _FEWEST:
-            raise ValueError(f"the match is poor: {len(places)} patches are found again; expected {_FEWEST} at least")
-        field = Field.fit(places, shifts if field is None else shifts + field.at(places))
+        patches = match_patches(rectify(scan, found, field, *page.shape), page, reach)
+        places, shifts = patches.points[patches.found], patches.shifts[patches.found]
+        if len(places) < _MIN_MATCHES:
+            raise ValueError(
+                f"the match is poor: {len(places)} patches are found again; expected {_MIN_MATCHES} at least"
+            )
+        field = DeformationField.fit(places, shifts if field is None else shifts + field.shifts_at(places))
     assert field is not None
     return field
 

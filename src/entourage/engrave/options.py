@@ -127,7 +127,7 @@ class EngraveOptions:
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected 0 or more")
 
-    def decisive(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """The options that decide what comes out, without those that only say how it is made."""
         options = asdict(self)
         for name in ("out", "sources", "workers", "ray"):
@@ -138,7 +138,7 @@ class EngraveOptions:
 
 
 @dataclass(frozen=True)
-class Task:
+class EngraveTask:
     """One score in one font.
 
     Attributes:
@@ -154,7 +154,7 @@ class Task:
     index: int = 0
 
 
-def tasks_of(job: EngraveOptions, files: list[ScoreFile]) -> list[Task]:
+def make_tasks(job: EngraveOptions, files: list[ScoreFile]) -> list[EngraveTask]:
     """The tasks of a job, in an order that depends on names alone.
 
     Raises:
@@ -168,5 +168,5 @@ def tasks_of(job: EngraveOptions, files: list[ScoreFile]) -> list[Task]:
     tasks = []
     for name, file, index in named:
         fonts = job.fonts if job.all_fonts else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
-        tasks += [Task(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
+        tasks += [EngraveTask(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
     return tasks

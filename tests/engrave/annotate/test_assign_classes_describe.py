@@ -1,6 +1,6 @@
 from fractions import Fraction
 
-from entourage.engrave.annotate.assign_classes import describe
+from entourage.engrave.annotate.assign_classes import fill_attributes
 from entourage.engrave.annotate.mei import Event
 from entourage.engrave.render.marks import Group, Symbol
 
@@ -18,7 +18,7 @@ IDS = {"m", "slur", "n1"}
 
 def described(label: str, group: Group) -> Symbol:
     symbol = Symbol(label, "", [0], group)
-    describe(symbol, EVENTS, IDS)
+    fill_attributes(symbol, EVENTS, IDS)
     return symbol
 
 
@@ -52,12 +52,12 @@ def test_a_ledger_line_of_no_note_has_no_onset() -> None:
         Symbol(label, "", [0], Group((kind,), "", staff)) for label, kind in (("legerLine", "x"), ("clefG", "clef"))
     )
     for symbol in (line, clef):
-        describe(symbol, events, IDS)
+        fill_attributes(symbol, events, IDS)
     assert (line.onset, line.staff) == (None, 1)
     assert (clef.onset, clef.staff) == (4, 1)
 
 
 def test_what_is_known_stays() -> None:
     symbol = Symbol("rest8th", "", [0], Group(("rest",), "r", STAFF), element="mine", onset=7.0, staff=1)
-    describe(symbol, EVENTS, IDS)
+    fill_attributes(symbol, EVENTS, IDS)
     assert (symbol.element, symbol.onset, symbol.staff) == ("mine", 7.0, 1)

@@ -40,4 +40,4 @@ def test_a_mark_may_stand_on_another_staff_than_the_one_around_it() -> None:
 def test_what_stands_on_no_staff_has_number_0() -> None:
     assert [staves().number(head(0, around)) for around in (UPPER, LOWER, None)] == [1, 2, 0]
     assert staves().position(head(50, None), 0) == (0, 5)
-    assert staves().place(UPPER) == (MEASURE, 1)
+    assert staves().staff_key(UPPER) == (MEASURE, 1)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from entourage.engrave.annotate.mei import Event, read_music
+from entourage.engrave.annotate.mei import Event, read_events
 from entourage.engrave.engines.verovio import VerovioEngraver
 from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
@@ -15,7 +15,7 @@ TAIL = "</score></mdiv></body></music></mei>"
 
 def read(measures: str, meter: str = "<meterSig count='3' unit='4'/>", ppq: str = "") -> dict[str, Event]:
     start = f"<scoreDef><staffGrp><staffDef n='1' {ppq}>{meter}</staffDef><staffDef n='2'/></staffGrp></scoreDef>"
-    return read_music(f"{HEAD}{start}<section>{measures}</section>{TAIL}")
+    return read_events(f"{HEAD}{start}<section>{measures}</section>{TAIL}")
 
 
 def layer(content: str, staff: int = 1) -> str:

@@ -8,13 +8,13 @@ import pytest
 
 from entourage.engrave.dataset.assemble import assemble
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 
 
 def test_only_what_is_done_is_assembled_and_pages_are_listed(tmp_path: Path, score_path: Path) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=("coco",))
-    tasks = [Task(name, MusicFont("Leipzig"), ScoreFile(name, score_path)) for name in ("a", "b", "c")]
+    tasks = [EngraveTask(name, MusicFont("Leipzig"), ScoreFile(name, score_path)) for name in ("a", "b", "c")]
     outcomes = {task.name: Worker(job).do(task) for task in tasks[:2]}
     outcomes["c"] = Outcome("c", failure="c: broken")
     manifest = assemble(job, tasks, outcomes)
@@ -40,6 +40,6 @@ def test_the_manifest_names_the_engraver_that_was_used(
 ) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), engine="lilypond", formats=())
     monkeypatch.setattr("entourage.engrave.dataset.assemble.version", lambda package: f"version of {package}")
-    task = Task("a", MusicFont("Emmentaler"), ScoreFile("a", score_path))
+    task = EngraveTask("a", MusicFont("Emmentaler"), ScoreFile("a", score_path))
     manifest = assemble(job, [task], {"a": Outcome("a", failure="a: broken")})
     assert manifest["versions"]["lilypond"] == "version of lilypond"

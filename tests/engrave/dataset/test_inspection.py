@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from entourage.engrave.dataset import inspection as stats
-from entourage.engrave.dataset.inspection import Spread, contact_sheet, count_symbols, write_statistics
+from entourage.engrave.dataset.inspection import Summary, contact_sheet, count_symbols, write_statistics
 from entourage.engrave.render.encoding import read_grey
 
 COUNTS = {"stem": 60, "clefG": 30, "beam": 10}
@@ -32,14 +32,14 @@ def data_set(tmp_path: Path) -> Path:
 
 
 def test_the_spread_is_that_of_the_definition() -> None:
-    assert Spread.of([1, 2, 3, 6]) == Spread(3.0, 3.5**0.5, 2.5, 6.0, 1.0)
+    assert Summary.of([1, 2, 3, 6]) == Summary(3.0, 3.5**0.5, 2.5, 6.0, 1.0)
 
 
 def test_symbols_are_counted_by_page_and_class(data_set: Path) -> None:
     statistics = count_symbols(data_set)
     assert statistics.pages.to_dict() == {"a": 75, "b": 25}
     assert statistics.classes.iloc[:4].to_dict() == COUNTS | {"brace": 0}
-    assert statistics.top_share == 1.0
+    assert statistics.top_ten_fraction == 1.0
     assert len(statistics.absent) == 133
     assert statistics.table()[1] == ("mean", "50.0", f"{100 / 136:.1f}")
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from entourage.engrave.dataset.formats import page_table
-from entourage.engrave.dataset.inspection import LAYERS, colour_of, draw_annotations, read_annotated_page
+from entourage.engrave.dataset.inspection import LAYERS, class_colour, draw_annotations, read_annotated_page
 from entourage.engrave.render.page import Page
 from entourage.symbols import EXTENDED_IDS
 
@@ -62,7 +62,7 @@ def test_times_of_notes_are_told_apart(page_path: Path, monkeypatch: pytest.Monk
 
 def test_neighbouring_classes_differ_in_colour() -> None:
     names = list(EXTENDED_IDS)
-    colours = np.array([colour_of(name) for name in names])
+    colours = np.array([class_colour(name) for name in names])
     assert np.abs(np.diff(colours, axis=0)).sum(axis=1).min() > 60
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from entourage.engrave.dataset.patches import PATCHES, cut_patch, sample_per_class, write_patches
+from entourage.engrave.dataset.patches import PATCHES_FILE, cut_patch, sample_per_class, write_patches
 
 
 def test_a_patch_is_centred_on_its_box() -> None:
@@ -43,7 +43,7 @@ def test_patches_are_of_v1_classes_and_of_others_where_v1_has_none(tmp_path: Pat
     box = {"x0": 98, "y0": 199, "x1": 103, "y1": 202, "page": "p", "split": "train"}
     pd.DataFrame({**names, "symbol": range(1, 5)}).assign(**box).to_parquet(tmp_path / "symbols.parquet")
     assert write_patches(tmp_path, per_class=1, seed=0) == 2
-    rows = pd.read_parquet(tmp_path / PATCHES)
+    rows = pd.read_parquet(tmp_path / PATCHES_FILE)
     assert sorted(rows["class"]) == ["gClef", "tuplet3"]
     patch = cv2.imdecode(np.frombuffer(rows["png"].iloc[0], dtype=np.uint8), cv2.IMREAD_GRAYSCALE)
     assert np.argwhere(patch == 0).tolist() == [[85, 22]]

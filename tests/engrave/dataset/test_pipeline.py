@@ -18,7 +18,7 @@ from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.engines.fonts import convert_font
-from entourage.engrave.options import EngraveOptions, MusicFont, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -102,7 +102,7 @@ def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path, songs: Path, mon
     out = tmp_path / "out"
     first = job(out, songs)
 
-    def second(tried: EngraveOptions, tasks: list[Task]) -> Iterator[Outcome]:
+    def second(tried: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
         with pytest.raises(ValueError, match=f"another run is at work on {out}"):
             engrave(first)
         return run_here(tried, tasks)

@@ -12,7 +12,7 @@ from entourage.engrave.dataset import worker as work
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import Task
+from entourage.engrave.options import EngraveTask
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -60,7 +60,7 @@ def test_finished_scores_are_not_engraved_again_unless_they_changed(
     done: list[str] = []
     real = Worker._engrave
 
-    def counted(self: Worker, task: Task, *rest: object) -> Outcome:
+    def counted(self: Worker, task: EngraveTask, *rest: object) -> Outcome:
         done.append(task.name)
         return real(self, task, *rest)  # type: ignore[arg-type]
 
@@ -147,7 +147,7 @@ from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 from tests.engrave.conftest import run_here
 
 pipeline.run_tasks = run_here
-write, written = worker.write_whole, []
+write, written = worker.write_file, []
 
 def fatal(path, data):
     if len(written) == int(sys.argv[3]):
@@ -156,7 +156,7 @@ def fatal(path, data):
     written.append(path)
     write(path, data)
 
-worker.write_whole = fatal
+worker.write_file = fatal
 size = PageOptions(width=700, height=500, interline=10, margin=20)
 pipeline.engrave(EngraveOptions(Path(sys.argv[1]), (Path(sys.argv[2]),), page=size, fonts=(MusicFont("Leipzig"),)))
 """

@@ -13,11 +13,11 @@ from entourage.engrave.dataset import pool
 from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 
 JOB = EngraveOptions(Path("out"), (Path("songs"),), workers=2)
-TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
+TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
 def fragile(job: EngraveOptions, connection: Connection) -> None:
@@ -34,7 +34,7 @@ def fragile(job: EngraveOptions, connection: Connection) -> None:
 
 def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", fragile)
-    monkeypatch.setattr(pool, "_PATIENCE", 1.0)
+    monkeypatch.setattr(pool, "_TASK_TIMEOUT", 1.0)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
     assert set(outcomes) == {task.name for task in TASKS}
@@ -48,9 +48,10 @@ def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pyte
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     font, archive = MusicFont("Leipzig"), Path("songs.tar.gz")
     tasks = [
-        Task(name, font, ScoreFile(name, archive, name, 0, place)) for place, name in ((2, "a"), (0, "b"), (1, "c"))
+        EngraveTask(name, font, ScoreFile(name, archive, name, 0, place))
+        for place, name in ((2, "a"), (0, "b"), (1, "c"))
     ]
-    tasks += [Task("e", font, ScoreFile("e", Path("e.xml"))), Task("d", font)]
+    tasks += [EngraveTask("e", font, ScoreFile("e", Path("e.xml"))), EngraveTask("d", font)]
     outcomes = run_tasks(replace(JOB, workers=1), tasks)
     assert [outcome.name for outcome in outcomes] == ["e", "d", "b", "c", "a"]
 
@@ -59,7 +60,7 @@ def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
-    task = Task("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
+    task = EngraveTask("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
     Worker(job).do(task)
     monkeypatch.setattr(pool, "_serve", fragile)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
@@ -77,8 +78,8 @@ def deaf(job: EngraveOptions, connection: Connection) -> None:
 
 def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", deaf)
-    monkeypatch.setattr(pool, "_PATIENCE", 0.5)
-    monkeypatch.setattr(pool, "_GRACE", 0.1)
+    monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.5)
+    monkeypatch.setattr(pool, "_TERMINATION_TIMEOUT", 0.1)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     (outcome,) = run_tasks(replace(JOB, workers=1), TASKS[:1])
     assert outcome.failure == "task0: the engraver took longer than 0.5 s"
@@ -87,7 +88,7 @@ def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.M
 
 def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = {}
-    monkeypatch.setattr(pool, "_bound_memory", lambda: None)
+    monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     ours, theirs = mp.Pipe()
     ours.send(None)
@@ -96,14 +97,14 @@ def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.Mon
         handlers[signal.SIGTERM](signal.SIGTERM, None)
 
 
-def no_room(job: EngraveOptions, task: Task) -> Outcome:
+def no_room(job: EngraveOptions, task: EngraveTask) -> Outcome:
     raise UnwritableError("images/a.png cannot be written: No space left on device")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setattr(Worker, "do", no_room)
-    monkeypatch.setattr(pool, "_bound_memory", lambda: None)
+    monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     with pytest.raises(UnwritableError, match="No space left on device"):
         list(run_tasks(replace(JOB, workers=workers), TASKS))
@@ -123,7 +124,7 @@ def test_no_tasks_are_no_work() -> None:
 def greedy(connection: Connection) -> None:
     import numpy as np
 
-    pool._bound_memory(2**30)
+    pool._limit_memory(2**30)
     np.ones(2**20)  # 8 MB
     try:
         np.ones(2**28)  # 2 GB
@@ -147,7 +148,7 @@ def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
 def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
-    monkeypatch.setattr(pool, "_bound_memory", lambda: order.append("bound"))
+    monkeypatch.setattr(pool, "_limit_memory", lambda: order.append("bound"))
     monkeypatch.setattr(Worker, "do", lambda self, task: order.append(task.name) or Outcome(task.name))
     ours, theirs = mp.Pipe()
     ours.send(TASKS[0])

@@ -17,10 +17,10 @@ from entourage.engrave.dataset import pool as ray_pool
 from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 
 JOB = EngraveOptions(Path("out"), (Path("songs"),), ray="local")
-TASKS = [Task(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
+TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
 class ActorDiedError(Exception):
@@ -33,7 +33,7 @@ class Pending:
 
     server: Any
     number: int
-    task: Task | None = None
+    task: EngraveTask | None = None
 
 
 class Cluster:
@@ -107,7 +107,7 @@ class Cluster:
 def bounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes when the memory of a worker is bounded, rather than to bound that of the tests."""
     calls: list[str] = []
-    monkeypatch.setattr(pool, "_bound_memory", lambda: calls.append("bound"))
+    monkeypatch.setattr(pool, "_limit_memory", lambda: calls.append("bound"))
     return calls
 
 
@@ -125,7 +125,7 @@ def test_crashes_and_endless_tasks_cost_one_score_each(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
-    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
     outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
     assert set(outcomes) == {task.name for task in TASKS}
     assert outcomes["task2"].failure == "task2: the engraver crashed (ActorDiedError)"
@@ -141,7 +141,7 @@ def test_a_task_waits_for_a_core_as_long_as_it_takes(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
-    monkeypatch.setattr(pool, "_PATIENCE", 0.0)
+    monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.0)
     cluster.waiting = {0, 1}
     assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
     assert cluster.idle > 0
@@ -151,7 +151,7 @@ def test_a_worker_that_gets_no_core_holds_up_nothing(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
-    monkeypatch.setattr(pool, "_PATIENCE", 0.05)
+    monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
     cluster.waiting = {1}
     tasks = [TASKS[0], TASKS[1], TASKS[3]]
     assert [outcome.name for outcome in run_tasks(JOB, tasks)] == [task.name for task in tasks]
@@ -195,7 +195,7 @@ def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
 
 
 def test_a_full_disk_stops_the_run(cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(self: Worker, task: Task) -> Outcome:
+    def no_room(self: Worker, task: EngraveTask) -> Outcome:
         raise UnwritableError("images/a.png cannot be written: No space left on device")
 
     monkeypatch.setattr(Worker, "do", no_room)

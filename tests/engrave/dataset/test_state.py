@@ -11,17 +11,17 @@ from entourage.engrave.dataset import state as parts
 from entourage.engrave.dataset.formats import SCHEMA
 from entourage.engrave.dataset.state import (
     UnwritableError,
-    begun_path,
-    begun_paths,
-    begun_places,
     makers,
-    note_begun,
-    part_path,
-    part_paths,
-    part_places,
-    read_part_meta,
-    write_part,
-    write_whole,
+    read_record,
+    record_path,
+    record_paths,
+    recorded_files,
+    reservation_path,
+    reservation_paths,
+    reserve_files,
+    reserved_files,
+    write_file,
+    write_record,
 )
 
 META: dict[str, Any] = {
@@ -39,63 +39,67 @@ META: dict[str, Any] = {
 
 
 def test_what_is_known_of_a_task_comes_back(tmp_path: Path) -> None:
-    path = part_path(tmp_path, "a-f")
-    assert read_part_meta(path) is None
-    write_part(path, SCHEMA.empty_table(), META)
-    assert read_part_meta(path) == META
-    assert part_places(path) == ["images/a-f-1.png", "sources/a-f.mxl"]
-    assert part_paths(tmp_path) == {"a-f": path}
+    path = record_path(tmp_path, "a-f")
+    assert read_record(path) is None
+    write_record(path, SCHEMA.empty_table(), META)
+    assert read_record(path) == META
+    assert recorded_files(path) == ["images/a-f-1.png", "sources/a-f.mxl"]
+    assert record_paths(tmp_path) == {"a-f": path}
 
 
 @pytest.mark.parametrize("lost", META)
 def test_a_part_that_lacks_something_is_none(tmp_path: Path, lost: str) -> None:
-    path = part_path(tmp_path, "a-f")
-    write_part(path, SCHEMA.empty_table(), {name: value for name, value in META.items() if name != lost})
-    assert read_part_meta(path) is None
-    write_part(path, SCHEMA.empty_table(), META | {lost: 7})
-    assert read_part_meta(path) is None
+    path = record_path(tmp_path, "a-f")
+    write_record(path, SCHEMA.empty_table(), {name: value for name, value in META.items() if name != lost})
+    assert read_record(path) is None
+    write_record(path, SCHEMA.empty_table(), META | {lost: 7})
+    assert read_record(path) is None
 
 
 @pytest.mark.parametrize(
     "damage", [{"pages": []}, {"pages": [{"page": "a-f-1"}]}, {"pages": ["a-f-1"]}, {"files": {"images/a-f-1.png": 1}}]
 )
 def test_a_part_that_is_damaged_within_is_none(tmp_path: Path, damage: dict[str, Any]) -> None:
-    path = part_path(tmp_path, "a-f")
-    write_part(path, SCHEMA.empty_table(), META | damage)
-    assert read_part_meta(path) is None
+    path = record_path(tmp_path, "a-f")
+    write_record(path, SCHEMA.empty_table(), META | damage)
+    assert read_record(path) is None
 
 
 def test_a_part_with_other_columns_is_none_and_its_places_are_known(tmp_path: Path) -> None:
-    path = part_path(tmp_path, "a-f")
-    write_part(path, pa.table({"page": ["a-f-1"]}), META)
-    assert read_part_meta(path) is None
-    assert part_places(path) == [*META["files"]]
+    path = record_path(tmp_path, "a-f")
+    write_record(path, pa.table({"page": ["a-f-1"]}), META)
+    assert read_record(path) is None
+    assert recorded_files(path) == [*META["files"]]
 
 
 def test_no_part_and_a_broken_one_have_no_places(tmp_path: Path) -> None:
-    path = part_path(tmp_path, "a-f")
-    assert part_places(path) == []
+    path = record_path(tmp_path, "a-f")
+    assert recorded_files(path) == []
     path.parent.mkdir()
     path.write_bytes(b"PAR1")
-    assert (part_places(path), read_part_meta(path)) == ([], None)
-    write_part(path, SCHEMA.empty_table(), META | {"files": ["images/a-f-1.png"]})
-    assert part_places(path) == []
+    assert (recorded_files(path), read_record(path)) == ([], None)
+    write_record(path, SCHEMA.empty_table(), META | {"files": ["images/a-f-1.png"]})
+    assert recorded_files(path) == []
 
 
 def test_places_add_up_and_a_line_cut_short_is_none(tmp_path: Path) -> None:
-    path = begun_path(tmp_path, "a-f")
-    note_begun(path, [])
-    assert begun_paths(tmp_path) == {"a-f": path}
-    assert begun_places(path) == []
-    note_begun(path, ["images/é\n.png", "sources/a"])
+    path = reservation_path(tmp_path, "a-f")
+    reserve_files(path, [])
+    assert reservation_paths(tmp_path) == {"a-f": path}
+    assert reserved_files(path) == []
+    reserve_files(path, ["images/é\n.png", "sources/a"])
     with path.open("ab") as stream:
         stream.write(b'\n"images/cut\xc3')
-    note_begun(path, ["images/b.png"])
-    assert begun_places(path) == ["images/é\n.png", "sources/a", "images/b.png"]
+    reserve_files(path, ["images/b.png"])
+    assert reserved_files(path) == ["images/é\n.png", "sources/a", "images/b.png"]
 
 
 def test_what_makes_pages_has_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert makers("verovio") == {"entourage": __version__, "verovio": version("verovio"), "rules": str(parts.RULES)}
+    assert makers("verovio") == {
+        "entourage": __version__,
+        "verovio": version("verovio"),
+        "rules": str(parts.RULES_VERSION),
+    }
     monkeypatch.setattr(parts, "version", lambda package: f"version of {package}")
     assert makers("lilypond")["lilypond"] == "version of lilypond"
 
@@ -106,8 +110,8 @@ def test_what_cannot_be_written_stops_the_run(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(UnwritableError, match=r"a\.png cannot be written: No space left on device"):
-        write_whole(tmp_path / "a.png", b"a")
+        write_file(tmp_path / "a.png", b"a")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(UnwritableError, match=r"a-f\.begun cannot be written: No space left on device"):
-        note_begun(begun_path(tmp_path, "a-f"), [])
+        reserve_files(reservation_path(tmp_path, "a-f"), [])

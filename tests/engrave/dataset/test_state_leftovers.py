@@ -3,7 +3,14 @@ from pathlib import Path
 import pytest
 
 from entourage.engrave.dataset.formats import SCHEMA
-from entourage.engrave.dataset.state import STATE, begun_path, note_begun, part_path, remove_leftovers, write_part
+from entourage.engrave.dataset.state import (
+    STATE,
+    record_path,
+    remove_stale_files,
+    reservation_path,
+    reserve_files,
+    write_record,
+)
 
 
 def write(out: Path, *places: str) -> None:
@@ -14,7 +21,7 @@ def write(out: Path, *places: str) -> None:
 
 def finish(out: Path, name: str, *places: str) -> None:
     """As much of a finished task as matters here."""
-    write_part(part_path(out, name), SCHEMA.empty_table(), {"files": dict.fromkeys(places, "checksum")})
+    write_record(record_path(out, name), SCHEMA.empty_table(), {"files": dict.fromkeys(places, "checksum")})
 
 
 def left_in(out: Path) -> set[str]:
@@ -26,18 +33,18 @@ def test_only_what_was_noted_goes(tmp_path: Path) -> None:
     others = ["images/a-f-2.png", "images/a-f-2024.png", "sources/a-f.mei", "sources/b-f.mxl", "a-f-2.png"]
     write(tmp_path, *ours, *others)
     finish(tmp_path, "a-f", "images/a-f-1.png", "sources/a-f.mxl")
-    note_begun(begun_path(tmp_path, "a-f"), ["images/a-f-1.png", "segmentation/a-f-2_seg.png"])
+    reserve_files(reservation_path(tmp_path, "a-f"), ["images/a-f-1.png", "segmentation/a-f-2_seg.png"])
     finish(tmp_path, "b-f", "xml_annotations/b-f-1.xml", "xml_annotations/lost.xml")
     kept = {"images/a-f-1.png", "sources/a-f.mxl"}
-    assert remove_leftovers(tmp_path, {"a-f"}, kept) == ["segmentation/a-f-2_seg.png", "xml_annotations/b-f-1.xml"]
+    assert remove_stale_files(tmp_path, {"a-f"}, kept) == ["segmentation/a-f-2_seg.png", "xml_annotations/b-f-1.xml"]
     assert left_in(tmp_path) == {*others, *kept, f"{STATE}/a-f.parquet"}
-    assert remove_leftovers(tmp_path, {"a-f"}, kept) == []
+    assert remove_stale_files(tmp_path, {"a-f"}, kept) == []
 
 
 def test_what_a_task_began_is_known_by_its_notes_alone(tmp_path: Path) -> None:
     write(tmp_path, "images/c-f-10.png", "images/c-f-11.png")
-    note_begun(begun_path(tmp_path, "c-f"), ["images/c-f-10.png"])
-    assert remove_leftovers(tmp_path, (), ()) == ["images/c-f-10.png"]
+    reserve_files(reservation_path(tmp_path, "c-f"), ["images/c-f-10.png"])
+    assert remove_stale_files(tmp_path, (), ()) == ["images/c-f-10.png"]
     assert left_in(tmp_path) == {"images/c-f-11.png"}
 
 
@@ -45,7 +52,7 @@ def test_what_scores_were_read_from_stays(tmp_path: Path, monkeypatch: pytest.Mo
     write(tmp_path, "sources/a-f.mxl", "sources/b-f.mxl")
     finish(tmp_path, "a-f", "sources/a-f.mxl", "sources/b-f.mxl")
     monkeypatch.chdir(tmp_path)
-    assert remove_leftovers(tmp_path, (), (), [Path("images/../sources/a-f.mxl")]) == ["sources/b-f.mxl"]
+    assert remove_stale_files(tmp_path, (), (), [Path("images/../sources/a-f.mxl")]) == ["sources/b-f.mxl"]
     assert left_in(tmp_path) == {"sources/a-f.mxl"}
 
 
@@ -56,12 +63,12 @@ def test_a_damaged_note_leads_nowhere_else(tmp_path: Path) -> None:
     (out / "images" / "link.png").symlink_to(out / "mine.png")
     places = ["mine.png", "images/deep/mine.png", "stats/mine.png", "../images/mine.png", "images/..", "images", ""]
     places += ["../mine.png", str(tmp_path / "mine.png"), "images/link.png", "images/a-f-1.png"]
-    note_begun(begun_path(out, "a-f"), places)
+    reserve_files(reservation_path(out, "a-f"), places)
     before = left_in(tmp_path)
-    assert remove_leftovers(out, (), ()) == ["images/a-f-1.png"]
+    assert remove_stale_files(out, (), ()) == ["images/a-f-1.png"]
     assert left_in(tmp_path) == before - {"out/images/a-f-1.png", f"out/{STATE}/a-f.begun"}
     assert (out / "images" / "link.png").is_symlink()
 
 
 def test_an_empty_folder_has_none(tmp_path: Path) -> None:
-    assert remove_leftovers(tmp_path, (), ()) == []
+    assert remove_stale_files(tmp_path, (), ()) == []

@@ -65,7 +65,7 @@ def test_music_inside_text_is_of_the_users_font_too(tmp_path: Path) -> None:
         engraver = VerovioEngraver(PageOptions(), convert_font(square_font(tmp_path / "Square.otf", codes), tmp_path))
         page = next(engraver.engrave(score))
         assert page.unlabelled == ["0xeca5"]
-        heights = [np.ptp(edges[:, [1, 3]]) for edges in page.unclaimed]
+        heights = [np.ptp(edges[:, [1, 3]]) for edges in page.unassigned]
         glyphs.append(any(height == pytest.approx(20, abs=0.1) for height in heights))  # the square, a space tall
     assert glyphs == [True, False]  # without one of its own, the note is another font's
 

@@ -9,7 +9,7 @@ from tests.engrave.conftest import build_score, direction, notations, note
 
 from entourage.engrave.dataset import pool
 from entourage.engrave.engines import lilypond as lilypond_engine
-from entourage.engrave.engines.lilypond import LilypondEngraver, disarm
+from entourage.engrave.engines.lilypond import LilypondEngraver, escape_text
 from entourage.engrave.options import PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
@@ -54,7 +54,7 @@ def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
     key = f"<attributes><key><fifths>0</fifths><mode>{escaped}</mode></key></attributes>"
     finger = notations(f"<technical><fingering>{escaped}</fingering></technical>")
     score = parse_score(build_score(key + direction(words) + note("A4", 32, "whole", finger)), "evil")
-    safe = disarm(score.text)
+    safe = escape_text(score.text)
     assert not set("#$\\{}%") & set(safe)
     assert "font-family" not in safe
     pytest.importorskip("lilypond")
@@ -64,7 +64,7 @@ def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
 
 
 def test_lilypond_is_given_up_well_before_its_worker() -> None:
-    assert sum(lilypond_engine._PATIENCE.values()) <= 0.8 * pool._PATIENCE
+    assert sum(lilypond_engine._TIMEOUTS.values()) <= 0.8 * pool._TASK_TIMEOUT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
@@ -73,7 +73,7 @@ def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monke
     program.write_text("#!/bin/sh\nsleep 60 &\necho $! > child\nwait\n")
     program.chmod(0o755)
     monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
-    monkeypatch.setitem(lilypond_engine._PATIENCE, "lilypond", 1.0)
+    monkeypatch.setitem(lilypond_engine._TIMEOUTS, "lilypond", 1.0)
     engraver = LilypondEngraver(PageOptions())
     with pytest.raises(ValueError, match="s: lilypond took longer than 1 s"):
         engraver._run("lilypond", [], tmp_path, Score("s", "", "musicxml"))

@@ -1,4 +1,4 @@
-from entourage.engrave.engines.lilypond import note_ids
+from entourage.engrave.engines.lilypond import ids_by_onset_and_pitch
 
 
 def score(*parts: str) -> str:
@@ -16,15 +16,17 @@ def test_onsets_follow_durations_chords_graces_and_backups() -> None:
     start = "<attributes><divisions>2</divisions></attributes>"
     content = note("a", 2) + note("b", 2, "E4", "<chord/>") + grace + note("c", 1)
     content += "<backup><duration>3</duration></backup>" + note("d", 2, "G3")
-    found = note_ids(score(f"<measure>{start}{content}</measure><measure>{note('e', 2)}</measure>"))
+    found = ids_by_onset_and_pitch(score(f"<measure>{start}{content}</measure><measure>{note('e', 2)}</measure>"))
     assert found == {(0, 60): ["a"], (0, 64): ["b"], (1, 63): ["g"], (1, 60): ["c"], (0, 55): ["d"], (1.5, 60): ["e"]}
 
 
 def test_measures_begin_together_in_all_parts() -> None:
     long = f"<measure>{note('a', 4)}</measure><measure>{note('b', 1)}</measure>"
     short = f"<measure>{note('c', 3)}</measure><measure>{note('d', 1)}</measure>"
-    assert note_ids(score(long, short))[4, 60] == ["b", "d"]
+    assert ids_by_onset_and_pitch(score(long, short))[4, 60] == ["b", "d"]
 
 
 def test_unpitched_notes_have_no_number() -> None:
-    assert note_ids(score("<measure><note id='x'><rest/><duration>1</duration></note></measure>")) == {(0, None): ["x"]}
+    assert ids_by_onset_and_pitch(score("<measure><note id='x'><rest/><duration>1</duration></note></measure>")) == {
+        (0, None): ["x"]
+    }

@@ -41,9 +41,9 @@ def test_groups_know_what_is_around_them() -> None:
     (mark,) = read(
         '<g class="measure"><g class="staff"><g class="dots"><ellipse cx="0" cy="0" rx="40" ry="40"/></g></g></g>'
     )
-    assert [g.kind for g in mark.group.up()][:3] == ["dots", "staff", "measure"]
-    assert mark.group.within("measure", "staff") is mark.group.parent
-    assert mark.group.within("layer") is None
+    assert [g.kind for g in mark.group.ancestors()][:3] == ["dots", "staff", "measure"]
+    assert mark.group.closest("measure", "staff") is mark.group.parent
+    assert mark.group.closest("layer") is None
     assert bounds(mark) == pytest.approx([6, 16, 14, 24], abs=0.1)
 
 

@@ -25,12 +25,12 @@ def test_boxes_and_masks_go_where_the_ink_goes(
         # The pixels of the clean ink, each as its four corners, bent by the same warp: an independent way to the box.
         y, x = np.nonzero(decode_mask(before, H, W))
         corners = np.concatenate([np.stack([x + i, y + j], axis=1) for i in (0, 1) for j in (0, 1)]).astype(float)
-        moved = degrader.warp(corners)
+        moved = degrader.warp_points(corners)
         expected = [*moved.min(axis=0), *moved.max(axis=0)]
         # A pixel is ink from half of it on, before and after: each side may be off by one, and a little for the turn.
         np.testing.assert_allclose(box, expected, atol=1.7, err_msg=str(symbol))
         inside = decode_mask(after, H, W)
-        middles = np.floor(degrader.warp(np.stack([x, y], axis=1) + 0.5)).astype(int)
+        middles = np.floor(degrader.warp_points(np.stack([x, y], axis=1) + 0.5)).astype(int)
         if symbol.label.startswith("notehead"):
             assert inside[middles[:, 1], middles[:, 0]].mean() > 0.85
             assert abs(inside.sum() / len(x) - 1) < 0.3  # it shrinks with the page
@@ -41,19 +41,19 @@ def test_boxes_and_masks_go_where_the_ink_goes(
 def test_bending_keeps_shapes_apart_and_areas_alike() -> None:
     degrader = Degrader("photo", H, W, seed=0)
     shapes = [rectangle(100, 100, 400, 2), np.empty((0, 4)), rectangle(900, 900, 50, 50)]
-    bent = degrader.bend(shapes)
+    bent = degrader.warp_outlines(shapes)
     assert [len(edges) > 4 for edges in bent] == [True, False, True]
     x0, y0, x1, y1 = bent[2].T
     determinant = np.linalg.det(degrader.homography)  # about the area's change in the middle of the page
     assert abs((x0 * y1 - x1 * y0).sum() / 2) == pytest.approx(2500 * determinant, rel=0.15)
-    np.testing.assert_allclose(bent[0][0, :2], degrader.warp(np.array([[100.0, 100.0]]))[0])
-    assert degrader.bend([]) == []
+    np.testing.assert_allclose(bent[0][0, :2], degrader.warp_points(np.array([[100.0, 100.0]]))[0])
+    assert degrader.warp_outlines([]) == []
 
 
 def test_a_photo_bends_more_than_a_scan() -> None:
     grid = np.stack(np.meshgrid(np.linspace(0, W, 9), np.linspace(0, H, 9)), axis=-1).reshape(-1, 2)
     moves = {
-        kind: np.mean([np.abs(Degrader(kind, H, W, seed).warp(grid) - grid).max() for seed in range(8)])  # type: ignore[arg-type]
+        kind: np.mean([np.abs(Degrader(kind, H, W, seed).warp_points(grid) - grid).max() for seed in range(8)])  # type: ignore[arg-type]
         for kind in ("scan", "photo")
     }
     assert moves["photo"] > 2 * moves["scan"] > 4
@@ -62,7 +62,7 @@ def test_a_photo_bends_more_than_a_scan() -> None:
 def test_the_finish_is_that_of_its_seed() -> None:
     page = np.full((300, 200), 255, dtype=np.uint8)
     page[100:110] = 0
-    first, again, other = (Degrader("scan", 300, 200, seed).finish(page) for seed in (1, 1, 2))
+    first, again, other = (Degrader("scan", 300, 200, seed).degrade_image(page) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
     assert first[100:110, 20:180].mean() < 120 < first[150:250, 20:180].mean()

@@ -13,9 +13,9 @@ from entourage.engrave.render.outlines import (
     positive,
     rectangle,
     rings,
+    rotate_points,
     split_at,
-    stroked,
-    turned,
+    stroke_edges,
 )
 
 
@@ -64,20 +64,20 @@ def test_a_hole_is_taken_away() -> None:
 
 
 def test_strokes_cover_length_times_width() -> None:
-    assert area(stroked(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0)) == pytest.approx(10)
-    assert area(stroked(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0, "square")) == pytest.approx(14)
+    assert area(stroke_edges(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0)) == pytest.approx(10)
+    assert area(stroke_edges(np.array([[0.0, 0.0], [3.0, 4.0]]), 2.0, "square")) == pytest.approx(14)
     bent = np.array([[0.0, 0.0], [10.0, 0.0], [20.0, 5.0]])
-    assert area(stroked(bent, 1.0)) == pytest.approx(10 + math.hypot(10, 5), rel=0.01)
+    assert area(stroke_edges(bent, 1.0)) == pytest.approx(10 + math.hypot(10, 5), rel=0.01)
 
 
 def test_a_hairpin_keeps_both_arms_to_the_tip() -> None:
     arms = np.array([[100.0, 10.0], [0.0, 0.0], [100.0, -10.0]])
-    assert area(stroked(arms, 2.0)) == pytest.approx(2 * 2 * math.hypot(100, 10))
+    assert area(stroke_edges(arms, 2.0)) == pytest.approx(2 * 2 * math.hypot(100, 10))
 
 
 def test_points_that_do_not_move_leave_no_mark() -> None:
-    assert len(stroked(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0)) == 0
-    assert len(stroked(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0, "round")) == 0
+    assert len(stroke_edges(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0)) == 0
+    assert len(stroke_edges(np.array([[1.0, 1.0], [1.0, 1.0]]), 2.0, "round")) == 0
 
 
 def test_ellipses_and_rectangles_have_their_area() -> None:
@@ -112,4 +112,4 @@ def test_rings_and_halves_of_an_area_add_up() -> None:
 
 
 def test_turned_is_clockwise_where_y_is_downwards() -> None:
-    np.testing.assert_allclose(turned(np.array([[3.0, 5], [1, 5]]), 90, 1, 5), [[1, 7], [1, 5]], atol=1e-12)
+    np.testing.assert_allclose(rotate_points(np.array([[3.0, 5], [1, 5]]), 90, 1, 5), [[1, 7], [1, 5]], atol=1e-12)

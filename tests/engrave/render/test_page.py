@@ -5,7 +5,7 @@ from tests.engrave.decoded import decode_mask
 
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
 from entourage.engrave.render.outlines import filled, rectangle
-from entourage.engrave.render.page import Page, draw_page
+from entourage.engrave.render.page import Page, render_page
 from entourage.symbols import EXTENDED_IDS
 
 Engrave = Callable[[str], Page]
@@ -14,7 +14,7 @@ Engrave = Callable[[str], Page]
 def drawn(**shapes: np.ndarray) -> Page:
     marks = [Mark("area", edges, Group()) for edges in shapes.values()]
     symbols = [Symbol(label, "", [i], Group()) for i, label in enumerate(shapes)]
-    return draw_page(marks, AnnotatedMarks(symbols), 40, 60)
+    return render_page(marks, AnnotatedMarks(symbols), 40, 60)
 
 
 def test_image_box_and_mask_say_the_same(engrave: Engrave, musicxml: str) -> None:

@@ -54,8 +54,8 @@ def test_a_folder_that_is_kept_apart_is_not_searched(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(musicxml)
     monkeypatch.chdir(tmp_path)
-    for source, apart in ((Path(), Path("out")), (tmp_path, Path("a/../out")), (Path(), tmp_path / "out")):
-        assert [file.name for file in find_scores([source], apart)] == ["four", "one", "three"]
+    for source, exclude in ((Path(), Path("out")), (tmp_path, Path("a/../out")), (Path(), tmp_path / "out")):
+        assert [file.name for file in find_scores([source], exclude)] == ["four", "one", "three"]
     (tmp_path / "link").symlink_to("out")
     assert [file.name for file in find_scores([tmp_path], tmp_path / "link")] == ["four", "one", "three"]
     assert len(find_scores([tmp_path], tmp_path / "new")) == 4
@@ -141,7 +141,7 @@ def test_names_that_point_out_of_the_archive_are_refused(tmp_path: Path, name: s
 
 
 def test_a_bomb_is_read_up_to_the_limit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "LARGEST_SCORE", 2**20)
+    monkeypatch.setattr(archives, "MAX_SCORE_BYTES", 2**20)
     (file,) = find_scores([zipped(tmp_path / "x.zip", {"bomb.xml": b"\0" * (2**20 + 1)})])
     with pytest.raises(ValueError, match="larger than 1 MB"):
         read_bytes(file)
@@ -198,7 +198,7 @@ def test_a_score_that_is_given_several_times_is_taken_once(
 def test_too_many_members_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path, dict[str, bytes]], Path]
 ) -> None:
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
     archive = make(tmp_path / f"x.{make.__name__[:3]}", {f"{i}.txt": b"" for i in range(3)})
     with pytest.raises(ValueError, match=r"holds more than 2 files; expected at most as many"):
         find_scores([archive])
@@ -214,7 +214,7 @@ def test_no_more_members_of_a_tar_are_read_than_are_counted(tmp_path: Path, monk
         return given(tar)
 
     monkeypatch.setattr(tarfile.TarFile, "next", noted)
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
     with pytest.raises(ValueError, match="holds more than 2 files"):
         find_scores([archive])
     assert len(read) < 10  # three, and those with which opening it tries what it is
@@ -231,9 +231,9 @@ def test_too_many_tunes_are_refused_wherever_they_lie(tmp_path: Path, monkeypatc
         zipped(tmp_path / "two.zip", {"a.abc": tune * 3, "b.abc": tune * 2}),
         tarred(tmp_path / "x.tar", {"a.abc": tune * 3, "b.abc": tune * 2}),
     ]
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 5)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 5)
     assert [len(find_scores([source])) for source in sources] == [5] * 5
-    monkeypatch.setattr(archives, "MOST_MEMBERS", 4)
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 4)
     for source in sources:
         with pytest.raises(ValueError, match=r"(all\.abc|zip|tar) holds more than 4 (tunes|scores); expected at most"):
             find_scores([source])

@@ -39,9 +39,9 @@ def test_an_archive_is_opened_once_and_read_in_the_order_of_places(
     path = tmp_path / kind
     archive = zipped(path, members) if kind == "x.zip" else tarred(path, members, "w:gz")
     found = find_scores([archive])
-    assert [(file.name, file.place) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
+    assert [(file.name, file.member_index) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
     with ScoreReader() as reader:
-        read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.place)}
+        read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.member_index)}
     assert opened == [kind, "b.xml", "c/all.abc", "a.xml"]  # the tunes of a member at once
     assert read == {"a": b"<a/>", "b": b"<b/>", **dict.fromkeys(NAMES, TUNES.encode())}
 
@@ -50,7 +50,7 @@ def test_a_compressed_tar_is_unpacked_no_more_often_for_more_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members = {f"{(7 * i) % 20}.xml": bytes(1000) + b"<a/>" for i in range(20)}  # in no order of names
-    found = sorted(find_scores([tarred(tmp_path / "x.tar.gz", members, "w:gz")]), key=lambda file: file.place)
+    found = sorted(find_scores([tarred(tmp_path / "x.tar.gz", members, "w:gz")]), key=lambda file: file.member_index)
     rewound: list[int] = []
     rewind = gzip.GzipFile.seek
 

@@ -23,7 +23,7 @@ def lasting(root: etree._Element) -> Fraction:
 
 @pytest.mark.parametrize("home", ["G2", "F4", "C3", "C4", "P"])
 def test_a_round_brings_every_figure_in_full_measures(home: str) -> None:
-    bars = [bar for figure in figures(home).round() for bar in figure]
+    bars = [bar for figure in figures(home).all_figures() for bar in figure]
     roots = [elements(bar) for bar in bars]
     assert [lasting(root) for root in roots] == [bar.length for bar in bars]
     tags = {element.tag for root in roots for element in root.iter()}
@@ -53,11 +53,11 @@ def test_clefs_return_home() -> None:
 
 def test_near_is_on_a_line_or_in_a_space_as_asked() -> None:
     writer = figures()
-    assert {(writer.near(line=True) - writer.middle) % 2 for _ in range(30)} == {0}
-    assert {(writer.near(line=False) - writer.middle) % 2 for _ in range(30)} == {1}
-    assert {abs(writer.near(middle=10) - 10) <= 4 for _ in range(30)} == {True}
+    assert {(writer.random_step(line=True) - writer.middle) % 2 for _ in range(30)} == {0}
+    assert {(writer.random_step(line=False) - writer.middle) % 2 for _ in range(30)} == {1}
+    assert {abs(writer.random_step(middle=10) - 10) <= 4 for _ in range(30)} == {True}
 
 
 def test_the_same_chance_gives_the_same_figures() -> None:
-    assert list(figures().round()) == list(figures().round())
-    assert list(figures().round()) != list(figures(seed=1).round())
+    assert list(figures().all_figures()) == list(figures().all_figures())
+    assert list(figures().all_figures()) != list(figures(seed=1).all_figures())

@@ -8,10 +8,10 @@ from entourage.engrave.scores.musicxml_writer import (
     Value,
     attributes,
     direction,
+    measure_rest,
     note,
     pitch,
     rests,
-    whole_rest,
 )
 
 
@@ -72,4 +72,4 @@ def test_attributes_and_directions() -> None:
     assert (element.findtext("key/cancel"), element.findtext("key/fifths")) == ("2", "0")
     assert parse(attributes(clef="P"))[0].findtext("clef/sign") == "percussion"
     assert parse(direction("<segno/>", "above"))[0].get("placement") == "above"
-    assert lasts(whole_rest(Fraction(3))) == 3
+    assert lasts(measure_rest(Fraction(3))) == 3

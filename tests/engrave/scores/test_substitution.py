@@ -6,7 +6,7 @@ from tests.engrave.conftest import build_score, direction, notations, note
 
 from entourage.engrave.render.page import Page
 from entourage.engrave.scores.parsing import Score, parse_score
-from entourage.engrave.scores.substitution import replace_common
+from entourage.engrave.scores.substitution import substitute_symbols
 
 
 def song() -> Score:
@@ -24,16 +24,16 @@ def names(score: Score) -> Counter[str]:
 
 
 def test_common_symbols_give_way_to_rare_ones() -> None:
-    before, after = names(song()), names(replace_common(song(), 1.0, 0))
+    before, after = names(song()), names(substitute_symbols(song(), 1.0, 0))
     assert before["staccato"] == 2
     assert after["staccato"] == after["trill-mark"] == after["p"] == 0
     assert after["note"] == before["note"]
-    assert 'type="inverted"' in replace_common(song(), 1.0, 0).text
-    assert 'symbol="common"' in replace_common(song(), 1.0, 0).text
+    assert 'type="inverted"' in substitute_symbols(song(), 1.0, 0).text
+    assert 'symbol="common"' in substitute_symbols(song(), 1.0, 0).text
 
 
 def test_an_accidental_is_doubled_with_its_pitch_only_where_nothing_hangs_on_it() -> None:
-    root = etree.fromstring(replace_common(song(), 1.0, 0).text)
+    root = etree.fromstring(substitute_symbols(song(), 1.0, 0).text)
     signs = [
         (n.findtext("accidental"), n.findtext("pitch/alter"))
         for n in root.iter("note")
@@ -43,15 +43,15 @@ def test_an_accidental_is_doubled_with_its_pitch_only_where_nothing_hangs_on_it(
 
 
 def test_share_and_seed_decide() -> None:
-    assert replace_common(song(), 0.0, 0) == song()
-    assert replace_common(song(), 0.5, 1) == replace_common(song(), 0.5, 1)
-    assert len({replace_common(song(), 0.5, seed).text for seed in range(6)}) > 1
+    assert substitute_symbols(song(), 0.0, 0) == song()
+    assert substitute_symbols(song(), 0.5, 1) == substitute_symbols(song(), 0.5, 1)
+    assert len({substitute_symbols(song(), 0.5, seed).text for seed in range(6)}) > 1
     tune = Score("t", "X:1", "abc")
-    assert replace_common(tune, 1.0, 0) is tune
+    assert substitute_symbols(tune, 1.0, 0) is tune
 
 
 def test_what_comes_out_can_be_engraved(engrave: Callable[[str], Page]) -> None:
-    labels = Counter(s.label for s in engrave(replace_common(song(), 1.0, 0).text).symbols)
+    labels = Counter(s.label for s in engrave(substitute_symbols(song(), 1.0, 0).text).symbols)
     assert labels["accidentalDoubleSharp"] == 1
     assert labels["fermataBelow"] == 1
     assert labels["ornamentTrill"] == labels["articStaccatoBelow"] == 0

@@ -33,11 +33,11 @@ CLEFS = {  # code point: (clef, number on it)
     **{0xE065: ("clefF", "clef8"), 0xE066: ("clefF", "clef15"), 0xE07C: ("clefF", "")},
     **{0xE069: ("clefUnpitchedPercussion", ""), 0xE06A: ("clefUnpitchedPercussion", "")},
 }
-CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}  # what V1 calls a clef within a line
-CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
+CLEF_CHANGES = {"clefG": "gClefChange", "clefF": "fClefChange"}  # what V1 calls a clef within a line
+CLEF_CHANGES |= {"clefCAlto": "cClefAltoChange", "clefCTenor": "cClefTenorChange"}
 # Where an outline above, or below, is not the clef's own any more, in ems from its line.
-_REACH = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
-_TALL = 0.235  # ems of the digits
+_CLEF_EXTENTS = {"clefG": (-1.0, 0.53), "clefF": (-0.22, 0.49), "clefCAlto": (-0.49, 0.49), "clefCTenor": (-0.49, 0.49)}
+_DIGIT_HEIGHT = 0.235  # ems of the digits
 
 
 def clef_class(code: int, position: int, lines: int = 5) -> str:
@@ -68,10 +68,10 @@ def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, 
     Returns:
         The outlines of the clef and of its number.
     """
-    above, below = (y + reach * scale for reach in _REACH[clef])
+    above, below = (y + reach * scale for reach in _CLEF_EXTENTS[clef])
     heights = [(ring[:, 1].min(), ring[:, 1].max()) for ring in rings(edges)]
     top, bottom = min(low for low, _ in heights), max(high for _, high in heights)
-    tall = _TALL * scale
+    tall = _DIGIT_HEIGHT * scale
     if bottom - below > above - top:  # the number hangs below
         beyond = [low for low, _ in heights if low > below]
         upper, lower = split_at(edges, min(beyond) - tall / 8 if beyond else bottom - tall)
@@ -81,7 +81,7 @@ def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, 
     return lower, upper
 
 
-def describe(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) -> None:
+def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) -> None:
     """Completes a symbol by its own event, or that of the nearest group that has one.
 
     Args:
@@ -89,7 +89,7 @@ def describe(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) 
         events: what the music says, by id.
         ids: the ids of the score's elements, to which symbols lead back.
     """
-    for group in symbol.group.up():
+    for group in symbol.group.ancestors():
         if not symbol.element and group.id in ids and group.kind != "measure":
             symbol.element = group.id
         event = events.get(group.id) if group.id else None
@@ -98,16 +98,16 @@ def describe(symbol: Symbol, events: Mapping[str, Event], ids: Collection[str]) 
         if symbol.label == "staff":
             symbol.staff = event.staff
             break
-        _take(symbol, event, group.kind, events)
-    if symbol.group.kind == "notehead" and (note := symbol.group.within("note")):
+        _copy_event(symbol, event, group.kind, events)
+    if symbol.group.kind == "notehead" and (note := symbol.group.closest("note")):
         symbol.notes = (note.id,)
     if not symbol.element:
-        measure = symbol.group.within("measure")  # the first part's; nothing better for what has no note
+        measure = symbol.group.closest("measure")  # the first part's; nothing better for what has no note
         nearest = [*symbol.notes, measure.id if measure else ""]
         symbol.element = next((element for element in nearest if element in ids), "")
 
 
-def _take(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
+def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
     """What a group of that kind says, where groups within it have said nothing."""
     silent = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
     if symbol.onset is None and event.onset is not None and kind not in silent:
@@ -125,16 +125,16 @@ def _notes_of(identity: str, events: Mapping[str, Event]) -> tuple[str, ...]:
     return event.notes if event and event.kind == "chord" and event.notes else (identity,)
 
 
-_SMALL = 0.93  # of the normal size of glyphs
+_MAX_SMALL_SCALE = 0.93  # of the normal size of glyphs
 _HEADS = {0xE0A4: "Black", 0xE0A3: "Half", 0xE0A2: "Whole", 0xE0A0: "DoubleWhole", 0xE0A1: "DoubleWhole"}
 _ACCIDENTALS = {0xE260: "Flat", 0xE261: "Natural", 0xE262: "Sharp", 0xE263: "DoubleSharp", 0xE264: "DoubleFlat"}
 _LINES = {"slur": "slur", "tie": "tie", "lv": "tie", "beam": "beam", "beamSpan": "beam", "fTrem": "beam"}
 _TIMES = {0xE08A: "timeSigCommon", 0xE08B: "timeSigCutCommon"}
 _TIMES |= {0xE080 + digit: f"timeSig{digit}" for digit in range(10)}
 # Glyphs that belong to a symbol, or to a line, without being a symbol.
-_HARMLESS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
-_HARMLESS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
-_HARMLESS |= {0xE003, 0xE004}  # the ends of a bracket before a group of staves
+_IGNORED_GLYPHS = {0xE26A, 0xE26B, 0xE26C, 0xE26D, 0xE51A, 0xE51B}  # parentheses and brackets
+_IGNORED_GLYPHS |= {0xE59D, 0xE59E, 0xEAA4}  # the wavy line after a trill
+_IGNORED_GLYPHS |= {0xE003, 0xE004}  # the ends of a bracket before a group of staves
 _BY_CONTEXT = ("notehead", "keyF", "keyN", "keyS", "accidental", "clef", "timeSig", "fingering", "dynamic", "grace")
 _BY_GLYPH = {
     code: name
@@ -164,8 +164,8 @@ class _ClassAssigner:
         self.events = events
         self.ids = ids
         self.interline = interline
-        self.found: list[Symbol] = []
-        self.whole: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
+        self.symbols: list[Symbol] = []
+        self.joined: dict[tuple[str, object], Symbol] = {}  # symbols of many marks, by their group
         self.graces: dict[Group, list[int]] = {}
         self.staves = Staves(marks, events, interline)
         self.rules: dict[str, Callable[[int, Mark], object]] = {
@@ -198,39 +198,39 @@ class _ClassAssigner:
                 self._glyph(i, mark)
             elif mark.shape == "area":
                 self._area(i, mark)
-        self.found += combine_dynamics(self.found, self.marks)
-        self.found += combine_times(self.found, self.marks)
-        self.found += combine_graces(self.graces, self.marks)
-        attach_ledgers(self.found, self.marks, self.staves, self.events, self.ids)
-        for symbol in self.found:
-            describe(symbol, self.events, self.ids)
-        return AnnotatedMarks(self.found, self._unlabelled())
+        self.symbols += combine_dynamics(self.symbols, self.marks)
+        self.symbols += combine_times(self.symbols, self.marks)
+        self.symbols += combine_graces(self.graces, self.marks)
+        attach_ledgers(self.symbols, self.marks, self.staves, self.events, self.ids)
+        for symbol in self.symbols:
+            fill_attributes(symbol, self.events, self.ids)
+        return AnnotatedMarks(self.symbols, self._unlabelled())
 
     def _unlabelled(self) -> list[str]:
         """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""
-        taken = {i for symbol in self.found for i in symbol.marks}
+        taken = {i for symbol in self.symbols for i in symbol.marks}
         return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in taken and _is_music(mark)]
 
     def _add(self, i: int, mark: Mark, label: str, v1: str | None = None) -> Symbol:
         plain = CLASSES[label].v1 if label else None
         symbol = Symbol(label, (plain or "") if v1 is None else v1, [i], mark.group)
-        self.found.append(symbol)
+        self.symbols.append(symbol)
         return symbol
 
     def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
         """All marks of a group, or of a key, are one symbol."""
         whole = (label, mark.group if key is None else key)
-        if whole in self.whole:
-            self.whole[whole].marks.append(i)
+        if whole in self.joined:
+            self.joined[whole].marks.append(i)
         else:
-            self.whole[whole] = self._add(i, mark, label)
+            self.joined[whole] = self._add(i, mark, label)
 
-    def _small(self, mark: Mark) -> bool:
-        return mark.scale < _SMALL * 4 * self.interline  # an em is four interlines
+    def _is_small(self, mark: Mark) -> bool:
+        return mark.scale < _MAX_SMALL_SCALE * 4 * self.interline  # an em is four interlines
 
     def _staff(self, i: int, mark: Mark) -> None:
         if mark.shape == "line":
-            self._join(i, mark, "staff", (mark.group.within("system"), self.staves.number(mark)))
+            self._join(i, mark, "staff", (mark.group.closest("system"), self.staves.number(mark)))
 
     def _brace(self, i: int, mark: Mark) -> None:
         curved = len(mark.points) == 0  # a bracket is made of straight lines and its own glyphs
@@ -241,12 +241,12 @@ class _ClassAssigner:
         head = _HEADS.get(mark.code)
         if head is None:
             return
-        note = mark.group.within("note")
+        note = mark.group.closest("note")
         event = self.events.get(note.id) if note else None
         number = event.staff if event and event.staff else self.staves.number(mark)
         position, lines = self.staves.position(mark, number)
         where = "OnLine" if (position + lines - 1) % 2 == 0 else "InSpace"
-        symbol = self._add(i, mark, f"notehead{head}{where}{'Small' if self._small(mark) else ''}")
+        symbol = self._add(i, mark, f"notehead{head}{where}{'Small' if self._is_small(mark) else ''}")
         symbol.position, symbol.staff = position, number
         if event is not None:
             symbol.duration = None if event.duration is None else float(event.duration)
@@ -258,8 +258,8 @@ class _ClassAssigner:
         name = clef_class(mark.code, position, lines)
         if not name:
             return
-        change = mark.group.within("layer") is not None
-        symbol = self._add(i, mark, name, CHANGES.get(name) if change else None)
+        change = mark.group.closest("layer") is not None
+        symbol = self._add(i, mark, name, CLEF_CHANGES.get(name) if change else None)
         symbol.position = position
         _, number = CLEFS[mark.code]
         if number:
@@ -277,7 +277,7 @@ class _ClassAssigner:
         if name is None:
             return
         small = f"accidental{name}Small"
-        self._add(i, mark, small if self._small(mark) and small in CLASSES else f"accidental{name}")
+        self._add(i, mark, small if self._is_small(mark) and small in CLASSES else f"accidental{name}")
 
     def _time(self, i: int, mark: Mark) -> None:
         if mark.code in _TIMES:
@@ -301,11 +301,11 @@ class _ClassAssigner:
         if not name.startswith("flag"):
             return
         small = f"{name}Small"
-        self._add(i, mark, small if self._small(mark) and small in CLASSES else name)
+        self._add(i, mark, small if self._is_small(mark) and small in CLASSES else name)
         self._grace(i, mark)
 
     def _grace(self, i: int, mark: Mark) -> None:
-        owner = mark.group.within("chord") or mark.group.within("note")
+        owner = mark.group.closest("chord") or mark.group.closest("note")
         event = self.events.get(owner.id) if owner else None
         if owner and event and event.grace:
             self.graces.setdefault(owner, []).append(i)
@@ -343,8 +343,8 @@ class _ClassAssigner:
 def _is_music(mark: Mark) -> bool:
     """A glyph of the music, also one inside text, or a finger that is written as text."""
     if mark.shape == "glyph":
-        return mark.code not in _HARMLESS
+        return mark.code not in _IGNORED_GLYPHS
     if mark.shape != "letter":
         return False
     signs = 0xE000 <= mark.code <= 0xF8FF or 0x2669 <= mark.code <= 0x266F  # SMuFL's, and those of Unicode
-    return (signs and mark.code not in _HARMLESS) or (mark.group.kind == "fing" and chr(mark.code).isalnum())
+    return (signs and mark.code not in _IGNORED_GLYPHS) or (mark.group.kind == "fing" and chr(mark.code).isalnum())

@@ -65,7 +65,7 @@ def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> 
     return found
 
 
-Place = tuple[Group | None, int]  # a measure, and the number of a staff in it
+StaffKey = tuple[Group | None, int]  # a measure, and the number of a staff in it
 
 
 class Staves:
@@ -80,27 +80,27 @@ class Staves:
     def __init__(self, marks: Iterable[Mark], events: Mapping[str, Event], interline: float) -> None:
         self.events = events
         self.interline = interline
-        self._lines: dict[Place, list[float]] = {}
+        self._lines: dict[StaffKey, list[float]] = {}
         for mark in marks:
             if mark.shape == "line" and mark.group.kind == "staff":
-                self._lines.setdefault(self.place(mark.group), []).append(mark.y)
+                self._lines.setdefault(self.staff_key(mark.group), []).append(mark.y)
 
-    def place(self, staff: Group | None) -> Place:
+    def staff_key(self, staff: Group | None) -> StaffKey:
         """The measure and the number of a staff."""
         if staff is None:
             return None, 0
         event = self.events.get(staff.id)
-        return staff.within("measure"), event.staff if event else 0
+        return staff.closest("measure"), event.staff if event else 0
 
     def number(self, mark: Mark) -> int:
         """The number of the staff that a mark stands on, from 1; 0 if it stands on none."""
-        return self.place(mark.group.within("staff"))[1]
+        return self.staff_key(mark.group.closest("staff"))[1]
 
     def position(self, mark: Mark, number: int) -> tuple[int, int]:
         """Steps above the middle of the staff of that number, and how many lines the staff has."""
-        lines = self._lines.get((mark.group.within("measure"), number))
+        lines = self._lines.get((mark.group.closest("measure"), number))
         if not lines:  # a number that does not occur here: the staff around the mark
-            lines = self._lines.get(self.place(mark.group.within("staff")))
+            lines = self._lines.get(self.staff_key(mark.group.closest("staff")))
         if not lines:
             return 0, 5
         middle = (min(lines) + max(lines)) / 2
@@ -127,28 +127,28 @@ def attach_ledgers(
         events: what the music says, by id.
         ids: the ids of the score's elements, to which symbols lead back.
     """
-    heads: dict[Place, list[Symbol]] = {}
+    heads: dict[StaffKey, list[Symbol]] = {}
     lines = []
     for symbol in symbols:
         if symbol.label == "legerLine":
             lines.append(symbol)
         elif symbol.group.kind == "notehead":
-            heads.setdefault((symbol.group.within("measure"), symbol.staff), []).append(symbol)
+            heads.setdefault((symbol.group.closest("measure"), symbol.staff), []).append(symbol)
     for line in lines:
         mark = marks[line.marks[0]]
         line.staff = staves.number(mark)
         position, _ = staves.position(mark, line.staff)
-        near = heads.get((line.group.within("measure"), line.staff), [])
-        found = [head for head in near if _needs(head, position) and _crosses(mark, marks[head.marks[0]])]
+        near = heads.get((line.group.closest("measure"), line.staff), [])
+        found = [head for head in near if _is_beyond(head, position) and _crosses(mark, marks[head.marks[0]])]
         found.sort(key=lambda head: abs((head.position or 0) - position))
-        line.notes = tuple(note.id for head in found if (note := head.group.within("note")))
+        line.notes = tuple(note.id for head in found if (note := head.group.closest("note")))
         line.element = next((note for note in line.notes if note in ids), "")
         event = events.get(line.notes[0]) if line.notes else None
         if event and event.onset is not None:
             line.onset = float(event.onset)
 
 
-def _needs(head: Symbol, line: int) -> bool:
+def _is_beyond(head: Symbol, line: int) -> bool:
     position = head.position or 0
     return position >= line if line > 0 else position <= line
 

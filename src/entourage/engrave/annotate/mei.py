@@ -15,10 +15,23 @@ from entourage.io.safe_formats import parse_xml
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _STEPS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 _ALTERS = {"s": 1, "f": -1, "n": 0, "ss": 2, "x": 2, "ff": -2, "xs": 3, "sx": 3, "ts": 3, "tf": -3, "nf": -1, "ns": 1}
-_WRITTEN = {-3: "bbb", -2: "bb", -1: "b", 0: "", 1: "#", 2: "##", 3: "###"}
+_ACCIDENTAL_NAMES = {-3: "bbb", -2: "bb", -1: "b", 0: "", 1: "#", 2: "##", 3: "###"}
 _LONG = {"breve": 8, "long": 16, "longa": 16, "maxima": 32, "brevis": 8}
 _TIMED = {"note", "chord", "rest", "space", "mRest", "mSpace", "multiRest", "mRpt", "halfmRpt", "beatRpt"}
-_HOLDERS = {"beam", "tuplet", "graceGrp", "bTrem", "fTrem", "app", "lem", "rdg", "choice", "orig", "supplied", "ossia"}
+_CONTAINERS = {
+    "beam",
+    "tuplet",
+    "graceGrp",
+    "bTrem",
+    "fTrem",
+    "app",
+    "lem",
+    "rdg",
+    "choice",
+    "orig",
+    "supplied",
+    "ossia",
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class Event:
 class _State:
     """What holds from one measure to the next."""
 
-    now: Fraction = Fraction(0)
+    time: Fraction = Fraction(0)
     meter: tuple[int, int] = (4, 4)
     ppq: dict[int, int] = field(default_factory=dict)  # by staff; 0 for all
     events: dict[str, Event] = field(default_factory=dict)
@@ -64,7 +77,7 @@ class _State:
         return Fraction(4 * self.meter[0], self.meter[1])
 
 
-def read_music(mei: str) -> dict[str, Event]:
+def read_events(mei: str) -> dict[str, Event]:
     """Everything that has an id and a place in time.
 
     Args:
@@ -109,10 +122,10 @@ def _measure(measure: etree._Element, state: _State) -> None:
     lengths: list[Fraction] = []
     waiting: list[tuple[str, Event]] = []  # rests that last as long as the measure does
     number = measure.get(_ID, "")
-    state.events[number] = Event("measure", state.now)
+    state.events[number] = Event("measure", state.time)
     for staff in measure.iter("{*}staff"):
         n = int(staff.get("n", "1"))
-        state.events[staff.get(_ID, "")] = Event("staff", state.now, staff=n)
+        state.events[staff.get(_ID, "")] = Event("staff", state.time, staff=n)
         for layer in staff.iter("{*}layer"):
             end = _Layer(state, n, waiting).read(layer)
             if end is not None:
@@ -124,11 +137,11 @@ def _measure(measure: etree._Element, state: _State) -> None:
         length = max(event.duration or length for _, event in waiting)
     for child in measure:
         if _tag(child) != "staff" and child.get(_ID):
-            state.events[child.get(_ID)] = _control(child, state)
-    state.now += length
+            state.events[child.get(_ID)] = _control_event(child, state)
+    state.time += length
 
 
-def _control(element: etree._Element, state: _State) -> Event:
+def _control_event(element: etree._Element, state: _State) -> Event:
     """A slur, dynamic, hairpin...: it begins with the note it starts at, or at a beat of its measure."""
     ids = [element.get(name, "")[1:] for name in ("startid", "endid")]
     ids += [word[1:] for word in element.get("plist", "").split()]
@@ -137,8 +150,8 @@ def _control(element: etree._Element, state: _State) -> Event:
     if notes and notes[0] in state.events:
         onset = state.events[notes[0]].onset
     elif element.get("tstamp"):
-        onset = state.now + (Fraction(element.get("tstamp")).limit_denominator(960) - 1) * Fraction(4, state.meter[1])
-        onset = max(onset, state.now)
+        onset = state.time + (Fraction(element.get("tstamp")).limit_denominator(960) - 1) * Fraction(4, state.meter[1])
+        onset = max(onset, state.time)
     staff = element.get("staff", "0").split()
     if staff == ["0"] and notes and notes[0] in state.events:
         staff = [str(state.events[notes[0]].staff)]
@@ -152,47 +165,47 @@ class _Layer:
     def __init__(self, state: _State, staff: int, waiting: list[tuple[str, Event]]) -> None:
         self.state = state
         self.staff = staff
-        self.waiting = waiting
-        self.at = Fraction(0)
+        self.full_measure = waiting
+        self.offset = Fraction(0)
         self.ratio = Fraction(1)
         self.grace = ""
         self.timed = False
 
     def read(self, element: etree._Element) -> Fraction | None:
         """Reads the layer; returns its length, or None if that is the length of the measure, whatever it is."""
-        self._inside(element)
-        return self.at if self.timed else None
+        self._read_children(element)
+        return self.offset if self.timed else None
 
-    def _inside(self, element: etree._Element) -> None:
+    def _read_children(self, element: etree._Element) -> None:
         for child in element:
             tag = _tag(child)
             if tag in _TIMED:
                 self._event(child, tag)
-            elif tag in _HOLDERS:
+            elif tag in _CONTAINERS:
                 before, grace = self.ratio, self.grace
                 if tag == "tuplet":
                     self.ratio *= Fraction(int(child.get("numbase", "2")), int(child.get("num", "3")))
                 if tag == "fTrem" and not any(e.get("dur.ppq") for e in child.iter()):
                     self.ratio /= 2
                 self.grace = child.get("grace", "unknown") if tag == "graceGrp" else grace
-                self._note_start(child, tag)
-                self._inside(child)
+                self._add_container(child, tag)
+                self._read_children(child)
                 self.ratio, self.grace = before, grace
             elif child.get(_ID) if tag else False:
-                self._note_start(child, tag)
+                self._add_container(child, tag)
 
-    def _note_start(self, element: etree._Element, tag: str) -> None:
+    def _add_container(self, element: etree._Element, tag: str) -> None:
         inside = tuple(n.get(_ID) for n in element.iter("{*}note") if n.get(_ID))
-        event = Event(tag, self.state.now + self.at, staff=self.staff, notes=inside)
+        event = Event(tag, self.state.time + self.offset, staff=self.staff, notes=inside)
         self.state.events[element.get(_ID, "")] = event
 
     def _event(self, element: etree._Element, tag: str) -> None:
         staff = int(element.get("staff", self.staff))
-        onset = self.state.now + self.at
+        onset = self.state.time + self.offset
         if tag in ("mRest", "mSpace", "mRpt", "halfmRpt", "multiRest"):
             bars = int(element.get("num", "1")) if tag == "multiRest" else 1
             known = self.state.bar * bars if bars > 1 else None
-            self.waiting.append((element.get(_ID, ""), Event(tag, onset, known, staff)))
+            self.full_measure.append((element.get(_ID, ""), Event(tag, onset, known, staff)))
             return
         grace = element.get("grace", self.grace)
         duration = Fraction(0) if grace else self._duration(element)
@@ -210,7 +223,7 @@ class _Layer:
             owned = (owner.get(_ID, ""),) if _tag(owner) == "note" else ids
             event = Event(_tag(part), onset, staff=staff, notes=owned)
             self.state.events[part.get(_ID, "")] = event
-        self.at += duration
+        self.offset += duration
         self.timed = True
 
     def _duration(self, element: etree._Element) -> Fraction:
@@ -234,7 +247,7 @@ def _pitch(note: etree._Element) -> tuple[str, int | None]:
     accids = [note, *note.iterchildren("{*}accid")]
     signs = [e.get(name) for e in accids for name in ("accid.ges", "accid") if e.get(name)]
     alter = _ALTERS.get(signs[0], 0) if signs else 0
-    return f"{step.upper()}{_WRITTEN[alter]}{octave}", 12 * (int(octave) + 1) + _STEPS[step] + alter
+    return f"{step.upper()}{_ACCIDENTAL_NAMES[alter]}{octave}", 12 * (int(octave) + 1) + _STEPS[step] + alter
 
 
 def _tag(element: etree._Element) -> str:

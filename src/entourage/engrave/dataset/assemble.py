@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 from entourage import __version__
 from entourage.compute import derive_seed
 from entourage.engrave.dataset.formats import SCHEMA, write_coco, write_deepscores
-from entourage.engrave.dataset.patches import PATCHES, write_patches
-from entourage.engrave.dataset.state import RULES, part_path, read_part_meta, remove_leftovers
+from entourage.engrave.dataset.patches import PATCHES_FILE, write_patches
+from entourage.engrave.dataset.state import RULES_VERSION, read_record, record_path, remove_stale_files
 from entourage.engrave.dataset.worker import Outcome
-from entourage.engrave.options import EngraveOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.io.files import atomic_path, write_json
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-_SHARES = {"val": 0.1, "test": 0.1}
+_FRACTIONS = {"val": 0.1, "test": 0.1}
 
 
 def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
@@ -42,21 +42,23 @@ def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
         seed: of the draw.
     """
     shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
-    sizes = {name: max(round(share * len(shuffled)), 1 if len(shuffled) > 2 else 0) for name, share in _SHARES.items()}
+    sizes = {
+        name: max(round(share * len(shuffled)), 1 if len(shuffled) > 2 else 0) for name, share in _FRACTIONS.items()
+    }
     split: dict[str, Split] = dict.fromkeys(shuffled, "train")
     split |= dict.fromkeys(shuffled[: sizes["val"]], "val")
     split |= dict.fromkeys(shuffled[sizes["val"] : sizes["val"] + sizes["test"]], "test")
     return split
 
 
-TABLE = "symbols.parquet"
+TABLE_FILE = "symbols.parquet"
 _PACKAGES = ("verovio", "lxml", "numpy", "opencv-python-headless", "pyarrow", "fonttools", "matplotlib")
-_JSONS = tuple(f"{kind}_{split}.json" for kind in ("deepscores", "coco") for split in SPLITS)
-_WRITTEN = (TABLE, PATCHES, "pages.csv", "failures.csv", *_JSONS)
+_JSON_FILES = tuple(f"{kind}_{split}.json" for kind in ("deepscores", "coco") for split in SPLITS)
+_OUTPUT_FILES = (TABLE_FILE, PATCHES_FILE, "pages.csv", "failures.csv", *_JSON_FILES)
 _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
-def assemble(job: EngraveOptions, tasks: list[Task], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+def assemble(job: EngraveOptions, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> dict[str, Any]:
     """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
 
     Args:
@@ -67,7 +69,7 @@ def assemble(job: EngraveOptions, tasks: list[Task], outcomes: dict[str, Outcome
     Returns:
         The manifest.
     """
-    parts = {task.name: read_part_meta(part_path(job.out, task.name)) for task in tasks}
+    parts = {task.name: read_record(record_path(job.out, task.name)) for task in tasks}
     done = {name: meta for name, meta in parts.items() if meta is not None and not outcomes[name].failure}
     split = split_works((meta["work"] for meta in done.values()), job.seed)
     _write_table(job.out, list(done), {name: split[meta["work"]] for name, meta in done.items()})
@@ -82,22 +84,22 @@ def assemble(job: EngraveOptions, tasks: list[Task], outcomes: dict[str, Outcome
         write_patches(job.out, job.seed)
     _write_failures(job.out, tasks, outcomes)
     read = {task.file.path for task in tasks if task.file is not None}
-    remove_leftovers(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)
+    remove_stale_files(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)
     return _write_manifest(job, tasks, done)
 
 
 def _write_table(out: Path, names: list[str], split: dict[str, Split]) -> None:
     schema = SCHEMA.append(pa.field("split", pa.string()))
-    with atomic_path(out / TABLE) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with atomic_path(out / TABLE_FILE) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for name in names:
-            table = pq.read_table(part_path(out, name)).replace_schema_metadata(None)
+            table = pq.read_table(record_path(out, name)).replace_schema_metadata(None)
             writer.write_table(table.append_column(schema.field("split"), pa.array([split[name]] * len(table))))
 
 
 def _pages(out: Path, names: list[str]) -> Iterator[list[dict[str, Any]]]:
     """The rows of each page of these tasks."""
     for name in names:
-        rows = pq.read_table(part_path(out, name)).to_pylist()
+        rows = pq.read_table(record_path(out, name)).to_pylist()
         first = np.flatnonzero([i == 0 or a["page"] != rows[i - 1]["page"] for i, a in enumerate(rows)])
         for start, end in zip(first, [*first[1:], len(rows)], strict=True):
             yield rows[start:end]
@@ -113,7 +115,7 @@ def _write_splits(out: Path, done: dict[str, dict[str, Any]], split: dict[str, S
                 writer.writerow([page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *what])
 
 
-def _write_failures(out: Path, tasks: list[Task], outcomes: dict[str, Outcome]) -> None:
+def _write_failures(out: Path, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> None:
     failed = [(task, outcomes[task.name].failure) for task in tasks if outcomes[task.name].failure]
     with atomic_path(out / "failures.csv") as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -122,22 +124,22 @@ def _write_failures(out: Path, tasks: list[Task], outcomes: dict[str, Outcome]) 
         writer.writerows(sorted(rows))
 
 
-def _write_manifest(job: EngraveOptions, tasks: list[Task], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _write_manifest(job: EngraveOptions, tasks: list[EngraveTask], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
     files = {place: digest for meta in done.values() for place, digest in meta["files"].items()}
-    for name in _WRITTEN:
+    for name in _OUTPUT_FILES:
         if (job.out / name).is_file():
             with (job.out / name).open("rb") as stream:
                 files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
     packages = _PACKAGES + (("lilypond",) if job.engine == "lilypond" else ())
-    own = {"entourage": __version__, "rules": str(RULES), "python": platform.python_version()}
+    own = {"entourage": __version__, "rules": str(RULES_VERSION), "python": platform.python_version()}
     manifest = {
         "versions": own | {package: version(package) for package in packages},
-        "options": job.decisive(),
+        "options": job.config(),
         "counts": {
             "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts
             "pages": sum(len(meta["pages"]) for meta in done.values()),
-            "symbols": pq.read_metadata(job.out / TABLE).num_rows,
+            "symbols": pq.read_metadata(job.out / TABLE_FILE).num_rows,
             "failures": len(tasks) - len(done),
         },
         "sources": {name: meta["source_sha256"] for name, meta in done.items()},

@@ -22,7 +22,7 @@ from entourage.io.files import atomic_path, check_output_file
 from entourage.symbols import EXTENDED_IDS
 
 PATCH_WIDTH, PATCH_HEIGHT = 45, 170
-PATCHES = "patches.parquet"
+PATCHES_FILE = "patches.parquet"
 _PATCHES_PER_CLASS = 5000  # bounds the size of the file: frequent classes have far more symbols
 _PATCH_SCHEMA = pa.schema(
     [
@@ -64,7 +64,7 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
     symbols["class"] = symbols["v1"].where(symbols["v1"] != "", symbols["label"])
     chosen = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
     with (
-        atomic_path(out / PATCHES) as temporary,
+        atomic_path(out / PATCHES_FILE) as temporary,
         pq.ParquetWriter(temporary, _PATCH_SCHEMA, compression="none") as writer,
     ):
         for page, rows in chosen.groupby("page", sort=True):

@@ -13,10 +13,10 @@ from typing import Any
 
 from entourage.engrave.dataset.assemble import assemble
 from entourage.engrave.dataset.pool import check_address, run_tasks
-from entourage.engrave.dataset.state import FOLDERS, STATE
+from entourage.engrave.dataset.state import OUTPUT_FOLDERS, STATE
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.engines.lilypond import LilypondEngraver
-from entourage.engrave.options import EngraveOptions, MusicFont, tasks_of
+from entourage.engrave.options import EngraveOptions, MusicFont, make_tasks
 from entourage.engrave.scores.archives import find_scores
 from entourage.io.files import atomic_path, is_unfinished, write_json
 from entourage.io.progress import progress_bar, status
@@ -38,29 +38,29 @@ def engrave(job: EngraveOptions) -> dict[str, Any]:
         OSError: the folder cannot be written to.
     """
     given = job.fonts
-    job = replace(job, fonts=tuple(_kept(font, job.out) for font in given))
-    tasks = tasks_of(job, find_scores(job.sources, job.out) if job.sources else [])
+    job = replace(job, fonts=tuple(_stored_font(font, job.out) for font in given))
+    tasks = make_tasks(job, find_scores(job.sources, job.out) if job.sources else [])
     if job.engine == "lilypond":
         LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
     if job.ray:
         check_address(job.ray)
     outcomes: dict[str, Outcome] = {}
-    with _alone(job.out):
-        _begin(job)
+    with _locked_folder(job.out):
+        _check_config(job)
         for font, kept in zip(given, job.fonts, strict=True):
-            _keep(font, kept)
+            _copy_font(font, kept)
         with progress_bar("Engraving", len(tasks)) as advance:
             for outcome in run_tasks(job, tasks):
                 outcomes[outcome.name] = outcome
                 advance(1)
         with status("Writing annotations"):
             manifest = assemble(job, tasks, outcomes)
-    _note_unreplaced(job, manifest)
+    _warn_unsubstituted(job, manifest)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
 
 
-def _note_unreplaced(job: EngraveOptions, manifest: dict[str, Any]) -> None:
+def _warn_unsubstituted(job: EngraveOptions, manifest: dict[str, Any]) -> None:
     """Says of how many scores symbols were to be replaced, and could not be."""
     sources = {name for name in manifest["files"] if name.startswith("sources/")}
     others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
@@ -69,21 +69,21 @@ def _note_unreplaced(job: EngraveOptions, manifest: dict[str, Any]) -> None:
         warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
 
 
-def _kept(font: MusicFont, out: Path) -> MusicFont:
+def _stored_font(font: MusicFont, out: Path) -> MusicFont:
     """A font of the user's as it lies in the data set, where all machines of a cluster see it."""
     if font.file is None:
         return font
     return replace(font, file=out.absolute() / STATE / "fonts" / font.digest / font.file.name)
 
 
-def _keep(font: MusicFont, kept: MusicFont) -> None:
+def _copy_font(font: MusicFont, kept: MusicFont) -> None:
     if font.file is not None and kept.file is not None:
         with atomic_path(kept.file) as temporary:
             shutil.copyfile(font.file, temporary)
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _locked_folder(out: Path) -> Iterator[None]:
     """Makes the folder and keeps other runs out of it: each would take the other's unfinished files for leftovers."""
     state = out / STATE
     if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
@@ -95,24 +95,28 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _begin(job: EngraveOptions) -> None:
+def _check_config(job: EngraveOptions) -> None:
     """Notes the options, or checks that the folder was begun with the same ones, and tidies up after a kill."""
     path = job.out / STATE / "options.json"
-    options = job.decisive()
+    options = job.config()
     if path.exists():
         begun = json.loads(path.read_text(encoding="utf-8"))
         differ = sorted(name for name in options if options[name] != begun.get(name))
         if differ:
             what = f"{differ[0]} was {begun.get(differ[0])!r} and is {options[differ[0]]!r}"
             raise ValueError(f"{job.out} was begun with other options: {what}; expected the same, or an empty folder")
-        _tidy(job.out)
+        _remove_unfinished(job.out)
         return
     write_json(path, options, indent=1)
 
 
-def _tidy(out: Path) -> None:
+def _remove_unfinished(out: Path) -> None:
     """Removes what is not yet complete, where this command writes: other folders in there may be at work themselves."""
-    places = [*out.glob(".*"), *(out / STATE).rglob(".*"), *(p for name in FOLDERS for p in (out / name).glob(".*"))]
+    places = [
+        *out.glob(".*"),
+        *(out / STATE).rglob(".*"),
+        *(p for name in OUTPUT_FOLDERS for p in (out / name).glob(".*")),
+    ]
     for leftover in places:
         if leftover.is_file() and is_unfinished(leftover):
             leftover.unlink()

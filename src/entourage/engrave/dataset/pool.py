@@ -24,24 +24,24 @@ from typing import Any
 
 from entourage.engrave.dataset.state import UnwritableError, makers
 from entourage.engrave.dataset.worker import Outcome, Worker
-from entourage.engrave.options import EngraveOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.io.files import error_reason
 
-_ANSWER = 5.0  # seconds within which a cluster must answer
-_ATTEMPTS = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # to join it, a second each
+_CONNECT_TIMEOUT = 5.0  # seconds within which a cluster must answer
+_RETRY_VARIABLE = ("RAY_NUM_REDIS_GET_RETRIES", "5")  # to join it, a second each
 
 
-class Server:
+class ActorWorker:
     """What runs on the cluster: a worker that keeps its engravers from task to task.
 
     Args:
         job: what to engrave.
         folder: where the run was started, so that paths mean (and failures say) the same as there.
-        bound_memory: sets the bounds of the process.
+        limit_memory: sets the bounds of the process.
     """
 
-    def __init__(self, job: EngraveOptions, folder: Path, bound_memory: Callable[[], None]) -> None:
-        bound_memory()
+    def __init__(self, job: EngraveOptions, folder: Path, limit_memory: Callable[[], None]) -> None:
+        limit_memory()
         with suppress(OSError):  # it is not needed where all paths are absolute
             os.chdir(folder)
         self._worker = Worker(job)
@@ -50,7 +50,7 @@ class Server:
         """The versions at work here; that they come says that the worker has its core."""
         return self._worker.makers
 
-    def do(self, task: Task) -> Outcome | UnwritableError:
+    def do(self, task: EngraveTask) -> Outcome | UnwritableError:
         """The outcome of a task; an error is returned, for Ray would wrap what is raised."""
         try:
             return self._worker.do(task)
@@ -64,25 +64,27 @@ class RayPool:
     Args:
         job: what to engrave; all machines of the cluster must see its folders.
         tasks: what there is to do.
-        patience: seconds after which a task is given up.
-        bound_memory: sets the bounds of each process.
+        timeout: seconds after which a task is given up.
+        limit_memory: sets the bounds of each process.
 
     Raises:
         ValueError: Ray is not installed, or no cluster answers.
     """
 
     def __init__(
-        self, job: EngraveOptions, tasks: list[Task], patience: float, bound_memory: Callable[[], None]
+        self, job: EngraveOptions, tasks: list[EngraveTask], timeout: float, limit_memory: Callable[[], None]
     ) -> None:
-        self.ray = _connected(job.ray)
-        self.make: Any = self.ray.remote(num_cpus=1, max_restarts=0)(Server)
-        self.with_what = (replace(job, out=job.out.absolute()), Path.cwd(), bound_memory)
+        self.ray = _connect(job.ray)
+        self.make: Any = self.ray.remote(num_cpus=1, max_restarts=0)(ActorWorker)
+        self.actor_arguments = (replace(job, out=job.out.absolute()), Path.cwd(), limit_memory)
         self.makers = makers(job.engine)
-        self.todo = deque(tasks)
-        self.patience = patience
+        self.queue = deque(tasks)
+        self.timeout = timeout
         self.size = min(max(int(self.ray.cluster_resources().get("CPU", 1)), 1), len(tasks))
         self.starting: dict[Any, Any] = {}  # actors that wait for a core, by what will say that they have it
-        self.busy: dict[Any, tuple[Any, Task, float]] = {}  # by what will be its outcome: actor, task, deadline
+        self.running: dict[
+            Any, tuple[Any, EngraveTask, float]
+        ] = {}  # by what will be its outcome: actor, task, deadline
 
     def run(self) -> Iterator[Outcome]:
         """The outcomes of all tasks, as they come.
@@ -94,9 +96,13 @@ class RayPool:
         try:
             for _ in range(self.size):
                 self._start()
-            while self.busy or self.todo:
+            while self.running or self.queue:
                 pending, late = self._next()
-                outcome = self._welcome(pending) if pending in self.starting else self._receive(pending, stuck=late)
+                outcome = (
+                    self._handle_started(pending)
+                    if pending in self.starting
+                    else self._receive(pending, timed_out=late)
+                )
                 if outcome is not None:
                     yield outcome
         finally:
@@ -105,59 +111,63 @@ class RayPool:
     def _next(self) -> tuple[Any, bool]:
         """What comes first: an answer, or the end of somebody's time. To wait for a core costs a task no time."""
         while True:
-            first = min((end for _, _, end in self.busy.values()), default=None)
+            first = min((end for _, _, end in self.running.values()), default=None)
             left = None if first is None else max(first - time.monotonic(), 0.0)
-            ready, _ = self.ray.wait([*self.busy, *self.starting], num_returns=1, timeout=left)
-            late = [pending for pending, (_, _, end) in self.busy.items() if end <= time.monotonic()]
+            ready, _ = self.ray.wait([*self.running, *self.starting], num_returns=1, timeout=left)
+            late = [pending for pending, (_, _, end) in self.running.items() if end <= time.monotonic()]
             for pending in ready or late:
                 return pending, not ready
 
     def _start(self) -> None:
-        actor = self.make.remote(*self.with_what)
+        actor = self.make.remote(*self.actor_arguments)
         self.starting[actor.ready.remote()] = actor
 
-    def _welcome(self, pending: Any) -> Outcome | None:
+    def _handle_started(self, pending: Any) -> Outcome | None:
         """Hands a new actor its first task; one that cannot be started costs a task, or there would be no end of it."""
         actor = self.starting.pop(pending)
         try:
             found = self.ray.get(pending)
         except self.ray.exceptions.RayError as error:
-            return self._give_up(actor, self.todo.popleft(), f"crashed ({type(error).__name__})") if self.todo else None
+            return (
+                self._replace_actor(actor, self.queue.popleft(), f"crashed ({type(error).__name__})")
+                if self.queue
+                else None
+            )
         if found != self.makers:
             raise ValueError(f"the cluster engraves with {found}; expected the versions of this machine, {self.makers}")
-        self._hand(actor)
+        self._assign(actor)
         return None
 
-    def _hand(self, actor: Any) -> None:
-        if self.todo:
-            task = self.todo.popleft()
-            self.busy[actor.do.remote(task)] = (actor, task, time.monotonic() + self.patience)
+    def _assign(self, actor: Any) -> None:
+        if self.queue:
+            task = self.queue.popleft()
+            self.running[actor.do.remote(task)] = (actor, task, time.monotonic() + self.timeout)
 
-    def _give_up(self, actor: Any, task: Task, why: str) -> Outcome:
+    def _replace_actor(self, actor: Any, task: EngraveTask, why: str) -> Outcome:
         self.ray.kill(actor)
-        if self.todo:
+        if self.queue:
             self._start()
         return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
 
-    def _receive(self, pending: Any, *, stuck: bool) -> Outcome:
-        actor, task, _ = self.busy.pop(pending)
-        why = f"took longer than {self.patience:g} s"
+    def _receive(self, pending: Any, *, timed_out: bool) -> Outcome:
+        actor, task, _ = self.running.pop(pending)
+        why = f"took longer than {self.timeout:g} s"
         try:
-            outcome = None if stuck else self.ray.get(pending)
+            outcome = None if timed_out else self.ray.get(pending)
         except self.ray.exceptions.RayError as error:
             outcome, why = None, f"crashed ({type(error).__name__})"
         if isinstance(outcome, UnwritableError):
             raise outcome
         if outcome is None:
-            return self._give_up(actor, task, why)
-        self._hand(actor)
+            return self._replace_actor(actor, task, why)
+        self._assign(actor)
         return outcome  # type: ignore[no-any-return]
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
     """The `ray` module, once it is connected to the cluster."""
     check_address(address)
-    with _few_attempts(address):
+    with _limited_retries(address):
         try:
             import ray
         except ImportError as error:
@@ -170,9 +180,9 @@ def _connected(address: str) -> Any:
 
 
 @contextmanager
-def _few_attempts(address: str) -> Iterator[None]:
+def _limited_retries(address: str) -> Iterator[None]:
     """Ray would try for 20 s to make sense of somebody else who answers; it learns how often when it is imported."""
-    name, number = _ATTEMPTS
+    name, number = _RETRY_VARIABLE
     ours = address not in ("local", "auto") and name not in os.environ
     if ours:
         os.environ[name] = number
@@ -195,17 +205,17 @@ def check_address(address: str) -> None:
     if place is None:
         raise ValueError(f"Ray's address is {address!r}; expected local, auto, HOST:PORT or ray://HOST:PORT")
     try:
-        socket.create_connection((place[1], int(place[2])), timeout=_ANSWER).close()
+        socket.create_connection((place[1], int(place[2])), timeout=_CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise ValueError(f"no Ray cluster answers at {address!r}: {error}; expected a running one") from error
 
 
-_PATIENCE = 600.0  # seconds after which a task is given up
-_GRACE = 5.0  # seconds in which a worker may end what it has started
-_MEMORY = 8 * 2**30  # bytes that a worker may use
+_TASK_TIMEOUT = 600.0  # seconds after which a task is given up
+_TERMINATION_TIMEOUT = 5.0  # seconds in which a worker may end what it has started
+_MEMORY_LIMIT = 8 * 2**30  # bytes that a worker may use
 
 
-def run_tasks(job: EngraveOptions, tasks: list[Task]) -> Iterator[Outcome]:
+def run_tasks(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """Does all tasks and yields their outcomes as they come.
 
     A score that crashes the engraver takes its worker with it; the task is reported as a failure, a new worker takes
@@ -218,83 +228,83 @@ def run_tasks(job: EngraveOptions, tasks: list[Task]) -> Iterator[Outcome]:
     """
     if not tasks:
         return
-    tasks = sorted(tasks, key=_reading_order)
+    tasks = sorted(tasks, key=_archive_order)
     workers = min(job.workers or os.cpu_count() or 1, len(tasks))
-    pool = RayPool(job, tasks, _PATIENCE, _bound_memory) if job.ray else _Pool(job, tasks, workers)
+    pool = RayPool(job, tasks, _TASK_TIMEOUT, _limit_memory) if job.ray else _Pool(job, tasks, workers)
     named = {task.name: task for task in tasks}
     for outcome in pool.run():
         before = Worker(job).done(named[outcome.name]) if outcome.lost else None
         yield before or outcome
 
 
-def _reading_order(task: Task) -> tuple[str, int]:
+def _archive_order(task: EngraveTask) -> tuple[str, int]:
     """Scores of an archive come as they lie in it: a worker that goes back in a compressed one unpacks it anew."""
     file = task.file
-    return ("", 0) if file is None or not file.member else (str(file.path), file.place)
+    return ("", 0) if file is None or not file.member else (str(file.path), file.member_index)
 
 
 class _Pool:
     """Processes that are handed one task at a time, so that it is known which one a crash belongs to."""
 
-    def __init__(self, job: EngraveOptions, tasks: list[Task], workers: int) -> None:
+    def __init__(self, job: EngraveOptions, tasks: list[EngraveTask], workers: int) -> None:
         self.job = job
-        self.todo = iter(tasks)
+        self.queue = iter(tasks)
         self.left = len(tasks)
         self.context = mp.get_context("spawn")  # a fork would inherit threads of numpy and OpenCV
-        self.busy: dict[Connection, tuple[BaseProcess, Task, float]] = {}  # the last is when its time is over
+        self.running: dict[Connection, tuple[BaseProcess, EngraveTask, float]] = {}  # the last is when its time is over
         self.workers = workers
 
     def run(self) -> Iterator[Outcome]:
         try:
             for _ in range(self.workers):
                 self._start()
-            while self.busy:
-                first = min(deadline for _, _, deadline in self.busy.values())
-                ready = wait(list(self.busy), timeout=max(first - time.monotonic(), 0.0))
-                late = [pipe for pipe, (_, _, deadline) in self.busy.items() if deadline <= time.monotonic()]
+            while self.running:
+                first = min(deadline for _, _, deadline in self.running.values())
+                ready = wait(list(self.running), timeout=max(first - time.monotonic(), 0.0))
+                late = [pipe for pipe, (_, _, deadline) in self.running.items() if deadline <= time.monotonic()]
                 for connection in ready or late:
                     assert isinstance(connection, Connection)
-                    yield self._receive(connection, stuck=not ready)
+                    yield self._receive(connection, timed_out=not ready)
         finally:
-            for connection, (process, _, _) in self.busy.items():
+            for connection, (process, _, _) in self.running.items():
                 connection.close()
                 process.terminate()
-            for process, _, _ in self.busy.values():
-                _end(process)
+            for process, _, _ in self.running.values():
+                _terminate(process)
 
     def _start(self) -> None:
-        task = next(self.todo, None)
+        task = next(self.queue, None)
         if task is None:
             return
         ours, theirs = self.context.Pipe()
         process = self.context.Process(target=_serve, args=(self.job, theirs), daemon=True)
         process.start()
         theirs.close()
-        self._hand(ours, process, task)
+        self._assign(ours, process, task)
 
-    def _hand(self, connection: Connection, process: BaseProcess, task: Task) -> None:
-        self.busy[connection] = (process, task, time.monotonic() + _PATIENCE)
+    def _assign(self, connection: Connection, process: BaseProcess, task: EngraveTask) -> None:
+        self.running[connection] = (process, task, time.monotonic() + _TASK_TIMEOUT)
         with suppress(OSError):  # it died at once; reading will say so
             connection.send(task)
 
-    def _receive(self, connection: Connection, *, stuck: bool) -> Outcome:
-        process, task, _ = self.busy.pop(connection)
+    def _receive(self, connection: Connection, *, timed_out: bool) -> Outcome:
+        process, task, _ = self.running.pop(connection)
         try:
-            if stuck:
+            if timed_out:
                 raise EOFError
             outcome: Outcome | UnwritableError = connection.recv()
         except (EOFError, OSError):
-            _end(process)
+            _terminate(process)
             connection.close()
             self._start()
-            why = f"took longer than {_PATIENCE:g} s" if stuck else f"crashed (exit code {process.exitcode})"
+            why = f"took longer than {_TASK_TIMEOUT:g} s" if timed_out else f"crashed (exit code {process.exitcode})"
             return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
         if isinstance(outcome, UnwritableError):
             connection.close()  # which ends the worker
             raise outcome
-        following = next(self.todo, None)
+        following = next(self.queue, None)
         if following is not None:
-            self._hand(connection, process, following)
+            self._assign(connection, process, following)
         else:
             with suppress(OSError):
                 connection.send(None)  # no more
@@ -303,9 +313,9 @@ class _Pool:
         return outcome
 
 
-def _end(process: BaseProcess) -> None:
+def _terminate(process: BaseProcess) -> None:
     process.terminate()
-    process.join(_GRACE)
+    process.join(_TERMINATION_TIMEOUT)
     process.kill()  # deep in Verovio it hears nothing else
     process.join()
 
@@ -313,7 +323,7 @@ def _end(process: BaseProcess) -> None:
 def _serve(job: EngraveOptions, connection: Connection) -> None:
     """What a worker process does: tasks in, outcomes out, until there are no more."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with LilyPond, if that is at work
-    _bound_memory()
+    _limit_memory()
     worker = Worker(job)
     while True:
         try:
@@ -330,7 +340,7 @@ def _serve(job: EngraveOptions, connection: Connection) -> None:
             return
 
 
-def _bound_memory(bound: int = _MEMORY) -> None:
+def _limit_memory(bound: int = _MEMORY_LIMIT) -> None:
     import cv2
 
     cv2.setNumThreads(1)  # the processes are the parallelism

@@ -27,8 +27,8 @@ from entourage.engrave.options import Engine
 from entourage.io.files import atomic_path
 
 STATE = ".state"  # folder of what is remembered, inside the output
-FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sources")  # that tasks write to
-RULES = 1  # of annotation: one more with every change of what the same score becomes
+OUTPUT_FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sources")  # that tasks write to
+RULES_VERSION = 1  # of annotation: one more with every change of what the same score becomes
 _BEGUN = ".begun"
 _META = b"entourage"
 _TEXTS = ("name", "work", "source_sha256", "title", "composer", "source", "font")
@@ -41,38 +41,38 @@ class UnwritableError(OSError):
 
 def makers(engine: Engine) -> dict[str, str]:
     """The versions that decide what a score becomes: of this package, of the engraver, of the rules of annotation."""
-    return {"entourage": __version__, engine: version(engine), "rules": str(RULES)}
+    return {"entourage": __version__, engine: version(engine), "rules": str(RULES_VERSION)}
 
 
-def part_path(out: Path, name: str) -> Path:
+def record_path(out: Path, name: str) -> Path:
     """Where the rows of a finished task lie."""
     return out / STATE / f"{name}.parquet"
 
 
-def begun_path(out: Path, name: str) -> Path:
+def reservation_path(out: Path, name: str) -> Path:
     """Where the places are noted that a task writes to."""
     return out / STATE / f"{name}{_BEGUN}"
 
 
-def part_paths(out: Path) -> dict[str, Path]:
+def record_paths(out: Path) -> dict[str, Path]:
     """The rows of all tasks that were ever finished here, by name."""
     return {path.stem: path for path in (out / STATE).glob("*.parquet")}
 
 
-def begun_paths(out: Path) -> dict[str, Path]:
+def reservation_paths(out: Path) -> dict[str, Path]:
     """The notes of all tasks that were begun since the last run that came to its end, by name."""
     return {path.name.removesuffix(_BEGUN): path for path in (out / STATE).glob(f"*{_BEGUN}")}
 
 
-def write_part(path: Path, table: pa.Table, meta: dict[str, Any]) -> None:
+def write_record(path: Path, table: pa.Table, meta: dict[str, Any]) -> None:
     """Writes the rows of a task, with what else is known of it; once this file is there, the task is done."""
     table = table.replace_schema_metadata({_META: json.dumps(meta, sort_keys=True).encode()})
     stream = io.BytesIO()
     pq.write_table(table, stream, compression="zstd")
-    write_whole(path, stream.getvalue())
+    write_file(path, stream.getvalue())
 
 
-def read_part_meta(path: Path) -> dict[str, Any] | None:
+def read_record(path: Path) -> dict[str, Any] | None:
     """What is known of a finished task; None if it is not finished, or its file is damaged or of another make."""
     schema, meta = _read(path)
     if schema is None or not schema.equals(SCHEMA) or not all(isinstance(meta.get(name), str) for name in _TEXTS):
@@ -83,13 +83,13 @@ def read_part_meta(path: Path) -> dict[str, Any] | None:
     return meta if _is_texts(meta.get("files")) and _is_texts(meta.get("makers")) else None
 
 
-def part_places(path: Path) -> list[str]:
+def recorded_files(path: Path) -> list[str]:
     """The places that a finished task wrote to, whatever version of this package noted them."""
     files = _read(path)[1].get("files")
     return [place for place in files if isinstance(place, str)] if isinstance(files, dict) else []
 
 
-def note_begun(path: Path, places: Iterable[str]) -> None:
+def reserve_files(path: Path, places: Iterable[str]) -> None:
     """Adds places to those that a task writes to, before it does.
 
     Raises:
@@ -104,7 +104,7 @@ def note_begun(path: Path, places: Iterable[str]) -> None:
         raise UnwritableError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def begun_places(path: Path) -> list[str]:
+def reserved_files(path: Path) -> list[str]:
     """The places that were noted; a line that was cut short is none, for nothing had been written there."""
     places = []
     for line in path.read_bytes().splitlines():
@@ -117,7 +117,7 @@ def begun_places(path: Path) -> list[str]:
     return places
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
     """Writes a file of the data set, whole or not at all.
 
     Raises:
@@ -147,7 +147,7 @@ def _is_page(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in _PAGE.items())
 
 
-def remove_leftovers(
+def remove_stale_files(
     out: Path, done: Collection[str], files: Collection[str], sources: Iterable[Path] = ()
 ) -> list[str]:
     """Removes what tasks have left that no finished task names.
@@ -161,11 +161,11 @@ def remove_leftovers(
     Returns:
         The files of pages and sources that were removed, as paths in the data set, in order.
     """
-    parts, begun = part_paths(out), begun_paths(out)
-    noted = {place for path in parts.values() for place in part_places(path)}
-    noted |= {place for path in begun.values() for place in begun_places(path)}
+    parts, begun = record_paths(out), reservation_paths(out)
+    noted = {place for path in parts.values() for place in recorded_files(path)}
+    noted |= {place for path in begun.values() for place in reserved_files(path)}
     read = {path.resolve() for path in sources}
-    removed = sorted(place for place in noted.difference(files) if _is_ours(out, place, read))
+    removed = sorted(place for place in noted.difference(files) if _is_removable(out, place, read))
     for place in removed:
         (out / place).unlink(missing_ok=True)
     for name, path in parts.items():
@@ -176,8 +176,8 @@ def remove_leftovers(
     return removed
 
 
-def _is_ours(out: Path, place: str, read: Collection[Path]) -> bool:
+def _is_removable(out: Path, place: str, read: Collection[Path]) -> bool:
     """Whether something is to be removed there: a damaged note must lead to nothing outside the folders of tasks."""
     path = out / place
-    inside = len(PurePosixPath(place).parts) == 2 and PurePosixPath(place).parts[0] in FOLDERS
+    inside = len(PurePosixPath(place).parts) == 2 and PurePosixPath(place).parts[0] in OUTPUT_FOLDERS
     return inside and path.is_file() and not path.is_symlink() and path.resolve() not in read

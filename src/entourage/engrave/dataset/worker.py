@@ -16,28 +16,28 @@ from entourage.compute import derive_seed
 from entourage.engrave.dataset.formats import page_table, page_xml
 from entourage.engrave.dataset.state import (
     UnwritableError,
-    begun_path,
     makers,
-    note_begun,
-    part_path,
-    part_places,
-    read_part_meta,
-    write_part,
-    write_whole,
+    read_record,
+    record_path,
+    recorded_files,
+    reservation_path,
+    reserve_files,
+    write_file,
+    write_record,
 )
 from entourage.engrave.engines.lilypond import LilypondEngraver
 from entourage.engrave.engines.verovio import VerovioEngraver
-from entourage.engrave.options import EngraveOptions, Task
+from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.encoding import encode_png
 from entourage.engrave.render.page import Page
 from entourage.engrave.scores.archives import ScoreReader
 from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import Score, parse_score, read_score
-from entourage.engrave.scores.substitution import replace_common
+from entourage.engrave.scores.substitution import substitute_symbols
 from entourage.symbols import EXTENDED_IDS
 
-_ENDING = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
+_SOURCE_SUFFIX = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": ".krn"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Worker:
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
         self._reader = ScoreReader()
 
-    def do(self, task: Task) -> Outcome:
+    def do(self, task: EngraveTask) -> Outcome:
         """Does a task, unless it has been done before, by the same versions, and its files are still there.
 
         Bad scores are an outcome, not an error.
@@ -85,9 +85,9 @@ class Worker:
                 reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({told})"
             return Outcome(task.name, failure=reason)
 
-    def done(self, task: Task) -> Outcome | None:
+    def done(self, task: EngraveTask) -> Outcome | None:
         """The outcome of a task that is done and whose score has not changed since; None of any other."""
-        if read_part_meta(part_path(self.job.out, task.name)) is None:  # which spares reading the score
+        if read_record(record_path(self.job.out, task.name)) is None:  # which spares reading the score
             return None
         with suppress(Exception):  # as in `do`
             return self._finished(task, self._score(task))
@@ -98,22 +98,22 @@ class Worker:
         """The versions at work here."""
         return makers(self.job.engine)
 
-    def _finished(self, task: Task, score: Score) -> Outcome | None:
-        meta = read_part_meta(part_path(self.job.out, task.name))
+    def _finished(self, task: EngraveTask, score: Score) -> Outcome | None:
+        meta = read_record(record_path(self.job.out, task.name))
         if meta is None or meta["makers"] != self.makers or meta["source_sha256"] != _digest(score):
             return None
         there = all((self.job.out / place).is_file() for place in meta["files"])
         return Outcome(task.name, len(meta["pages"])) if there else None
 
-    def _score(self, task: Task) -> Score:
+    def _score(self, task: EngraveTask) -> Score:
         if task.file is None:
             text = compose(self.job.seed, task.index, balanced=self.job.balanced)
             return parse_score(text, f"composed-{task.index:05d}")
-        return replace_common(read_score(task.file, self._reader), self.job.substitute, self.job.seed)
+        return substitute_symbols(read_score(task.file, self._reader), self.job.substitute, self.job.seed)
 
-    def _engrave(self, task: Task, score: Score) -> Outcome:
-        part, files = part_path(self.job.out, task.name), dict[str, str]()
-        note_begun(begun_path(self.job.out, task.name), part_places(part))
+    def _engrave(self, task: EngraveTask, score: Score) -> Outcome:
+        part, files = record_path(self.job.out, task.name), dict[str, str]()
+        reserve_files(reservation_path(self.job.out, task.name), recorded_files(part))
         part.unlink(missing_ok=True)  # with the first page that is written it no longer holds
         source = source_path(task.name, score)
         tables, pages = [], []
@@ -132,24 +132,24 @@ class Worker:
         meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
         meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
         meta["makers"] = self.makers
-        write_part(part, pa.concat_tables(tables), meta)
+        write_record(part, pa.concat_tables(tables), meta)
         return Outcome(task.name, len(pages))
 
-    def _save(self, task: Task, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
+    def _save(self, task: EngraveTask, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
         """Writes files of the output, each noted before, so that a kill leaves none unknown; and their checksums."""
         for place, data in contents:
             files[place] = hashlib.sha256(data).hexdigest()
-            note_begun(begun_path(self.job.out, task.name), [place])
-            write_whole(self.job.out / place, data)
+            reserve_files(reservation_path(self.job.out, task.name), [place])
+            write_file(self.job.out / place, data)
 
-    def _sources(self, task: Task, score: Score) -> Iterator[tuple[str, bytes]]:
+    def _sources(self, task: EngraveTask, score: Score) -> Iterator[tuple[str, bytes]]:
         """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
         yield source_path(task.name, score), source_file(score)
         engraver = self._engravers[task.font.name]
         if score.notation == "abc" and isinstance(engraver, VerovioEngraver):
             yield f"sources/{task.name}.mei", engraver.mei().encode()
 
-    def _pages(self, task: Task, score: Score) -> Iterator[Page]:
+    def _pages(self, task: EngraveTask, score: Score) -> Iterator[Page]:
         key = task.font.name
         if key not in self._engravers:
             if self.job.engine == "lilypond":
@@ -158,7 +158,7 @@ class Worker:
                 self._engravers[key] = VerovioEngraver(self.job.page, task.font)
         return self._engravers[key].engrave(score, lambda number: self._degrader(task, number))
 
-    def _degrader(self, task: Task, number: int) -> Degrader | None:
+    def _degrader(self, task: EngraveTask, number: int) -> Degrader | None:
         if self.job.degrade == "none":
             return None
         seed = derive_seed(self.job.seed, "degrade", task.name, number)
@@ -178,7 +178,7 @@ class Worker:
 
 def source_path(name: str, score: Score) -> str:
     """Where the source of a task lies in the output."""
-    return f"sources/{name}{_ENDING[score.notation]}"
+    return f"sources/{name}{_SOURCE_SUFFIX[score.notation]}"
 
 
 def source_file(score: Score) -> bytes:

@@ -33,7 +33,7 @@ from entourage.io.safe_formats import parse_xml
 _SMUFL = range(0xE000, 0xF400)
 _EM = 1000  # Verovio's units
 # Glyphs with their height in ems, of which a staff has one: a notehead is a space tall, a G clef some seven.
-_TALL = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
+_GLYPH_HEIGHTS = {0xE0A4: ("notehead", 0.15, 0.45), 0xE050: ("G clef", 1.0, 2.5), 0xE240: ("flag", 0.4, 1.5)}
 _Outline = tuple[str, tuple[float, float, float, float], float]  # as SVG, its box and its advance, in Verovio's units
 
 
@@ -76,7 +76,7 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
         ValueError: the file is no font, or its glyphs are not those of SMuFL.
     """
     outlines = _outlines(path)
-    _check(path, outlines)
+    _check_glyph_heights(path, outlines)
     name = "".join(c for c in path.stem if c.isalnum())
     if not name or name.lower() in (bundled.lower() for bundled in FONTS):
         name += "Custom"
@@ -86,7 +86,7 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
         box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
         inside = "".join(
             f'<a n={quoteattr(n)} x="{x:g}" y="{y:g}"/>'
-            for n, (x, y) in anchors.get(code, _guess(code, x1 / 250)).items()
+            for n, (x, y) in anchors.get(code, _default_anchors(code, x1 / 250)).items()
         )
         boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
         files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{drawn}"/></g>'
@@ -117,9 +117,9 @@ def _outlines(path: Path) -> dict[int, _Outline]:
     return outlines
 
 
-def _check(path: Path, outlines: dict[int, _Outline]) -> None:
+def _check_glyph_heights(path: Path, outlines: dict[int, _Outline]) -> None:
     """Other fonts use the same code points for something else; three glyphs are enough to tell."""
-    for code, (name, least, most) in _TALL.items():
+    for code, (name, least, most) in _GLYPH_HEIGHTS.items():
         if code not in outlines:
             raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
         _, (_, y0, _, y1), _ = outlines[code]
@@ -129,8 +129,8 @@ def _check(path: Path, outlines: dict[int, _Outline]) -> None:
             raise ValueError(f"{path}: U+{code:04X} is {height:.2f} em tall; expected {expected}")
 
 
-_NAMED = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}
-_NAMED |= {
+_ANCHORED_GLYPHS = {0xE0A2: "noteheadWhole", 0xE0A3: "noteheadHalf", 0xE0A4: "noteheadBlack"}
+_ANCHORED_GLYPHS |= {
     0xE240 + k: f"flag{n}{d}"
     for k, (n, d) in enumerate((n, d) for n in ("8th", "16th", "32nd", "64th", "128th") for d in ("Up", "Down"))
 }
@@ -145,7 +145,7 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
                 given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]
                 return {
                     code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
-                    for code, name in _NAMED.items()
+                    for code, name in _ANCHORED_GLYPHS.items()
                     if name in given
                 }
             except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -153,14 +153,14 @@ def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
     return {}
 
 
-def _guess(code: int, width: float) -> dict[str, tuple[float, float]]:
+def _default_anchors(code: int, width: float) -> dict[str, tuple[float, float]]:
     """Where stems meet a notehead of that width, in staff spaces, if nobody says."""
     if code not in (0xE0A3, 0xE0A4):
         return {}
     return {"stemUpSE": (round(width, 3), 0.168), "stemDownNW": (0.0, -0.168)}
 
 
-_FILES = {  # (bold, italic)
+_TEXT_FONT_FILES = {  # (bold, italic)
     (False, False): "STIXGeneral.ttf",
     (False, True): "STIXGeneralItalic.ttf",
     (True, False): "STIXGeneralBol.ttf",
@@ -188,11 +188,11 @@ class Typeface:
         """The outline of a character; one that no font has is a blank."""
         key = (character, bold, italic)
         if key not in self._letters:
-            self._letters[key] = self._draw(character, _FILES[bold, italic])
+            self._letters[key] = self._draw(character, _TEXT_FONT_FILES[bold, italic])
         return self._letters[key]
 
     def _draw(self, character: str, file: str) -> Letter:
-        for name in (file, _FILES[False, False], _FALLBACK_TEXT_FONT):
+        for name in (file, _TEXT_FONT_FILES[False, False], _FALLBACK_TEXT_FONT):
             font = self._font(name)
             glyph = font.getBestCmap().get(ord(character))
             if glyph is not None:
@@ -213,7 +213,7 @@ class Typeface:
 
 
 _FALLBACK_MUSIC_FONT = "Leipzig"  # where the engraver looks for what a font does not have
-_BESIDE = 0.02  # ems between a glyph and the next
+_LETTER_SPACING = 0.02  # ems between a glyph and the next
 
 
 class MusicLetters:
@@ -258,4 +258,4 @@ def _draw(text: bytes) -> Letter:
     glyph = parse_xml(text)
     data = "".join(path.get("d", "") for path in glyph.iter("{*}path"))
     edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)  # y upwards in the font
-    return Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + _BESIDE)
+    return Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + _LETTER_SPACING)

@@ -29,14 +29,23 @@ from entourage.engrave.engines.lilypond_tags import number_staves, tagged_symbol
 from entourage.engrave.options import PageOptions
 from entourage.engrave.render.degrade import Degrader
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
-from entourage.engrave.render.outlines import NUMBER, Edges, ellipse, filled, parse_path, positive, rectangle, stroked
-from entourage.engrave.render.page import Page, draw_page
+from entourage.engrave.render.outlines import (
+    NUMBER,
+    Edges,
+    ellipse,
+    filled,
+    parse_path,
+    positive,
+    rectangle,
+    stroke_edges,
+)
+from entourage.engrave.render.page import Page, render_page
 from entourage.engrave.scores.parsing import Score
 from entourage.io.safe_formats import parse_xml
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Transform:
     """Shift and scale of what is inside a group."""
 
     x: float = 0.0
@@ -44,15 +53,15 @@ class _Place:
     sx: float = 1.0
     sy: float = 1.0
 
-    def inside(self, transform: str | None) -> _Place:
+    def compose(self, transform: str | None) -> _Transform:
         place = self
         for name, arguments in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
             a, *rest = (float(n) for n in NUMBER.findall(arguments))
             b = rest[0] if rest else a
             if name == "translate":
-                place = _Place(place.x + place.sx * a, place.y + place.sy * b, place.sx, place.sy)
+                place = _Transform(place.x + place.sx * a, place.y + place.sy * b, place.sx, place.sy)
             elif name == "scale":
-                place = _Place(place.x, place.y, place.sx * a, place.sy * b)
+                place = _Transform(place.x, place.y, place.sx * a, place.sy * b)
         return place
 
     def edges(self, edges: Edges) -> Edges:
@@ -82,7 +91,7 @@ class LilypondReader:
                 continue
             group = Group(tuple(child.get("class", "").split()))
             first = len(marks)
-            self._walk(child, group, _Place(sx=self.pixels, sy=self.pixels), marks)
+            self._walk(child, group, _Transform(sx=self.pixels, sy=self.pixels), marks)
             drawn, tags = list(range(first, len(marks))), dict(child.attrib)
             found = tagged_symbols(group, tags, drawn, marks) if drawn and group.kind else []
             taken = {i for symbol in found for i in symbol.marks}
@@ -91,9 +100,9 @@ class LilypondReader:
         number_staves(symbols, marks, self.pixels)
         return marks, AnnotatedMarks(symbols, missing)
 
-    def _walk(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
+    def _walk(self, element: etree._Element, group: Group, place: _Transform, marks: list[Mark]) -> None:
         tag = etree.QName(element).localname
-        place = place.inside(element.get("transform"))
+        place = place.compose(element.get("transform"))
         if tag in ("g", "a"):
             for child in element:
                 if isinstance(child.tag, str):
@@ -109,14 +118,14 @@ class LilypondReader:
             middle = (points.min(axis=0) + points.max(axis=0)) / 2
             marks.append(Mark(shape, edges, group, 0, 0.0, middle[0], middle[1]))
 
-    def _outline(self, tag: str, element: etree._Element, place: _Place) -> Edges:
+    def _outline(self, tag: str, element: etree._Element, place: _Transform) -> Edges:
         def number(name: str) -> float:
             return float(element.get(name, "0"))
 
         width = number("stroke-width")
         if tag == "line":
             ends = np.array([[number("x1"), number("y1")], [number("x2"), number("y2")]])
-            return place.edges(stroked(ends, width, "square"))
+            return place.edges(stroke_edges(ends, width, "square"))
         if tag == "rect":
             return place.edges(rectangle(number("x"), number("y"), number("width"), number("height")))
         if tag == "circle":
@@ -130,11 +139,11 @@ class LilypondReader:
             solid = element.get("fill") != "none"
             parts = [filled(lines)] if solid else []
             if width > 0:
-                parts = [positive(part) for part in parts] + [stroked(line, width, "round") for line in lines]
+                parts = [positive(part) for part in parts] + [stroke_edges(line, width, "round") for line in lines]
             return place.edges(np.concatenate(parts)) if parts else filled([])
         return filled([])
 
-    def _text(self, element: etree._Element, group: Group, place: _Place, marks: list[Mark]) -> None:
+    def _text(self, element: etree._Element, group: Group, place: _Transform, marks: list[Mark]) -> None:
         size = float(element.get("font-size", "1"))
         bold, italic = element.get("font-weight") == "bold", element.get("font-style") == "italic"
         x = 0.0
@@ -147,8 +156,8 @@ class LilypondReader:
 
 
 _SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
-_PATIENCE = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
-_ACTIVE = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
+_TIMEOUTS = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
+_ESCAPES = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
 
 
 class LilypondEngraver:
@@ -185,13 +194,13 @@ class LilypondEngraver:
         with tempfile.TemporaryDirectory() as folder:
             for number, path in enumerate(self._typeset(score, Path(folder)), start=1):
                 marks, annotated = self._reader.read(path.read_text(encoding="utf-8"))
-                _point_back(annotated.symbols, score)
+                _assign_note_ids(annotated.symbols, score)
                 height, width = self.options.height, self.options.width
-                yield draw_page(marks, annotated, height, width, number, degrade(number))
+                yield render_page(marks, annotated, height, width, number, degrade(number))
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
         """Runs both programs; returns the pages in order."""
-        (folder / "score.xml").write_text(disarm(score.text), encoding="utf-8")
+        (folder / "score.xml").write_text(escape_text(score.text), encoding="utf-8")
         self._run("musicxml2ly", ["--no-page-layout", "-o", "score.ly", "score.xml"], folder, score)
         text = (folder / "score.ly").read_text(encoding="utf-8")
         tags = (files("entourage.engrave.engines") / "lilypond_tags.ily").read_text(encoding="utf-8")
@@ -214,14 +223,14 @@ class LilypondEngraver:
     def _run(self, program: str, arguments: list[str], folder: Path, score: Score) -> None:
         path = f"{self._folder}{os.pathsep}{os.environ.get('PATH', '')}"  # musicxml2ly looks for its sister there
         try:
-            code, errors = _run_alone([str(self._folder / program), *arguments], folder, path, _PATIENCE[program])
+            code, errors = _run_in_group([str(self._folder / program), *arguments], folder, path, _TIMEOUTS[program])
         except subprocess.TimeoutExpired as error:
-            raise ValueError(f"{score.name}: {program} took longer than {_PATIENCE[program]:g} s") from error
+            raise ValueError(f"{score.name}: {program} took longer than {_TIMEOUTS[program]:g} s") from error
         if code:
             raise ValueError(f"{score.name}: {program} failed: {(errors.strip().splitlines() or ['no message'])[-1]}")
 
 
-def _run_alone(command: list[str], folder: Path, path: str, patience: float) -> tuple[int, str]:
+def _run_in_group(command: list[str], folder: Path, path: str, patience: float) -> tuple[int, str]:
     """Runs a program and what it starts in a group of their own, none of which outlives this call."""
     process = subprocess.Popen(
         command,
@@ -249,7 +258,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def disarm(text: str) -> str:
+def escape_text(text: str) -> str:
     """MusicXML without the characters that mean something to LilyPond.
 
     `musicxml2ly` copies words of the score into LilyPond's language as they are, and that language can run programs
@@ -258,19 +267,19 @@ def disarm(text: str) -> str:
     root = parse_xml(text.encode())
     etree.strip_tags(root, etree.ProcessingInstruction)
     for element in root.iter(etree.Element):
-        element.text = element.text and element.text.translate(_ACTIVE)
-        element.tail = element.tail and element.tail.translate(_ACTIVE)
+        element.text = element.text and element.text.translate(_ESCAPES)
+        element.tail = element.tail and element.tail.translate(_ESCAPES)
         for name, value in element.attrib.items():
-            if value != value.translate(_ACTIVE):
+            if value != value.translate(_ESCAPES):
                 del element.attrib[name]
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def _point_back(symbols: list[Symbol], score: Score) -> None:
+def _assign_note_ids(symbols: list[Symbol], score: Score) -> None:
     """Gives noteheads the id of their note. LilyPond has lost it; onset and pitch, in order, find it again."""
     pass
 
-    waiting = note_ids(score.text)
+    waiting = ids_by_onset_and_pitch(score.text)
     for symbol in symbols:
         if symbol.label.startswith("notehead") and symbol.onset is not None:
             ids = waiting.get((round(symbol.onset, 4), symbol.midi))
@@ -282,7 +291,7 @@ def _point_back(symbols: list[Symbol], score: Score) -> None:
 _STEPS = {"C": 0, "D": 2, "E": 4, "F": 5, "G": 7, "A": 9, "B": 11}
 
 
-def note_ids(text: str) -> dict[tuple[float, int | None], list[str]]:
+def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str]]:
     """The ids of the notes of a score by onset in quarters, rounded to four digits, and MIDI number."""
     root = parse_xml(text.encode())
     parts = [_read_part(part) for part in root.iterchildren("part")]

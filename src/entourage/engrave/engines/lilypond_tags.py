@@ -34,13 +34,19 @@ _SCRIPTS |= {
     "coda": "coda",
     "caesura": "caesura",
 }
-_WHOLE = {"Slur": "slur", "PhrasingSlur": "slur", "Tie": "tie", "LaissezVibrerTie": "tie", "Arpeggio": "arpeggiato"}
-_WHOLE |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
-_EACH = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
+_SINGLE_SYMBOLS = {
+    "Slur": "slur",
+    "PhrasingSlur": "slur",
+    "Tie": "tie",
+    "LaissezVibrerTie": "tie",
+    "Arpeggio": "arpeggiato",
+}
+_SINGLE_SYMBOLS |= {"TupletBracket": "tupletBracket", "OttavaBracket": "ottavaBracket", "SystemStartBrace": "brace"}
+_SYMBOL_PER_MARK = {"Dots": "augmentationDot", "LedgerLineSpanner": "legerLine", "Beam": "beam"}
 _NUMBERS = {"TupletNumber": "tuplet", "Fingering": "fingering"}
-_HARMLESS = ("Parentheses", "SystemStartBracket")  # these belong to symbols, or to lines, without being symbols
+_IGNORED_KINDS = ("Parentheses", "SystemStartBracket")  # these belong to symbols, or to lines, without being symbols
 _STEPS = ("C", "D", "E", "F", "G", "A", "B")
-_HALVES = (0, 2, 4, 5, 7, 9, 11)
+_SEMITONES = (0, 2, 4, 5, 7, 9, 11)
 _ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
 
 
@@ -56,27 +62,27 @@ def tagged_symbols(group: Group, tags: Mapping[str, str], drawn: list[int], mark
     kind = group.kind
     if kind == "StaffSymbol":
         found = [Symbol("staff", "", drawn, group)]
-    elif kind in _WHOLE:
-        found = [_plain(_WHOLE[kind], drawn, group)]
-    elif kind in _EACH:
-        found = [_plain(_EACH[kind], [i], group) for i in drawn]
+    elif kind in _SINGLE_SYMBOLS:
+        found = [_make_symbol(_SINGLE_SYMBOLS[kind], drawn, group)]
+    elif kind in _SYMBOL_PER_MARK:
+        found = [_make_symbol(_SYMBOL_PER_MARK[kind], [i], group) for i in drawn]
     elif kind in ("KeySignature", "KeyCancellation"):
         sign = "Natural" if kind == "KeyCancellation" else "Flat" if tags["data-sign"].startswith("-") else "Sharp"
-        found = [_plain(f"key{sign}", [i], group) for i in drawn]
+        found = [_make_symbol(f"key{sign}", [i], group) for i in drawn]
     elif kind == "TimeSignature":
         found = _time(tags, drawn, group, marks)
     elif kind == "BarLine":
-        found = [_plain("repeatDot", [i], group) for i in drawn if marks[i].shape == "glyph"]
+        found = [_make_symbol("repeatDot", [i], group) for i in drawn if marks[i].shape == "glyph"]
     elif kind == "DynamicText":
-        found = _spelt("dynamic", tags["data-text"].upper(), drawn, group)
+        found = _symbol_per_character("dynamic", tags["data-text"].upper(), drawn, group)
     elif kind in _NUMBERS:
-        found = _spelt(_NUMBERS[kind], tags["data-text"], drawn, group)
+        found = _symbol_per_character(_NUMBERS[kind], tags["data-text"], drawn, group)
     else:
         label = _label(kind, tags)
-        found = [_plain(label, drawn, group)] if label else []
+        found = [_make_symbol(label, drawn, group)] if label else []
     found = [symbol for symbol in found if symbol.label in CLASSES]
     for symbol in found:
-        _describe(symbol, tags)
+        _fill_attributes(symbol, tags)
     return found
 
 
@@ -89,7 +95,7 @@ def unlabelled(group: Group, tags: Mapping[str, str], drawn: list[int], marks: l
         drawn: positions of those of its marks that are in no symbol.
         marks: all marks of the page.
     """
-    if group.kind in _HARMLESS:
+    if group.kind in _IGNORED_KINDS:
         return []
     known = tags.get("data-glyph") or "".join(tags.get("data-text", "").split())
     name = ":".join(filter(None, (group.kind or "untagged", known)))
@@ -102,12 +108,12 @@ def _is_music(mark: Mark) -> bool:
     return 0x2669 <= mark.code <= 0x266F or (mark.group.kind in _NUMBERS and chr(mark.code).isalnum())
 
 
-def _spelt(start: str, text: str, drawn: list[int], group: Group) -> list[Symbol]:
+def _symbol_per_character(start: str, text: str, drawn: list[int], group: Group) -> list[Symbol]:
     """One symbol a character; none if the characters are not those that are drawn."""
     characters = "".join(text.split())
     if len(characters) != len(drawn):
         return []
-    return [_plain(f"{start}{character}", [i], group) for character, i in zip(characters, drawn, strict=True)]
+    return [_make_symbol(f"{start}{character}", [i], group) for character, i in zip(characters, drawn, strict=True)]
 
 
 def _label(kind: str, tags: Mapping[str, str]) -> str:
@@ -147,19 +153,19 @@ def _time(tags: Mapping[str, str], drawn: list[int], group: Group, marks: list[M
     if len(pair) != 2:
         return []
     if len(drawn) == 1:
-        return [_plain("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", drawn, group)]
+        return [_make_symbol("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", drawn, group)]
     if len(drawn) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
         return []
     rows = sorted(drawn, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in drawn]), marks[i].x))
-    return [_plain(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
+    return [_make_symbol(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
 
 
-def _plain(label: str, marks: list[int], group: Group) -> Symbol:
+def _make_symbol(label: str, marks: list[int], group: Group) -> Symbol:
     v1 = CLASSES[label].v1 if label in CLASSES else None
     return Symbol(label, v1 or "", marks, group)
 
 
-def _describe(symbol: Symbol, tags: Mapping[str, str]) -> None:
+def _fill_attributes(symbol: Symbol, tags: Mapping[str, str]) -> None:
     if tags["data-onset"]:
         symbol.onset = float(4 * Fraction(tags["data-onset"]))
     if not symbol.label.startswith(("notehead", "rest")):
@@ -171,7 +177,7 @@ def _describe(symbol: Symbol, tags: Mapping[str, str]) -> None:
         octave, step, alter = tags["data-pitch"].split()
         sign = Fraction(alter)
         symbol.pitch = f"{_STEPS[int(step)]}{_ALTERED.get(sign, '')}{int(octave) + 4}"
-        symbol.midi = 12 * (int(octave) + 5) + _HALVES[int(step)] + int(2 * sign)
+        symbol.midi = 12 * (int(octave) + 5) + _SEMITONES[int(step)] + int(2 * sign)
         symbol.position = int(tags["data-position"] or 0)
 
 

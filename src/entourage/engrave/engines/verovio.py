@@ -15,7 +15,7 @@ import verovio
 from lxml import etree
 
 from entourage.engrave.annotate.assign_classes import assign_classes
-from entourage.engrave.annotate.mei import Event, read_music
+from entourage.engrave.annotate.mei import Event, read_events
 from entourage.engrave.engines.fonts import Letter, MusicLetters, Typeface
 from entourage.engrave.options import MusicFont, PageOptions
 from entourage.engrave.render.degrade import Degrader
@@ -30,21 +30,21 @@ from entourage.engrave.render.outlines import (
     parse_path,
     positive,
     rectangle,
-    stroked,
+    stroke_edges,
 )
-from entourage.engrave.render.page import Page, draw_page
+from entourage.engrave.render.page import Page, render_page
 from entourage.engrave.scores.parsing import Score
 from entourage.io.safe_formats import parse_xml
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _CALL = re.compile(r"(\w+)\(([^)]*)\)")
-_FINE = 0.04  # pixels between a curve and its chords
+_CURVE_TOLERANCE = 0.04  # pixels between a curve and its chords
 _BOLD = {"ending", "fing", "reh", "tempo"}  # what the style sheet inside the SVG says
 _ITALIC = {"dir", "dynam", "mNum"}
 
 
 @dataclass
-class _Pen:
+class _TextCursor:
     """Where text stands while it is being set."""
 
     x: float
@@ -92,7 +92,7 @@ class SvgReader:
         if data not in self._glyphs:
             # Font units, a thousand an em with y upwards; an em is some 80 pixels.
             flip = np.array([1, -1, 1, -1]) / 1000
-            self._glyphs[data] = filled(parse_path(data, tolerance=_FINE * 1000 / 80)) * flip
+            self._glyphs[data] = filled(parse_path(data, tolerance=_CURVE_TOLERANCE * 1000 / 80)) * flip
         return int(g.get("id", "0").split("-")[0], 16), self._glyphs[data]
 
     def _walk(
@@ -113,24 +113,24 @@ class SvgReader:
                 if "placeholder" in classes or child.get("visibility") == "hidden":
                     continue
                 transform = child.get("transform", "")
-                x, y, _ = _placement(transform)
-                inner = Group(classes, child.get("id") or _continued(classes), group)
+                x, y, _ = _shift_and_scale(transform)
+                inner = Group(classes, child.get("id") or _continued_id(classes), group)
                 first = len(marks)
                 self._walk(child, inner, (origin[0] + x, origin[1] + y), codes, marks)
-                for angle, x, y in _turns(transform):  # arpeggios are set flat and turned upright
+                for angle, x, y in _rotations(transform):  # arpeggios are set flat and turned upright
                     for mark in marks[first:]:
-                        mark.turn(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
+                        mark.rotate(angle, (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels)
             elif tag == "use":
                 code, outline = codes[child.get(_HREF)]
-                x, y, size = _placement(child.get("transform", ""))
+                x, y, size = _shift_and_scale(child.get("transform", ""))
                 px, py, scale = (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels, 1000 * size * self.pixels
                 marks.append(Mark("glyph", moved(outline, scale, px, py), group, code, scale, px, py))
             elif tag == "text":
                 self._text(child, group, origin, marks)
             else:
-                marks += self._drawn(tag, child, group, origin)
+                marks += self._shape_marks(tag, child, group, origin)
 
-    def _drawn(self, tag: str, element: etree._Element, group: Group, origin: tuple[float, float]) -> list[Mark]:
+    def _shape_marks(self, tag: str, element: etree._Element, group: Group, origin: tuple[float, float]) -> list[Mark]:
         """Paths, polygons and so on; what is neither is not drawn."""
 
         def number(name: str) -> float:
@@ -149,30 +149,34 @@ class SvgReader:
             numbers = np.array(NUMBER.findall(element.get("points", "")), dtype=float)
             lines = [(numbers.reshape(-1, 2) + shift) * self.pixels]
         elif tag == "path":
-            lines = [(p + shift) * self.pixels for p in parse_path(element.get("d", ""), _FINE / self.pixels)]
+            lines = [
+                (p + shift) * self.pixels for p in parse_path(element.get("d", ""), _CURVE_TOLERANCE / self.pixels)
+            ]
         else:
             return []
         if tag == "polygon" or (tag == "path" and element.get("fill") != "none" and any(len(p) > 2 for p in lines)):
-            parts = [positive(filled([p])) for p in lines] + [stroked(p, width, "round") for p in lines if width > 0]
+            parts = [positive(filled([p])) for p in lines] + [
+                stroke_edges(p, width, "round") for p in lines if width > 0
+            ]
             return [Mark("area", np.concatenate(parts), group, x=lines[0][0, 0], y=lines[0][0, 1])]
         pattern = [float(n) * self.pixels for n in NUMBER.findall(element.get("stroke-dasharray", ""))]
         cap = element.get("stroke-linecap", "butt")
         marks = []
         for line in lines:
-            pieces = [stroked(piece, width, cap) for piece in dashes(line, pattern)]
+            pieces = [stroke_edges(piece, width, cap) for piece in dashes(line, pattern)]
             marks.append(Mark("line", np.concatenate(pieces), group, x=line[0, 0], y=line[0, 1], points=line))
         return marks
 
     def _text(self, element: etree._Element, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
-        kinds = {above.kind for above in group.up()}
-        pen = _Pen(0.0, 0.0, "start")
-        self._set(element, pen, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
+        kinds = {above.kind for above in group.ancestors()}
+        pen = _TextCursor(0.0, 0.0, "start")
+        self._set_text(element, pen, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
         self._flush(pen, group, origin, marks)
 
-    def _set(
+    def _set_text(
         self,
         element: etree._Element,
-        pen: _Pen,
+        pen: _TextCursor,
         bold: bool,
         italic: bool,
         group: Group,
@@ -193,11 +197,11 @@ class SvgReader:
         outer = pen.size, pen.font
         for child in element:
             if isinstance(child.tag, str) and child.tag.endswith("tspan"):
-                self._set(child, pen, bold, italic, group, origin, marks)
+                self._set_text(child, pen, bold, italic, group, origin, marks)
                 pen.size, pen.font = outer
             self._write(child.tail, pen, bold, italic)
 
-    def _write(self, text: str | None, pen: _Pen, bold: bool, italic: bool) -> None:
+    def _write(self, text: str | None, pen: _TextCursor, bold: bool, italic: bool) -> None:
         along = sum(letter.advance * size for _, letter, _, size in pen.run)
         for character in (text or "").replace("\n", ""):
             music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
@@ -205,7 +209,7 @@ class SvgReader:
             pen.run.append((along, letter, ord(character), pen.size))
             along += letter.advance * pen.size
 
-    def _flush(self, pen: _Pen, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+    def _flush(self, pen: _TextCursor, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
         length = sum(letter.advance * size for _, letter, _, size in pen.run)
         left = pen.x - length * {"middle": 0.5, "end": 1.0}.get(pen.anchor, 0.0)
         y = (origin[1] + pen.y) * self.pixels
@@ -217,18 +221,18 @@ class SvgReader:
         pen.x = left + length
 
 
-def _continued(classes: tuple[str, ...]) -> str:
+def _continued_id(classes: tuple[str, ...]) -> str:
     """The id of what continues from an earlier system: the pieces after the first have it as a class only, "id-..."."""
     return next((name.removeprefix("id-") for name in classes if name.startswith("id-")), "")
 
 
-def _turns(transform: str) -> list[tuple[float, float, float]]:
+def _rotations(transform: str) -> list[tuple[float, float, float]]:
     """The angle, in degrees, and the centre of each `rotate(angle x,y)`."""
     turns = [arguments.replace(",", " ").split() for name, arguments in _CALL.findall(transform) if name == "rotate"]
     return [(float(angle), float(x), float(y)) for angle, x, y in turns]
 
 
-def _placement(transform: str) -> tuple[float, float, float]:
+def _shift_and_scale(transform: str) -> tuple[float, float, float]:
     """The shift and the scale that `translate(x, y) scale(s, s)` asks for."""
     x = y = 0.0
     scale = 1.0
@@ -242,7 +246,7 @@ def _placement(transform: str) -> tuple[float, float, float]:
 
 
 _UNITS = 10  # of Verovio's view box to a pixel, at an interline of 20
-MOST_PAGES = 2000
+MAX_PAGES = 2000
 _INPUT = {"musicxml": "xml", "mei": "mei", "abc": "abc", "humdrum": "humdrum"}
 
 
@@ -306,9 +310,9 @@ class VerovioEngraver:
         if not self._toolkit.loadData(score.text):
             raise ValueError(f"{score.name}: the engraver cannot read it as {score.notation}")
         pages = self._toolkit.getPageCount()
-        if not 1 <= pages <= MOST_PAGES:
-            raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MOST_PAGES}")
-        return read_music(self._toolkit.getMEI())
+        if not 1 <= pages <= MAX_PAGES:
+            raise ValueError(f"{score.name}: the engraver makes {pages} pages of it; expected 1 to {MAX_PAGES}")
+        return read_events(self._toolkit.getMEI())
 
     def mei(self) -> str:
         """The score that was engraved last as MEI, with the ids that its symbols carry."""
@@ -321,4 +325,4 @@ class VerovioEngraver:
         marks = self._reader.read(svg)
         ids = score.ids or events.keys()
         annotated = assign_classes(marks, events, ids, self.options.interline)
-        return draw_page(marks, annotated, self.options.height, self.options.width, number, degrader)
+        return render_page(marks, annotated, self.options.height, self.options.width, number, degrader)

@@ -18,27 +18,27 @@ from entourage.engrave.render.outlines import Edges, Points, rectangle
 from entourage.engrave.render.raster import rasterise
 
 Floats = NDArray[np.float32]
-_STEP = 12.0  # pixels; edges longer than this are divided before they are bent
-_SIDE = 64  # cells of the coarse noise
+_MAX_EDGE = 12.0  # pixels; edges longer than this are divided before they are bent
+_NOISE_CELLS = 64  # cells of the coarse noise
 
 
 @dataclass(frozen=True)
-class Strength:
+class _Strength:
     """How strongly a kind of degradation works: bounds of what is drawn at random."""
 
-    turn: float  # degrees
-    corner: float  # share of the page by which corners move (perspective)
+    rotation: float  # degrees
+    corner_shift: float  # share of the page by which corners move (perspective)
     curl: float  # pixels by which the middle of a curled page rises
     blur: tuple[float, float]  # pixels
     noise: tuple[float, float]  # grey values
-    light: float  # how much darker the darkest part of the page may be
+    light_falloff: float  # how much darker the darkest part of the page may be
     shadow: float  # how dark a shadow may be
-    quality: tuple[int, int]  # of JPEG
+    jpeg_quality: tuple[int, int]  # of JPEG
 
 
-STRENGTHS: dict[str, Strength] = {
-    "scan": Strength(1.5, 0.002, 3.0, (0.4, 0.9), (2.0, 6.0), 0.08, 0.0, (75, 95)),
-    "photo": Strength(4.0, 0.03, 14.0, (0.6, 1.5), (3.0, 9.0), 0.45, 0.35, (60, 92)),
+_STRENGTHS: dict[str, _Strength] = {
+    "scan": _Strength(1.5, 0.002, 3.0, (0.4, 0.9), (2.0, 6.0), 0.08, 0.0, (75, 95)),
+    "photo": _Strength(4.0, 0.03, 14.0, (0.6, 1.5), (3.0, 9.0), 0.45, 0.35, (60, 92)),
 }
 
 
@@ -52,9 +52,9 @@ class Degrader:
     """
 
     def __init__(self, kind: Literal["scan", "photo"], height: int, width: int, seed: int) -> None:
-        if kind not in STRENGTHS:
-            raise ValueError(f"degradation {kind!r} is unknown; expected one of {', '.join(STRENGTHS)}")
-        self.strength = STRENGTHS[kind]
+        if kind not in _STRENGTHS:
+            raise ValueError(f"degradation {kind!r} is unknown; expected one of {', '.join(_STRENGTHS)}")
+        self.strength = _STRENGTHS[kind]
         self.height, self.width = height, width
         self._random = np.random.default_rng(seed)
         self.homography = self._homography()
@@ -62,7 +62,7 @@ class Degrader:
         phase = self._random.uniform(0, np.pi)
         self._curl = (float(curl), float(phase))
 
-    def warp(self, points: Points) -> Points:
+    def warp_points(self, points: Points) -> Points:
         """Where points of the flat page lie on the degraded one, shape (n, 2)."""
         height, phase = self._curl
         x, y = points.T
@@ -72,33 +72,33 @@ class Degrader:
         moved = self.homography @ bent
         return np.asarray((moved[:2] / moved[2]).T)
 
-    def bend(self, shapes: list[Edges]) -> list[Edges]:
+    def warp_outlines(self, shapes: list[Edges]) -> list[Edges]:
         """The outlines of shapes on the degraded page."""
         sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
         if sizes.sum() == 0:
             return shapes
         edges = np.concatenate(shapes)
-        pieces = np.maximum(np.ceil(np.hypot(*(edges[:, 2:] - edges[:, :2]).T) / _STEP), 1).astype(np.int64)
+        pieces = np.maximum(np.ceil(np.hypot(*(edges[:, 2:] - edges[:, :2]).T) / _MAX_EDGE), 1).astype(np.int64)
         which = np.repeat(np.arange(len(edges)), pieces)
         k = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         step = (edges[which, 2:] - edges[which, :2]) / pieces[which, None]
         start = edges[which, :2] + step * k[:, None]
-        bent = np.concatenate([self.warp(start), self.warp(start + step)], axis=1)
+        bent = np.concatenate([self.warp_points(start), self.warp_points(start + step)], axis=1)
         ends = np.cumsum(np.bincount(np.repeat(np.arange(len(shapes)), sizes)[which], minlength=len(shapes)))
         return np.split(bent, ends[:-1])
 
-    def finish(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def degrade_image(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Paper, printer, light, blur and noise for a page that was drawn from bent shapes."""
         s, random = self.strength, self._random
         ink = self._print(np.asarray(1 - image / 255, dtype=np.float32))
         page: NDArray[np.floating] = self._paper() * (1 - ink * random.uniform(0.8, 0.97))
-        sheet = self._sheet()
+        sheet = self._paper_coverage()
         page = sheet * page + (1 - sheet) * random.uniform(0.15, 0.6)  # what the page lies on
         page = page * self._light()
         page = np.asarray(cv2.GaussianBlur(page, (0, 0), random.uniform(*s.blur)), dtype=np.float32)
         page = 255 * page + random.uniform(*s.noise) * random.standard_normal(page.shape, dtype=np.float32)
         grey = np.clip(page, 0, 255).astype(np.uint8)
-        quality = int(random.integers(*s.quality))
+        quality = int(random.integers(*s.jpeg_quality))
         packed = cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
         return np.asarray(cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 
@@ -106,12 +106,12 @@ class Degrader:
         """A turn about the middle of the page and a shift of its corners; all corners stay near the image."""
         s, random = self.strength, self._random
         corners = np.array([[0, 0], [self.width, 0], [self.width, self.height], [0, self.height]], dtype=np.float64)
-        angle = np.deg2rad(random.uniform(-s.turn, s.turn))
+        angle = np.deg2rad(random.uniform(-s.rotation, s.rotation))
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         middle = corners.mean(axis=0)
-        scale = 1 - s.corner - 0.3 * abs(np.sin(angle))
+        scale = 1 - s.corner_shift - 0.3 * abs(np.sin(angle))
         moved = (corners - middle) * scale @ turn.T + middle
-        moved += random.uniform(-s.corner, s.corner, (4, 2)) * [self.width, self.height]
+        moved += random.uniform(-s.corner_shift, s.corner_shift, (4, 2)) * [self.width, self.height]
         found = cv2.getPerspectiveTransform(corners.astype(np.float32), moved.astype(np.float32))
         return np.asarray(found, dtype=np.float64)
 
@@ -141,22 +141,22 @@ class Degrader:
         x = np.linspace(-0.5, 0.5, self.width, dtype=np.float32)
         y = np.linspace(-0.5, 0.5, self.height, dtype=np.float32)[:, None]
         across = x * np.float32(np.cos(angle)) + y * np.float32(np.sin(angle))  # between -0.7 and 0.7
-        light = 1 - random.uniform(0, s.light) * (across + 0.7) / 1.4
+        light = 1 - random.uniform(0, s.light_falloff) * (across + 0.7) / 1.4
         if s.shadow > 0 and random.random() < 0.6:
             dark = random.uniform(0.1, s.shadow)
             light = light * (1 - dark * np.clip(3 * (self._cloud(3) - 0.5), 0, 1))
         return np.asarray(light, dtype=np.float32)
 
-    def _sheet(self) -> Floats:
+    def _paper_coverage(self) -> Floats:
         """The share of each pixel that the bent sheet of paper covers."""
-        (outline,) = self.bend([rectangle(0, 0, self.width, self.height)])
+        (outline,) = self.warp_outlines([rectangle(0, 0, self.width, self.height)])
         found = rasterise([outline])
         inside = (found.x >= 0) & (found.x < self.width) & (found.y >= 0) & (found.y < self.height)
         sheet = np.zeros((self.height, self.width), dtype=np.float32)
         sheet[found.y[inside], found.x[inside]] = found.coverage[inside]
         return sheet
 
-    def _cloud(self, cells: int = _SIDE) -> Floats:
+    def _cloud(self, cells: int = _NOISE_CELLS) -> Floats:
         """Smooth noise between 0 and 1, with about so many bumps across."""
         coarse = self._random.random((cells, cells), dtype=np.float32)
         fine = cv2.resize(coarse, (self.width, self.height), interpolation=cv2.INTER_CUBIC)

@@ -32,7 +32,7 @@ def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: 
     size = height * width
     place = owner * (size + 1) + x * height + y  # a gap between masks, so that runs never join
     if len(place) == 0:
-        return [_text(np.array([size]))[0]] * count
+        return [_encode_numbers(np.array([size]))[0]] * count
     breaks = np.flatnonzero(np.diff(place) != 1) + 1
     first = place[np.concatenate([[0], breaks])]
     last = place[np.concatenate([breaks - 1, [len(place) - 1]])] + 1
@@ -49,7 +49,7 @@ def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: 
     borders[offset + 2 * runs] = size
     counts = np.diff(borders, prepend=0)
     counts[offset] = borders[offset]
-    return _text_deltas(counts, offset)
+    return _encode_deltas(counts, offset)
 
 
 def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
@@ -76,16 +76,16 @@ def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
     return flat // height, flat % height
 
 
-def _text_deltas(counts: Ints, offset: Ints) -> list[str]:
+def _encode_deltas(counts: Ints, offset: Ints) -> list[str]:
     """From the fourth number of a mask on, the difference to the last but one is written."""
     rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))
     deltas = counts.copy()
     late = np.flatnonzero(rank > 2)
     deltas[late] -= counts[late - 2]
-    return _text(deltas, offset)
+    return _encode_numbers(deltas, offset)
 
 
-def _text(values: Ints, offset: Ints | None = None) -> list[str]:
+def _encode_numbers(values: Ints, offset: Ints | None = None) -> list[str]:
     """Numbers as COCO writes them: five bits a letter, low ones first, a sixth bit to say that more follow."""
     offset = np.zeros(1, dtype=np.int64) if offset is None else offset
     letters = np.zeros((len(values), 7), dtype=np.uint8)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from entourage.engrave.render.outlines import Edges, Points, turned
+from entourage.engrave.render.outlines import Edges, Points, rotate_points
 
 
 @dataclass(eq=False)
@@ -26,16 +26,16 @@ class Group:
         """The first class, or nothing."""
         return self.classes[0] if self.classes else ""
 
-    def up(self) -> Iterator[Group]:
+    def ancestors(self) -> Iterator[Group]:
         """This group and those around it, from the inside out."""
         group: Group | None = self
         while group is not None:
             yield group
             group = group.parent
 
-    def within(self, *kinds: str) -> Group | None:
+    def closest(self, *kinds: str) -> Group | None:
         """The nearest group of one of these kinds, this one included, or None."""
-        return next((group for group in self.up() if group.kind in kinds), None)
+        return next((group for group in self.ancestors() if group.kind in kinds), None)
 
 
 @dataclass(eq=False)
@@ -61,11 +61,11 @@ class Mark:
     y: float = 0.0
     points: Points = field(default_factory=lambda: np.empty((0, 2)))
 
-    def turn(self, degrees: float, x: float, y: float) -> None:
+    def rotate(self, degrees: float, x: float, y: float) -> None:
         """Turns it clockwise around a point, as SVG's `rotate` does."""
-        self.edges = turned(self.edges.reshape(-1, 2), degrees, x, y).reshape(-1, 4)
-        self.points = turned(self.points, degrees, x, y)
-        ((self.x, self.y),) = turned(np.array([[self.x, self.y]]), degrees, x, y)
+        self.edges = rotate_points(self.edges.reshape(-1, 2), degrees, x, y).reshape(-1, 4)
+        self.points = rotate_points(self.points, degrees, x, y)
+        ((self.x, self.y),) = rotate_points(np.array([[self.x, self.y]]), degrees, x, y)
 
 
 @dataclass(eq=False)

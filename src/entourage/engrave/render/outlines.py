@@ -21,7 +21,7 @@ _TOKEN = re.compile(rf"[A-Za-z]|{NUMBER.pattern}")
 _STRAIGHT = re.compile(r"M(-?\d+) (-?\d+) L(-?\d+) (-?\d+)")  # a staff line, a stem: most paths of a page
 _ARGUMENTS = {"M": 2, "L": 2, "H": 1, "V": 1, "C": 6, "S": 4, "Q": 4, "T": 2, "Z": 0}
 _NO_EDGES: Edges = np.empty((0, 4))
-_SHARP = 0.3  # cosine of the turn beyond which a mitre would stick out
+_MIN_MITRE_COSINE = 0.3  # cosine of the turn beyond which a mitre would stick out
 
 
 def parse_path(d: str, tolerance: float) -> list[Points]:
@@ -40,10 +40,10 @@ def parse_path(d: str, tolerance: float) -> list[Points]:
     if straight := _STRAIGHT.fullmatch(d):
         x0, y0, x1, y1 = (float(number) for number in straight.groups())
         return [np.array([[x0, y0], [x1, y1]])]
-    return _follow(d, tolerance)
+    return _parse_commands(d, tolerance)
 
 
-def _follow(d: str, tolerance: float) -> list[Points]:
+def _parse_commands(d: str, tolerance: float) -> list[Points]:
     """`parse_path` for any path, command by command."""
     tokens = _TOKEN.findall(d)
     subpaths: list[Points] = []
@@ -77,7 +77,7 @@ def _follow(d: str, tolerance: float) -> list[Points]:
             continue
         if not points:
             points = [here]
-        ends = _ends(kind, numbers, base, here, control)
+        ends = _segment_points(kind, numbers, base, here, control)
         points += ends if len(ends) == 1 else _flatten([here, *ends], tolerance)
         control = ends[-2] if kind in "CSQT" else ends[-1]
         here = ends[-1]
@@ -86,7 +86,7 @@ def _follow(d: str, tolerance: float) -> list[Points]:
     return subpaths
 
 
-def _ends(kind: str, numbers: list[float], base: complex, here: complex, control: complex) -> list[complex]:
+def _segment_points(kind: str, numbers: list[float], base: complex, here: complex, control: complex) -> list[complex]:
     """The control points and the end of one segment."""
     if kind == "H":
         return [complex(base.real + numbers[0], here.imag)]
@@ -123,7 +123,7 @@ def filled(subpaths: Iterable[Points]) -> Edges:
     return np.concatenate(rings) if rings else _NO_EDGES
 
 
-def stroked(line: Points, width: float, cap: str = "butt") -> Edges:
+def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
     """The edges of the area that a pen covers along a line; gentle corners are mitred, sharp ones are two strokes.
 
     Args:
@@ -132,7 +132,7 @@ def stroked(line: Points, width: float, cap: str = "butt") -> Edges:
         cap: "butt", "square" or "round" ends; round ones are hexagons, since pens here are a pixel wide.
     """
     if len(line) == 2 and cap != "round":
-        return _straight(line, width, cap)
+        return _stroke_segment(line, width, cap)
     moves = np.concatenate([[True], np.any(np.diff(line, axis=0) != 0, axis=1)])
     line = line[moves]
     if len(line) < 2:
@@ -140,9 +140,9 @@ def stroked(line: Points, width: float, cap: str = "butt") -> Edges:
     step = np.diff(line, axis=0)
     step /= np.linalg.norm(step, axis=1, keepdims=True)
     turns = (step[1:] * step[:-1]).sum(axis=1)
-    if len(sharp := np.flatnonzero(turns < _SHARP)):
+    if len(sharp := np.flatnonzero(turns < _MIN_MITRE_COSINE)):
         corner = int(sharp[0]) + 1
-        return np.concatenate([stroked(line[: corner + 1], width, cap), stroked(line[corner:], width, cap)])
+        return np.concatenate([stroke_edges(line[: corner + 1], width, cap), stroke_edges(line[corner:], width, cap)])
     if cap == "square":
         line = line.copy()
         line[0] -= step[0] * width / 2
@@ -156,8 +156,8 @@ def stroked(line: Points, width: float, cap: str = "butt") -> Edges:
     return np.concatenate([positive(part) for part in edges])
 
 
-def _straight(line: Points, width: float, cap: str) -> Edges:
-    """`stroked` for two points, by far the most frequent line of a page, without the detour over arrays."""
+def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
+    """`stroke_edges` for two points, by far the most frequent line of a page, without the detour over arrays."""
     (x0, y0), (x1, y1) = line.tolist()
     length = math.hypot(x1 - x0, y1 - y0)
     if length == 0:
@@ -235,7 +235,7 @@ def moved(edges: Edges, scale: float, x: float, y: float) -> Edges:
     return np.asarray(edges * scale + np.array([x, y, x, y]))
 
 
-def turned(points: Points, degrees: float, x: float, y: float) -> Points:
+def rotate_points(points: Points, degrees: float, x: float, y: float) -> Points:
     """Points turned clockwise (y is downwards) around (x, y)."""
     cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     return np.asarray((points - (x, y)) @ np.array([[cos, sin], [-sin, cos]]) + (x, y))

@@ -21,8 +21,8 @@ Image = NDArray[np.uint8]
 Number = TypeVar("Number", np.uint8, np.uint16)
 _SLANTED = ("beam", "slur", "tie", "dynamicCrescendoHairpin", "dynamicDiminuendoHairpin")
 # Where symbols cross, the later in this list owns the pixel; what is not in it comes after.
-_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
-_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
+_PAINT_ORDER: tuple[str, ...] = ("staff", "ottavaBracket", "graceNote", "legerLine", "stem", "tupletBracket")
+_PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Page:
         pixels: the ink of each symbol, hidden or not.
         unlabelled: names of glyphs without a class: code points, or as LilyPond calls them.
         number: of the page in its score, from 1.
-        unclaimed: outlines of what belongs to no symbol: text, bar lines, brackets.
+        unassigned: outlines of what belongs to no symbol: text, bar lines, brackets.
     """
 
     image: Image
@@ -58,7 +58,7 @@ class Page:
     pixels: Pixels
     unlabelled: list[str]
     number: int = 1
-    unclaimed: list[Edges] = field(default_factory=list)
+    unassigned: list[Edges] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -98,7 +98,7 @@ class Page:
         return canvas
 
 
-def draw_page(
+def render_page(
     marks: list[Mark],
     annotated: AnnotatedMarks,
     height: int,
@@ -117,15 +117,15 @@ def draw_page(
     """
     shapes = [mark.edges for mark in marks]
     if degrader is not None:
-        shapes = degrader.bend(shapes)
-    ink = _on_page(rasterise(shapes), height, width)
+        shapes = degrader.warp_outlines(shapes)
+    ink = _clip_to_page(rasterise(shapes), height, width)
     image = np.ones(height * width, dtype=np.float32)
     place = ink.y * width + ink.x
     np.multiply.at(image, place, 1 - ink.coverage)
     grey = np.asarray(cv2.convertScaleAbs(image.reshape(height, width), alpha=255), dtype=np.uint8)
     if degrader is not None:
-        grey = degrader.finish(grey)
-    solid = _solid(ink, place, image < 0.5)
+        grey = degrader.degrade_image(grey)
+    solid = _binarise(ink, place, image < 0.5)
     inked = np.diff(solid.start) > 0
     symbols = [s for s in annotated.symbols if any(inked[i] for i in s.marks)]
     symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
@@ -133,17 +133,17 @@ def draw_page(
     boxes = _boxes(pixels, len(symbols))
     oriented = _oriented(symbols, shapes, boxes)
     claimed = {i for symbol in symbols for i in symbol.marks}
-    unclaimed = [shape for i, shape in enumerate(shapes) if i not in claimed]
-    return Page(grey, symbols, boxes, oriented, pixels, annotated.unlabelled, number, unclaimed)
+    unassigned = [shape for i, shape in enumerate(shapes) if i not in claimed]
+    return Page(grey, symbols, boxes, oriented, pixels, annotated.unlabelled, number, unassigned)
 
 
 def _layer(symbol: Symbol) -> int:
     if not symbol.label:
         return -1  # known to V1 only: painted first, so that it never hides what the extended list knows
-    return next((i for i, start in enumerate(_ORDER) if symbol.label.startswith(start)), len(_ORDER))
+    return next((i for i, start in enumerate(_PAINT_ORDER) if symbol.label.startswith(start)), len(_PAINT_ORDER))
 
 
-def _on_page(ink: Ink, height: int, width: int) -> Ink:
+def _clip_to_page(ink: Ink, height: int, width: int) -> Ink:
     inside = (ink.x >= 0) & (ink.x < width) & (ink.y >= 0) & (ink.y < height)
     return ink if inside.all() else _subset(ink, inside)
 
@@ -153,7 +153,7 @@ def _subset(ink: Ink, keep: NDArray[np.bool_]) -> Ink:
     return Ink(ink.x[keep], ink.y[keep], ink.coverage[keep], start)
 
 
-def _solid(ink: Ink, place: Ints, dark: NDArray[np.bool_]) -> Ink:
+def _binarise(ink: Ink, place: Ints, dark: NDArray[np.bool_]) -> Ink:
     """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere.
 
     Where marks that cover less meet and are dark together, the pixel goes to the one that covers most of it, so that no

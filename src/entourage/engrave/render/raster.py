@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from entourage.engrave.render.outlines import Edges
 
 Ints = NDArray[np.int64]
-_FARTHEST = 20_000.0  # pixels; what lies farther out is off any page, and must not cost memory
+_MAX_COORDINATE = 20_000.0  # pixels; what lies farther out is off any page, and must not cost memory
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def rasterise(shapes: list[Edges]) -> Ink:
         The ink. Costs O(pixels in the bounding boxes) time and memory.
     """
     sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
-    upright = _upright(shapes, sizes)
+    upright = _axis_aligned(shapes, sizes)
     others = np.setdiff1d(np.flatnonzero(sizes), upright, assume_unique=True)
     parts = [_boxes(shapes, upright), _polygons(shapes, others)]
     counts = np.zeros(len(shapes), dtype=np.int64)
@@ -70,10 +70,10 @@ def rasterise(shapes: list[Edges]) -> Ink:
 
 
 _Part = tuple[Ints, Ints, Ints, NDArray[np.float64]]  # shape, x, y, coverage of each pixel
-_FAINT = 1e-3  # coverage that no eye and no eight-bit image sees
+_MIN_COVERAGE = 1e-3  # coverage that no eye and no eight-bit image sees
 
 
-def _upright(shapes: list[Edges], sizes: Ints) -> Ints:
+def _axis_aligned(shapes: list[Edges], sizes: Ints) -> Ints:
     """Which shapes are upright rectangles: staff lines, stems and leger lines, half of what is on a page."""
     four = np.flatnonzero(sizes == 4)
     if len(four) == 0:
@@ -87,19 +87,19 @@ def _boxes(shapes: list[Edges], which: Ints) -> _Part:
     """The ink of upright rectangles: what they cover of a column times what they cover of a row."""
     if len(which) == 0:
         return which, which, which, np.empty(0)
-    corners = np.clip(np.stack([shapes[i] for i in which])[:, :, :2], -_FARTHEST, _FARTHEST)
+    corners = np.clip(np.stack([shapes[i] for i in which])[:, :, :2], -_MAX_COORDINATE, _MAX_COORDINATE)
     low, high = corners.min(axis=1), corners.max(axis=1)  # (k, 2)
     first = np.floor(low).astype(np.int64)
     size = np.ceil(high).astype(np.int64) - first
     # Shares of columns and of rows first, each once; then every pixel is a column of a box times a row of it.
-    box, column = _spread(first[:, 0], size[:, 0])
+    box, column = _expand_ranges(first[:, 0], size[:, 0])
     wide = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
-    owner, row = _spread(first[:, 1], size[:, 1])
+    owner, row = _expand_ranges(first[:, 1], size[:, 1])
     tall = np.minimum(high[owner, 1], row + 1) - np.maximum(low[owner, 1], row)
     rows = np.cumsum(size[:, 1]) - size[:, 1]
-    across, down = _spread(rows[box], size[box, 1])
+    across, down = _expand_ranges(rows[box], size[box, 1])
     coverage = wide[across] * tall[down]
-    seen = np.flatnonzero(coverage > _FAINT)
+    seen = np.flatnonzero(coverage > _MIN_COVERAGE)
     across, down = across[seen], down[seen]
     return which[box[across]], column[across], row[down], coverage[seen]
 
@@ -109,7 +109,9 @@ def _polygons(shapes: list[Edges], which: Ints) -> _Part:
     if len(which) == 0:
         return which, which, which, np.empty(0)
     sizes = np.array([len(shapes[i]) for i in which])
-    edges = np.clip(np.concatenate([shapes[i] for i in which]), -_FARTHEST, _FARTHEST)[:, [1, 0, 3, 2]]  # y before x
+    edges = np.clip(np.concatenate([shapes[i] for i in which]), -_MAX_COORDINATE, _MAX_COORDINATE)[
+        :, [1, 0, 3, 2]
+    ]  # y before x
     first = np.cumsum(sizes) - sizes
     low = np.floor(np.minimum.reduceat(np.minimum(edges[:, :2], edges[:, 2:]), first))  # (k, 2)
     high = np.ceil(np.maximum.reduceat(np.maximum(edges[:, :2], edges[:, 2:]), first))
@@ -119,7 +121,7 @@ def _polygons(shapes: list[Edges], which: Ints) -> _Part:
     owner = np.repeat(np.arange(len(which)), sizes)
     edges = edges - low[owner][:, [0, 1, 0, 1]]
     covered = np.abs(np.cumsum(_accumulate(edges, length[owner], begin[owner], int(begin[-1]))))
-    place = np.flatnonzero(covered > _FAINT)
+    place = np.flatnonzero(covered > _MIN_COVERAGE)
     shape = np.repeat(np.arange(len(which)), np.diff(np.searchsorted(place, begin)))
     column, row = np.divmod(place - begin[shape], length[shape])
     corner = low.astype(np.int64)
@@ -142,7 +144,7 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
     slope = (u1 - u0) / (v1 - v0)
     # One piece for each lane that an edge crosses...
     lane0 = np.floor(v0).astype(np.int64)
-    which, lane = _spread(lane0, np.ceil(v1).astype(np.int64) - lane0)
+    which, lane = _expand_ranges(lane0, np.ceil(v1).astype(np.int64) - lane0)
     before = np.maximum(v0[which], lane)
     after = np.minimum(v1[which], lane + 1)
     ua = u0[which] + (before - v0[which]) * slope[which]
@@ -152,7 +154,7 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
     # ... and then one for each pixel in it.
     left, right = np.minimum(ua, ub), np.maximum(ua, ub)
     first = np.floor(left).astype(np.int64)
-    which, place = _spread(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
+    which, place = _expand_ranges(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
     left, right, height, base = left[which], right[which], height[which], base[which]
     a, b = np.maximum(left, place), np.minimum(right, place + 1)
     span = right - left
@@ -164,7 +166,7 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
     return np.asarray(here + beyond, dtype=np.float64)
 
 
-def _spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+def _expand_ranges(first: Ints, count: Ints) -> tuple[Ints, Ints]:
     """For each i the numbers first[i], first[i] + 1, ..., count[i] of them: which i, and the number."""
     which = np.repeat(np.arange(len(count)), count)
     return which, np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + first[which]

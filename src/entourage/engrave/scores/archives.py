@@ -36,13 +36,13 @@ class OpenArchive:
     """
 
     def __init__(self, path: Path, *, is_zip: bool) -> None:
-        self._path, self._stamp = path, _stamp(path)
+        self._path, self._file_state = path, _file_state(path)
         self._archive = zipfile.ZipFile(path) if is_zip else tarfile.open(path)  # noqa: SIM115 - `close` is below
         self.close = weakref.finalize(self, self._archive.close)
 
-    def is_of(self, path: Path) -> bool:
+    def is_current(self, path: Path) -> bool:
         """Whether that is the file that is open, and has not been replaced since."""
-        return path == self._path and _stamp(path) == self._stamp
+        return path == self._path and _file_state(path) == self._file_state
 
     def open(self, member: str) -> IO[bytes] | None:
         """The stream of a member; None if it is not a regular file.
@@ -53,17 +53,17 @@ class OpenArchive:
         try:
             if isinstance(self._archive, zipfile.ZipFile):
                 return self._archive.open(member)
-            return self._archive.extractfile(self._members[member])
+            return self._archive.extractfile(self._tar_members[member])
         except KeyError as error:
             raise FileNotFoundError("no such file in the archive") from error
 
     @cached_property
-    def _members(self) -> dict[str, tarfile.TarInfo]:
+    def _tar_members(self) -> dict[str, tarfile.TarInfo]:
         """What is in a tar, by name; of equal names the last, as `tarfile` has it, which looks at all for each."""
         return {info.name: info for info in self._archive} if isinstance(self._archive, tarfile.TarFile) else {}
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
+def _file_state(path: Path) -> tuple[int, int, int]:
     """What changes with a file."""
     known = path.stat()
     return known.st_ino, known.st_size, known.st_mtime_ns
@@ -71,21 +71,21 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-LARGEST_SCORE = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
-MOST_MEMBERS = 500_000
+MAX_SCORE_BYTES = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
+MAX_MEMBERS = 500_000
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
 T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class ScoreEntry(NamedTuple):
     """A score before it is named: what its file is called and what follows that name; its file; where inside it is."""
 
     name: str
-    ending: str
+    suffix: str
     path: Path
     member: str
     tune: int
-    place: int
+    member_index: int
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,21 @@ class ScoreFile:
         path: the file, or the archive.
         member: its name inside the archive, or nothing.
         tune: its place among the tunes of an ABC file that holds several, from 1; else 0.
-        place: its member's place among the scores of the archive, from 0.
+        member_index: its member's place among the scores of the archive, from 0.
     """
 
     name: str
     path: Path
     member: str = ""
     tune: int = 0
-    place: int = 0
+    member_index: int = 0
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.member}" if self.member else str(self.path)
         return f"{where}, tune {self.tune}" if self.tune else where
 
 
-def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> list[ScoreFile]:
+def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> list[ScoreFile]:
     """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
 
     Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
@@ -119,45 +119,47 @@ def find_scores(sources: Iterable[str | Path], apart: Path | None = None) -> lis
     Args:
         sources: files, folders and archives. A file that is named is taken whatever its suffix; hidden files and
             folders are taken only if they are named.
-        apart: a folder that is not searched, since what lies in it is to be written over.
+        exclude: a folder that is not searched, since what lies in it is to be written over.
 
     Returns:
         The scores in an order that depends on their names alone, each once however often it is given.
 
     Raises:
         ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
-            readable archive, holds more than `MOST_MEMBERS`, or all sources together hold no score.
+            readable archive, holds more than `MAX_MEMBERS`, or all sources together hold no score.
     """
-    found: list[Found] = []
+    found: list[ScoreEntry] = []
     for source in map(Path, sources):
         if not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
-        if apart is not None and any(_same(folder, apart) for folder in (source, *source.resolve().parents)):
-            raise ValueError(f"{source} lies in {apart}, where the output goes; expected scores from elsewhere")
+        if exclude is not None and any(
+            _is_same_folder(folder, exclude) for folder in (source, *source.resolve().parents)
+        ):
+            raise ValueError(f"{source} lies in {exclude}, where the output goes; expected scores from elsewhere")
         if source.is_dir():
-            for path in _searched(source, apart):
+            for path in _search_folder(source, exclude):
                 name = path.relative_to(source).as_posix()
-                found += _at_most(_tunes(name, path, "", partial(_open, path)), "tunes", path)
+                found += _limited(_list_tunes(name, path, "", partial(_open, path)), "tunes", path)
         elif not source.is_file():  # reading a pipe would wait for ever
             raise ValueError(
                 f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
             )
         elif _is_archive(source):
-            found += _members(source)
+            found += _list_archive(source)
         else:
-            found += _at_most(_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
+            found += _limited(_list_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
     if not found:
         kinds = " ".join(SCORE_SUFFIXES)
         raise ValueError(
             f"no score in {', '.join(map(str, sources)) or 'nothing'}; expected files of the kinds {kinds}"
         )
-    return _named(found)
+    return _assign_names(found)
 
 
 class ScoreReader:
     """Reads one score after another; the archive of the last one stays open for the next.
 
-    Scores of an archive should be read in the order of their `place`: who goes back in a compressed tar has to unpack
+    Scores of an archive should be read in the order of their `member_index`: who goes back in a compressed tar has to unpack
     all that is before.
     """
 
@@ -178,12 +180,12 @@ class ScoreReader:
             ValueError: one line that says which score cannot be read, and why.
         """
         try:
-            data = self._from_archive(file) if file.member else read_limited(_open(file.path), LARGEST_SCORE, file)
+            data = self._from_archive(file) if file.member else read_limited(_open(file.path), MAX_SCORE_BYTES, file)
             if data[:4] == b"PK\x03\x04":
-                data = unpack_mxl(data, LARGEST_SCORE, file)
+                data = unpack_mxl(data, MAX_SCORE_BYTES, file)
         except _UNREADABLE as error:
             self.close()  # where in the archive it stands now is not known
-            raise ValueError(f"{file} cannot be read: {_why(error)}") from error
+            raise ValueError(f"{file} cannot be read: {_first_line(error)}") from error
         if not data.strip():
             raise ValueError(f"{file} is empty; expected a score")
         return data
@@ -198,14 +200,14 @@ class ScoreReader:
         inside = PurePosixPath(file.member.replace("\\", "/"))
         if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
             raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
-        if self._archive is None or not self._archive.is_of(file.path):
+        if self._archive is None or not self._archive.is_current(file.path):
             self.close()
             self._archive = OpenArchive(file.path, is_zip=_is_zip(file.path))
         if self._last[0] != file.member:
             stream = self._archive.open(file.member)
             if stream is None:
                 raise ValueError(f"{file} is not a regular file")
-            self._last = file.member, read_limited(stream, LARGEST_SCORE, file)
+            self._last = file.member, read_limited(stream, MAX_SCORE_BYTES, file)
         return self._last[1]
 
 
@@ -215,18 +217,20 @@ def read_bytes(file: ScoreFile) -> bytes:
         return reader.read(file)
 
 
-def _searched(source: Path, apart: Path | None) -> list[Path]:
+def _search_folder(source: Path, exclude: Path | None) -> list[Path]:
     """The scores in a folder at any depth; folders that are hidden or kept apart are not entered."""
     scores = []
     for name, folders, files in os.walk(source):
         folder = Path(name)
-        folders[:] = [f for f in folders if not f.startswith(".") and not (apart and _same(folder / f, apart))]
+        folders[:] = [
+            f for f in folders if not f.startswith(".") and not (exclude and _is_same_folder(folder / f, exclude))
+        ]
         paths = [folder / f for f in files if not f.startswith(".")]
         scores += [p for p in paths if p.suffix.lower() in SCORE_SUFFIXES and p.is_file()]
     return sorted(scores)
 
 
-def _same(folder: Path, other: Path) -> bool:
+def _is_same_folder(folder: Path, other: Path) -> bool:
     """Whether two paths, however they are written, lead to the same folder."""
     return folder.exists() and other.exists() and folder.samefile(other)
 
@@ -245,43 +249,43 @@ def _is_zip(path: Path) -> bool:
         return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second begins one that holds nothing
 
 
-def _members(archive: Path) -> list[Found]:
+def _list_archive(archive: Path) -> list[ScoreEntry]:
     """The scores in an archive; those whose names point out of it are among them, to be reported when read."""
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as opened:
-                infos = _at_most(opened.infolist(), "files", archive)
-                names = _scores(info.filename for info in infos if not info.is_dir())
-                return _scores_of(archive, names, lambda name: opened.open(name))
+                infos = _limited(opened.infolist(), "files", archive)
+                names = _filter_scores(info.filename for info in infos if not info.is_dir())
+                return _list_members(archive, names, lambda name: opened.open(name))
         with tarfile.open(archive) as tar:
-            members = {member.name: member for member in _at_most(tar, "files", archive) if member.isfile()}
-            return _scores_of(archive, _scores(members), lambda name: tar.extractfile(members[name]))
+            members = {member.name: member for member in _limited(tar, "files", archive) if member.isfile()}
+            return _list_members(archive, _filter_scores(members), lambda name: tar.extractfile(members[name]))
     except _UNREADABLE as error:
-        raise ValueError(f"{archive} cannot be read as an archive: {_why(error)}") from error
+        raise ValueError(f"{archive} cannot be read as an archive: {_first_line(error)}") from error
 
 
-def _scores_of(archive: Path, names: list[str], opener: Callable[[str], IO[bytes] | None]) -> list[Found]:
+def _list_members(archive: Path, names: list[str], opener: Callable[[str], IO[bytes] | None]) -> list[ScoreEntry]:
     """The scores that members are, or hold, in the order of the archive."""
-    each = (f for k, n in enumerate(names) for f in _tunes(n, archive, n, partial(opener, n), k))
-    return _at_most(each, "scores", archive)
+    each = (f for k, n in enumerate(names) for f in _list_tunes(n, archive, n, partial(opener, n), k))
+    return _limited(each, "scores", archive)
 
 
-def _why(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """What an error says, on one line: tarfile adds a line for each kind it has tried."""
     return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
 
 
-def _scores(names: Iterable[str]) -> list[str]:
+def _filter_scores(names: Iterable[str]) -> list[str]:
     """Those of the names that are scores, in the order of the archive."""
     scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
     return list(dict.fromkeys(scores))
 
 
-def _at_most(things: Iterable[T], kind: str, where: Path) -> list[T]:
+def _limited(things: Iterable[T], kind: str, where: Path) -> list[T]:
     """All of them, unless they are so many that a small file must be meant to fill the memory."""
-    taken = list(islice(things, MOST_MEMBERS + 1))
-    if len(taken) > MOST_MEMBERS:
-        raise ValueError(f"{where} holds more than {MOST_MEMBERS} {kind}; expected at most as many")
+    taken = list(islice(things, MAX_MEMBERS + 1))
+    if len(taken) > MAX_MEMBERS:
+        raise ValueError(f"{where} holds more than {MAX_MEMBERS} {kind}; expected at most as many")
     return taken
 
 
@@ -289,7 +293,9 @@ def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None], place: int = 0) -> list[Found]:
+def _list_tunes(
+    name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None], place: int = 0
+) -> list[ScoreEntry]:
     """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
     suffix = PurePosixPath(name).suffix.lower()
     numbers: list[str] = []
@@ -298,13 +304,13 @@ def _tunes(name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | 
             stream = opener()
             if stream is not None:
                 with stream:
-                    numbers = list(islice(tune_numbers(stream.read(LARGEST_SCORE)), MOST_MEMBERS + 1))
+                    numbers = list(islice(tune_numbers(stream.read(MAX_SCORE_BYTES)), MAX_MEMBERS + 1))
     if len(numbers) < 2:
-        return [Found(name, "", path, member, 0, place)]
-    return [Found(name, f"-X{number or k}", path, member, k, place) for k, number in enumerate(numbers, start=1)]
+        return [ScoreEntry(name, "", path, member, 0, place)]
+    return [ScoreEntry(name, f"-X{number or k}", path, member, k, place) for k, number in enumerate(numbers, start=1)]
 
 
-def _named(found: list[Found]) -> list[ScoreFile]:
+def _assign_names(found: list[ScoreEntry]) -> list[ScoreFile]:
     """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
     named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
     places: dict[tuple[Path, str], int] = {}

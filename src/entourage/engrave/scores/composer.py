@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attributes, direction, note, rests, whole_rest
+from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attributes, direction, measure_rest, note, rests
 
 _WHOLE = Value(Fraction(4))
 _DYNAMICS = ("p", "f", "pp", "ppp", "pppp", "ppppp", "ff", "fff", "ffff", "fffff", "mp", "mf", "fp", "sf", "sfz", "rfz")
@@ -44,8 +44,8 @@ class Bar:
     right: str = ""
 
 
-Carrier = Callable[[int], str]  # the content of a measure of four quarters, given the step of the middle line
-Carry = Callable[..., Bar]  # makes a measure of some carrier
+MeasureContent = Callable[[int], str]  # the content of a measure of four quarters, given the step of the middle line
+BarFactory = Callable[..., Bar]  # makes a measure of some carrier
 Item = TypeVar("Item")
 
 
@@ -59,17 +59,17 @@ class Figures:
 
     def __init__(self, random: np.random.Generator, home: str) -> None:
         self.random = random
-        self.home = home
+        self.base_clef = home
         self.middle = {"G2": 34, "F4": 22, "C3": 28, "C4": 26, "P": 34}[home]  # step of the middle line
 
-    def round(self) -> Iterator[list[Bar]]:
+    def all_figures(self) -> Iterator[list[Bar]]:
         """Every figure once.
 
         Symbols that stand beside, above or before notes are spread over the measures that other figures need anyway:
         measures of their own would make plain notes and rests too frequent.
         """
         carriers = self._shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
-        beside = self._shuffled(self.beside())
+        beside = self._shuffled(self.directions())
         graces = self.graces()
 
         def carry(before: str = "", middle: int = self.middle) -> Bar:
@@ -81,22 +81,22 @@ class Figures:
         yield [self.long_values(), *self.long_rests(carry)]
         yield [carry(attributes(key=key)) for key in ("-1", "-1/1", "1/0")]
         yield self.repeated(carry)
-        yield self.many_rests()
+        yield self.multi_measure_rest()
         yield self.tied()
-        for head in self.decorated():
+        for head in self.ornamented_notes():
             start, end = beside.pop() if beside else ("", "")
             yield [Bar(start + (graces.pop() if graces else "") + head + end)]
         while carriers:
             yield [carry()]
 
-    def near(self, line: bool | None = None, middle: int | None = None) -> int:
+    def random_step(self, line: bool | None = None, middle: int | None = None) -> int:
         """A step on the staff; on a line, or in a space, if asked; about another middle line, in another clef."""
         offset = int(self.random.integers(-3, 4))
         if line is not None and (offset % 2 == 0) != line:
             offset += 1
         return (self.middle if middle is None else middle) + offset
 
-    def decorated(self) -> Iterator[str]:
+    def ornamented_notes(self) -> Iterator[str]:
         """Whole notes, each with an ornament (or the like), most with an articulation."""
         names = ("accent", "staccato", "tenuto", "staccatissimo", "strong-accent")
         places = [(name, place) for name in names for place in ("above", "below")]
@@ -109,9 +109,9 @@ class Figures:
         ornaments += [f"<technical><fingering>{n}</fingering></technical>" for n in range(6)]
         articulations += [""] * (len(ornaments) - len(articulations))
         for k, inside in enumerate(zip(self._shuffled(articulations), self._shuffled(ornaments), strict=True)):
-            yield note(self.near(line=k % 2 == 0), _WHOLE, notations="".join(inside))
+            yield note(self.random_step(line=k % 2 == 0), _WHOLE, notations="".join(inside))
 
-    def beside(self) -> list[tuple[str, str]]:
+    def directions(self) -> list[tuple[str, str]]:
         """What stands before and after the notes of a measure: dynamics, signs, hairpins, pedal and octave line."""
         found = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
         found.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
@@ -123,15 +123,15 @@ class Figures:
         start, end = (direction(f"<octave-shift type='{end}' size='8'/>", "above") for end in ("down", "stop"))
         return [*found, (start, end)]
 
-    def flags(self) -> list[Carrier]:
+    def flags(self) -> list[MeasureContent]:
         """Notes of each flag and direction with all kinds of accidentals, completed by rests."""
         signs = self._shuffled(["flat", "natural", "sharp", "double-sharp", "flat-flat", ""])
 
-        def pair(n: int, stems: tuple[str, ...], sign: str) -> Carrier:
+        def pair(n: int, stems: tuple[str, ...], sign: str) -> MeasureContent:
             value = Value(Fraction(4, n))
 
             def write(middle: int) -> str:
-                at = [self.near(middle=middle) for _ in stems]
+                at = [self.random_step(middle=middle) for _ in stems]
                 first = [note(at[0], value, stem=stems[0], accidental=sign)]
                 others = [note(step, value, stem=stem) for step, stem in zip(at[1:], stems[1:], strict=True)]
                 return "".join(first + others) + rests(4 - value.sounding * len(stems))
@@ -141,10 +141,10 @@ class Figures:
         both = [pair(n, ("up", "down"), sign) for n, sign in zip((8, 16, 32, 64), signs, strict=False)]
         return [*both, *(pair(128, (stem,), sign) for stem, sign in zip(("up", "down"), signs[4:], strict=True))]
 
-    def tuplets(self) -> list[Carrier]:
+    def tuplets(self) -> list[MeasureContent]:
         """Tuplets of all numbers, of two notes or rests each."""
 
-        def tuplet(number: int, normal: int, parts: tuple[int, ...]) -> Carrier:
+        def tuplet(number: int, normal: int, parts: tuple[int, ...]) -> MeasureContent:
             def write(middle: int) -> str:
                 unit = Fraction(1) if number in (2, 3) else Fraction(1, 2)
                 texts, length = [], Fraction(0)
@@ -152,7 +152,7 @@ class Figures:
                     dots = int(abs(part) % 3 == 0)
                     value = Value(unit * abs(part) * (Fraction(2, 3) if dots else 1), dots, (number, normal))
                     inside = "<tuplet type='start' bracket='yes'/>" if k == 0 else "<tuplet type='stop'/>"
-                    steps = (self.near(middle=middle),) if part > 0 else ()
+                    steps = (self.random_step(middle=middle),) if part > 0 else ()
                     texts.append(note(steps, value, notations=inside))
                     length += value.sounding
                 return "".join(texts) + rests(4 - length)
@@ -163,12 +163,12 @@ class Figures:
 
     def seconds(self, middle: int) -> str:
         """Two half notes side by side on one stem, broken."""
-        low = self.near(line=True, middle=middle)
+        low = self.random_step(line=True, middle=middle)
         return note((low, low + 1), Value(Fraction(2), dots=1), notations="<arpeggiate/>") + rests(Fraction(1))
 
     def beamed(self, middle: int) -> str:
         """Two eighths under a beam and a slur."""
-        low = self.near(middle=middle)
+        low = self.random_step(middle=middle)
         ends = (("begin", "start"), ("end", "stop"))
         slurs = [f"<slur type='{slur}' number='1'/>" for _, slur in ends]
         pair = zip((low, low + 1), ends, slurs, strict=True)
@@ -181,50 +181,50 @@ class Figures:
         signs = ("flat", "natural", "sharp", "")
         kinds = [(grace, stem) for grace in ("slash", "plain") for stem in ("up", "down")]
         found = [
-            note(self.near(line=k % 2 == 0), eighth, grace=grace, accidental=sign, stem=stem)
+            note(self.random_step(line=k % 2 == 0), eighth, grace=grace, accidental=sign, stem=stem)
             for k, ((grace, stem), sign) in enumerate(zip(kinds, signs, strict=True))
         ]
         for written in (Fraction(2), Fraction(4)):
-            low = self.near(line=True)
+            low = self.random_step(line=True)
             found.append(note((low, low + 1), Value(written), grace="plain"))
         return found
 
     def long_values(self) -> Bar:
         """Breves, large and small, as seconds, in four halves."""
-        low = self.near(line=True)
+        low = self.random_step(line=True)
         breve = Value(Fraction(8))
         small = note((low, low + 1), breve, grace="plain")
         return Bar(attributes(time="4/2") + small + note((low, low + 1), breve), Fraction(8))
 
-    def long_rests(self, carry: Carry) -> list[Bar]:
+    def long_rests(self, carry: BarFactory) -> list[Bar]:
         """A breve rest, a longa rest and a maxima rest."""
         bars = [Bar(note((), Value(Fraction(8))), Fraction(8))]
         for length, time in ((16, "16/4"), (32, "32/4")):
             bars.append(Bar(attributes(time=time) + note((), Value(Fraction(length))), Fraction(length)))
         return [*bars, carry(attributes(time="common"))]
 
-    def meters(self, carry: Carry) -> list[Bar]:
+    def meters(self, carry: BarFactory) -> list[Bar]:
         """Every digit of time signatures, over rests."""
         bars = []
         for time in ("10/8", "12/16", "9/8", "7/8", "5/4", "6/4", "3/4", "cut"):
             count, unit = map(int, ("2/2" if time == "cut" else time).split("/"))
             length = Fraction(4 * count, unit)
-            bars.append(Bar(attributes(time=time) + whole_rest(length), length))
+            bars.append(Bar(attributes(time=time) + measure_rest(length), length))
         return [*bars, carry(attributes(time="common"))]
 
-    def clefs(self, carry: Carry) -> list[Bar]:
+    def clefs(self, carry: BarFactory) -> list[Bar]:
         """All clefs, and back home; the notes stay on the staff."""
         bars = []
-        for clef in ("F4", "C3", "C4", "P", "G2-1", "G2", "G22", self.home):
+        for clef in ("F4", "C3", "C4", "P", "G2-1", "G2", "G22", self.base_clef):
             middle = {"F4": 22, "C3": 28, "C4": 26, "G2-1": 27, "G22": 48}.get(clef, 34)
             bars.append(carry(attributes(clef=clef), middle))
         return bars
 
-    def many_rests(self) -> list[Bar]:
+    def multi_measure_rest(self) -> list[Bar]:
         """Many measures of rest, written as one."""
         count = int(self.random.integers(10, 30))
         style = f"<attributes><measure-style><multiple-rest>{count}</multiple-rest></measure-style></attributes>"
-        rest = whole_rest(Fraction(4))
+        rest = measure_rest(Fraction(4))
         return [Bar(style + rest), *[Bar(rest)] * (count - 1)]
 
     def tied(self) -> list[Bar]:
@@ -232,7 +232,7 @@ class Figures:
         at = self.middle - 6
         return [Bar(note(at, _WHOLE, tie="start")), Bar(note(at, _WHOLE, tie="stop"))]
 
-    def repeated(self, carry: Carry) -> list[Bar]:
+    def repeated(self, carry: BarFactory) -> list[Bar]:
         """A repeat of two measures."""
         left = "<barline location='left'><repeat direction='forward'/></barline>"
         right = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
@@ -254,7 +254,7 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
         balanced: every figure equally often, and no melody.
     """
     writer = Figures(np.random.default_rng([seed, index, balanced]), _CLEFS[index % 5])
-    rounds = [bars for _ in range(2) for bars in writer.round()] if balanced else list(writer.round())
+    rounds = [bars for _ in range(2) for bars in writer.all_figures()] if balanced else list(writer.all_figures())
     order = writer.random.permutation(len(rounds))
     figures = [rounds[i] for i in order]
     if not balanced:

@@ -128,6 +128,6 @@ def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
     return f"<attributes>{''.join(parts)}</attributes>"
 
 
-def whole_rest(length: Fraction) -> str:
+def measure_rest(length: Fraction) -> str:
     """A rest for the whole of a measure."""
     return f"<note><rest measure='yes'/><duration>{int(length * DIVISIONS)}</duration></note>"

@@ -22,12 +22,12 @@ from entourage.io.safe_formats import parse_xml
 _CONTAINER = "META-INF/container.xml"
 
 
-def unpack_mxl(data: bytes, largest: int, where: object) -> bytes:
+def unpack_mxl(data: bytes, max_bytes: int, where: object) -> bytes:
     """The score inside compressed MusicXML: the first root file of its container, or else its first XML file.
 
     Args:
         data: the bytes of the .mxl.
-        largest: how many bytes may come out, whatever the file says of itself.
+        max_bytes: how many bytes may come out, whatever the file says of itself.
         where: how errors call it.
 
     Raises:
@@ -41,21 +41,21 @@ def unpack_mxl(data: bytes, largest: int, where: object) -> bytes:
             raise ValueError(f"{where} holds no score; expected a MusicXML file inside")
         container = b""
         if _CONTAINER in archive.namelist():
-            container = read_limited(archive.open(_CONTAINER), largest, where)
+            container = read_limited(archive.open(_CONTAINER), max_bytes, where)
         rooted = [path for path in _root_files(container, where) if path in names]
-        return read_limited(archive.open((rooted or names)[0]), largest, where)
+        return read_limited(archive.open((rooted or names)[0]), max_bytes, where)
 
 
-def read_limited(stream: IO[bytes], largest: int, where: object) -> bytes:
+def read_limited(stream: IO[bytes], max_bytes: int, where: object) -> bytes:
     """All bytes of a stream, which is closed.
 
     Raises:
         ValueError: there are more of them than the largest score has.
     """
     with stream:
-        data = stream.read(largest + 1)
-    if len(data) > largest:
-        raise ValueError(f"{where} is larger than {largest // 2**20} MB; expected one score")
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"{where} is larger than {max_bytes // 2**20} MB; expected one score")
     return data
 
 
@@ -70,11 +70,11 @@ def _root_files(container: bytes, where: object) -> list[str]:
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 
-# Both are searched for after a newline, not with ^, which takes three times as long; `_plain` puts one first.
+# Both are searched for after a newline, not with ^, which takes three times as long; `_normalise_newlines` puts one first.
 _MARK = re.compile(r"\n(?:X:[ \t]*([0-9]{0,9})|K:)")
 _FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # those that a file may give for all of its tunes
 _EMPTY = re.compile(r"\n[ \t]*\n")
-LARGEST_HEAD = 10_000  # characters of such fields, which every tune gets
+MAX_SHARED_FIELDS = 10_000  # characters of such fields, which every tune gets
 
 
 def nth_tune(text: str, k: int = 0) -> str:
@@ -89,10 +89,10 @@ def nth_tune(text: str, k: int = 0) -> str:
     Raises:
         ValueError: one line that says what is wrong with the file, which it does not name.
     """
-    text = _plain(text)
-    found = next(islice(_spans(text), max(k - 1, 0), None), None)
+    text = _normalise_newlines(text)
+    found = next(islice(_find_tunes(text), max(k - 1, 0), None), None)
     if found is None or k == 0:
-        count = sum(1 for _ in _spans(text))
+        count = sum(1 for _ in _find_tunes(text))
         if k > count:
             raise ValueError(f"it holds {count} tunes; expected at least {k}")
         if count > 1:
@@ -102,17 +102,17 @@ def nth_tune(text: str, k: int = 0) -> str:
     if found is None:
         return text[1:]
     _, start, key = found
-    return _tune(text[start : text.find("\nX:", key) + 1 or None], key - start, text[: text.index("\nX:") + 1])
+    return _extract_tune(text[start : text.find("\nX:", key) + 1 or None], key - start, text[: text.index("\nX:") + 1])
 
 
 def tune_numbers(data: bytes) -> Iterator[str]:
     """What stands after each tune's `X:` in the bytes of an ABC file, one after the other: a number, or nothing."""
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = _plain(data.decode("utf-16" if utf16 else "utf-8", errors="replace"))
-    return (number for number, _, _ in _spans(text))
+    text = _normalise_newlines(data.decode("utf-16" if utf16 else "utf-8", errors="replace"))
+    return (number for number, _, _ in _find_tunes(text))
 
 
-def _spans(text: str) -> Iterator[tuple[str, int, int]]:
+def _find_tunes(text: str) -> Iterator[tuple[str, int, int]]:
     """Number, start and place of the key of each tune; an `X:` without a key before the next one begins none."""
     begun: re.Match[str] | None = None
     for mark in _MARK.finditer(text):
@@ -123,16 +123,16 @@ def _spans(text: str) -> Iterator[tuple[str, int, int]]:
             begun = None
 
 
-def _plain(text: str) -> str:
+def _normalise_newlines(text: str) -> str:
     return "\n" + text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _tune(text: str, key: int, shared: str) -> str:
+def _extract_tune(text: str, key: int, shared: str) -> str:
     """A tune without the prose that follows, and with those shared fields that it lacks before its key."""
     own = set(_FIELD.findall("\n" + text[:key]))
     given = "".join(found[0][1:] + "\n" for found in _FIELD.finditer(shared) if found[1] not in own)
-    if len(given) > LARGEST_HEAD:
-        raise ValueError(f"its fields for all tunes have {len(given)} characters; expected at most {LARGEST_HEAD}")
+    if len(given) > MAX_SHARED_FIELDS:
+        raise ValueError(f"its fields for all tunes have {len(given)} characters; expected at most {MAX_SHARED_FIELDS}")
     end = _EMPTY.search(text, key)
     return text[:key] + given + text[key : end.start() + 1 if end else None]
 
@@ -147,13 +147,13 @@ _LINES = {  # the fields of title and composer at the head of a line
 def text_heading(text: str, notation: str) -> tuple[str, str]:
     """Title and composer of ABC or Humdrum; nothing where the score says nothing."""
     title, composer = (re.search(field, text, re.MULTILINE) for field in _LINES[notation])
-    return title[1].strip() if title else "", _natural(composer[1]) if composer else ""
+    return title[1].strip() if title else "", _natural_name(composer[1]) if composer else ""
 
 
 def musicxml_heading(root: etree._Element) -> tuple[str, str]:
     """Title and composer of MusicXML."""
     title = root.findtext("movement-title") or root.findtext("work/work-title") or ""
-    return title.strip(), _first(c for c in root.iter("creator") if c.get("type") == "composer")
+    return title.strip(), _first_text(c for c in root.iter("creator") if c.get("type") == "composer")
 
 
 def mei_heading(root: etree._Element) -> tuple[str, str]:
@@ -163,14 +163,14 @@ def mei_heading(root: etree._Element) -> tuple[str, str]:
         return "", ""
     titles = [t for t in statement.iterchildren(f"{_MEI}title") if t.get("type") != "subordinate"]
     names = [n for n in statement.iter(f"{_MEI}persName") if n.get("role") == "composer"]
-    return _first(titles), _natural(_first([*statement.iter(f"{_MEI}composer"), *names]))
+    return _first_text(titles), _natural_name(_first_text([*statement.iter(f"{_MEI}composer"), *names]))
 
 
-def _first(elements: Iterable[etree._Element]) -> str:
+def _first_text(elements: Iterable[etree._Element]) -> str:
     return next((" ".join("".join(element.itertext()).split()) for element in elements), "")
 
 
-def _natural(name: str) -> str:
+def _natural_name(name: str) -> str:
     """Bach, Johann Sebastian is Johann Sebastian Bach."""
     last, comma, first = name.strip().partition(",")
     return f"{first.strip()} {last.strip()}" if comma and first.strip() else last.strip()

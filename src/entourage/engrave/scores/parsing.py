@@ -18,8 +18,19 @@ Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
 _DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")
 _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.:-]+)["']""")
-_NAMED = ("slur", "tied", "wedge", "fermata", "accidental", "dynamics", "pedal", "octave-shift", "tuplet", "harmony")
-_DEEPEST = 200  # the engraver's reader recurses
+_ELEMENTS_WITH_IDS = (
+    "slur",
+    "tied",
+    "wedge",
+    "fermata",
+    "accidental",
+    "dynamics",
+    "pedal",
+    "octave-shift",
+    "tuplet",
+    "harmony",
+)
+_MAX_DEPTH = 200  # the engraver's reader recurses
 
 
 @dataclass(frozen=True)
@@ -63,10 +74,10 @@ def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
     if not text.lstrip("\ufeff \t\r\n").startswith("<"):
         suffix = "." + (file.member or file.path.name).lower().rsplit(".", 1)[-1]
         notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
-        if notation == "mei" or (suffix not in _BY_SUFFIX and not _looks_like_abc(text) and notation == "abc"):
+        if notation == "mei" or (suffix not in _BY_SUFFIX and not _is_abc(text) and notation == "abc"):
             raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
         if notation == "abc":
-            text = _one_tune(text, file)
+            text = _select_tune(text, file)
         return Score(file.name, text, notation, *text_heading(text, notation))
     return _read_xml(text, file)
 
@@ -76,7 +87,7 @@ def parse_score(text: str, name: str) -> Score:
     return _read_xml(text, ScoreFile(name, Path(name)))
 
 
-def _one_tune(text: str, file: ScoreFile) -> str:
+def _select_tune(text: str, file: ScoreFile) -> str:
     """The tune that is meant: several at once would be engraved as one score, all in the key of the last."""
     try:
         return nth_tune(text, file.tune)
@@ -95,7 +106,7 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     _check_depth(root, file)
     kind = etree.QName(root).localname
     if kind == "mei":
-        ids = _give_xml_ids(root)
+        ids = _add_xml_ids(root)
         return Score(file.name, etree.tostring(root, encoding="unicode"), "mei", *mei_heading(root), ids)
     if kind == "score-timewise":
         root = _partwise(root)
@@ -103,7 +114,7 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
         raise ValueError(f"{file} is <{kind}>; expected <score-partwise>, <score-timewise> or <mei>")
     if next(root.iter("note"), None) is None:
         raise ValueError(f"{file} has no notes; expected at least one")
-    ids = _give_ids(root)
+    ids = _add_ids(root)
     return Score(file.name, etree.tostring(root, encoding="unicode"), "musicxml", *musicxml_heading(root), ids)
 
 
@@ -124,7 +135,7 @@ def _decode(data: bytes, file: ScoreFile) -> str:
         raise ValueError(f"{file} is not text in {encoding}: {error}") from error
 
 
-def _looks_like_abc(text: str) -> bool:
+def _is_abc(text: str) -> bool:
     return re.search(r"^X:\s*\d", text, re.MULTILINE) is not None and re.search(r"^K:", text, re.MULTILINE) is not None
 
 
@@ -132,11 +143,11 @@ def _check_depth(root: etree._Element, file: ScoreFile) -> None:
     depth = 0
     for event, _ in etree.iterwalk(root, events=("start", "end")):
         depth += 1 if event == "start" else -1
-        if depth > _DEEPEST:
-            raise ValueError(f"{file} nests its elements more than {_DEEPEST} deep; expected a score")
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"{file} nests its elements more than {_MAX_DEPTH} deep; expected a score")
 
 
-def _give_xml_ids(root: etree._Element) -> frozenset[str]:
+def _add_xml_ids(root: etree._Element) -> frozenset[str]:
     """Puts an id, such as note12, on each element of MEI's music that has none; given ids stay."""
     key = "{http://www.w3.org/XML/1998/namespace}id"
     ids = {i for element in root.iter("*") if (i := element.get(key))}
@@ -154,7 +165,7 @@ def _give_xml_ids(root: etree._Element) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _give_ids(root: etree._Element) -> frozenset[str]:
+def _add_ids(root: etree._Element) -> frozenset[str]:
     """Puts an id, such as p1m12n3, on what has none; given ids stay unless they occur twice."""
     ids: set[str] = set()
 
@@ -170,7 +181,7 @@ def _give_ids(root: etree._Element) -> frozenset[str]:
         for m, measure in enumerate(part.iterchildren("measure"), start=1):
             name(measure, f"p{p}m{m}")
             counts: dict[str, int] = {}
-            for element in measure.iter("note", *_NAMED):
+            for element in measure.iter("note", *_ELEMENTS_WITH_IDS):
                 tag = "n" if element.tag == "note" else str(element.tag)
                 counts[tag] = counts.get(tag, 0) + 1
                 name(element, f"p{p}m{m}{tag}{counts[tag]}")

@@ -15,10 +15,10 @@ from entourage.compute import derive_seed
 from entourage.engrave.scores.parsing import Score, parse_score
 from entourage.io.safe_formats import parse_xml
 
-Replace = Callable[[etree._Element, np.random.Generator], None]
+Substitution = Callable[[etree._Element, np.random.Generator], None]
 
 # What stands in for what: the tag of the common symbol, and of those that can take its place.
-_KIN: dict[str, tuple[str, ...]] = {
+_SUBSTITUTES: dict[str, tuple[str, ...]] = {
     "staccato": ("staccatissimo", "tenuto", "strong-accent"),
     "accent": ("strong-accent", "staccatissimo", "tenuto"),
     "tenuto": ("staccatissimo", "strong-accent"),
@@ -35,10 +35,10 @@ _KIN: dict[str, tuple[str, ...]] = {
     "sfz": ("rfz",),
     "fz": ("rfz", "sfz"),
 }
-_WIDER = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
+_DOUBLED = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
 
 
-def replace_common(score: Score, share: float, seed: int) -> Score:
+def substitute_symbols(score: Score, share: float, seed: int) -> Score:
     """The score with some of its common symbols replaced.
 
     Articulations, ornaments and dynamics take the name of a rarer one; sharps and flats that no other note of the
@@ -61,28 +61,28 @@ def replace_common(score: Score, share: float, seed: int) -> Score:
     return parse_score(etree.tostring(root, encoding="unicode"), score.name)
 
 
-def _rule(element: etree._Element) -> Replace | None:
+def _rule(element: etree._Element) -> Substitution | None:
     """What can be done with an element, or None."""
     tag = element.tag
     if not isinstance(tag, str):
         return None
     parent = element.getparent()
-    if tag in _KIN and parent is not None and parent.tag in ("articulations", "ornaments", "dynamics"):
+    if tag in _SUBSTITUTES and parent is not None and parent.tag in ("articulations", "ornaments", "dynamics"):
         return _rename
-    if tag == "accidental" and element.text in _WIDER and _alone(element):
-        return _widen
+    if tag == "accidental" and element.text in _DOUBLED and _affects_no_other_note(element):
+        return _double_accidental
     if tag == "time" and (element.findtext("beats"), element.findtext("beat-type")) in (("4", "4"), ("2", "2")):
-        return _as_sign
-    return {"fermata": _turn_over, "tremolo": _other_strokes, "grace": _other_grace}.get(tag)
+        return _use_sign
+    return {"fermata": _flip_fermata, "tremolo": _change_strokes, "grace": _toggle_slash}.get(tag)
 
 
 def _rename(element: etree._Element, random: np.random.Generator) -> None:
-    kin = _KIN[str(element.tag)]
+    kin = _SUBSTITUTES[str(element.tag)]
     element.tag = kin[int(random.integers(len(kin)))]
 
 
-def _widen(element: etree._Element, random: np.random.Generator) -> None:
-    sign, alter = _WIDER[element.text]
+def _double_accidental(element: etree._Element, random: np.random.Generator) -> None:
+    sign, alter = _DOUBLED[element.text]
     pitch = element.getparent().find("pitch")
     element.text = sign
     found = pitch.find("alter")
@@ -92,7 +92,7 @@ def _widen(element: etree._Element, random: np.random.Generator) -> None:
     found.text = str(alter)
 
 
-def _alone(accidental: etree._Element) -> bool:
+def _affects_no_other_note(accidental: etree._Element) -> bool:
     """No other note of the measure stands on the same line or space, whose pitch the sign would change."""
     note = accidental.getparent()
     if note is None or note.find("pitch") is None:
@@ -103,18 +103,18 @@ def _alone(accidental: etree._Element) -> bool:
     return not tied and all((n.findtext("pitch/step"), n.findtext("pitch/octave")) != place for n in others)
 
 
-def _as_sign(element: etree._Element, random: np.random.Generator) -> None:
+def _use_sign(element: etree._Element, random: np.random.Generator) -> None:
     element.set("symbol", "common" if element.findtext("beats") == "4" else "cut")
 
 
-def _turn_over(element: etree._Element, random: np.random.Generator) -> None:
+def _flip_fermata(element: etree._Element, random: np.random.Generator) -> None:
     element.set("type", "upright" if element.get("type") == "inverted" else "inverted")
 
 
-def _other_strokes(element: etree._Element, random: np.random.Generator) -> None:
+def _change_strokes(element: etree._Element, random: np.random.Generator) -> None:
     if element.get("type", "single") == "single":
         element.text = str(random.integers(1, 6))
 
 
-def _other_grace(element: etree._Element, random: np.random.Generator) -> None:
+def _toggle_slash(element: etree._Element, random: np.random.Generator) -> None:
     element.set("slash", "no" if element.get("slash") == "yes" else "yes")
