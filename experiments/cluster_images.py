@@ -21,10 +21,10 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
+    baseline_rows,
     measure_episodes,
     measure_networks,
     open_ledger,
-    rival_rows,
     shown,
 )
 from experiments.command import run_command
@@ -49,8 +49,8 @@ def main() -> None:
     pixels = decode_pixels(images, (SIDE, SIDE))
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)
     labels = images.labels[pixels.indices]
-    if options.rivals:
-        rival_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
+    if options.baselines:
+        baseline_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
 
     def one(name: str, seed: int) -> None:
         measure_episodes(ledger, name, seed, split(values, labels, seed, disguised=True), options)
@@ -71,7 +71,7 @@ def split(values: Tensor, labels: np.ndarray, seed: int, *, disguised: bool) -> 
 
 
 def as_pixels(x: Tensor) -> Tensor:
-    """What rivals see of an image: 16 x 16 pixels as they are, shape (b, n, 3, h, w) to (b, n, 768)."""
+    """The input of the baselines for an image: 16 x 16 pixels as they are, shape (b, n, 3, h, w) to (b, n, 768)."""
     return F.adaptive_avg_pool2d(x.flatten(0, 1), 16).flatten(1).reshape(*x.shape[:2], -1)
 
 

@@ -33,7 +33,7 @@ from entourage.cluster import (
 )
 from entourage.cluster.evaluation import draw_sets
 from entourage.cluster.models.options import preset
-from entourage.cluster.sampling.episodes import FIXED
+from entourage.cluster.sampling.episodes import THESIS_POINTS_CURRICULUM
 from entourage.cluster.sampling.points import FEWEST
 from entourage.compute import resolve_device
 from experiments.cluster_rows import (
@@ -42,10 +42,10 @@ from experiments.cluster_rows import (
     TEST_SEED,
     Data,
     arguments,
+    baseline_rows,
     measure_networks,
     network_row,
     open_ledger,
-    rival_rows,
     run_of,
     scores_of,
     shown,
@@ -81,11 +81,11 @@ def main() -> None:
     options = parser.parse_args()
     ledger = open_ledger("cluster_points", options)
     test = PointSampler(K)
-    if options.rivals:
-        rival_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
+    if options.baselines:
+        baseline_rows(ledger, Data(test, test, test), options.sets, N, lambda x: x)
         mixed = PointSampler(K, unequal=1)
-        # A setting for equal clusters would put the rivals at a disadvantage, so they choose one for these.
-        rival_rows(ledger, Data(mixed, mixed, mixed), options.sets, UNEQUAL_N, lambda x: x, UNEQUAL)
+        # A setting for equal clusters would put the baselines at a disadvantage, so they choose one for these.
+        baseline_rows(ledger, Data(mixed, mixed, mixed), options.sets, UNEQUAL_N, lambda x: x, UNEQUAL)
     measure_networks(ledger, options, lambda name, seed: measure(ledger, name, seed, options))
     if options.ship is not None:
         ship(ledger, options)
@@ -125,7 +125,7 @@ def learned(name: str, seed: int, run: Path, options: argparse.Namespace) -> Clu
     """The network, trained in its folder or found there."""
     chosen, attention, few = NETWORKS[name], _attends(name), PointSampler(K)
     many = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
-    recipe = Recipe(curriculum=Curriculum() if attention else FIXED, seed=seed)
+    recipe = Recipe(curriculum=Curriculum() if attention else THESIS_POINTS_CURRICULUM, seed=seed)
     if options.small:
         tiny = replace(recipe.curriculum, sets=8, max_size=min(recipe.curriculum.max_size, 120))
         recipe = replace(recipe, curriculum=tiny, validation=10, epoch=20, warmup=5)

@@ -1,4 +1,4 @@
-"""Rows that the three tables of `cluster` share: a trained network, the rivals, and how they are shown."""
+"""Rows that the three tables of `cluster` share: a trained network, the baselines, and how they are shown."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from torch import Tensor
 
 from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
 from entourage.cluster.evaluation import (
-    best_dbscan,
-    best_hdbscan,
     draw_sets,
     k_means,
     k_means_silhouette,
     random_clusters,
+    tune_dbscan,
+    tune_hdbscan,
 )
 from entourage.cluster.models.options import Metric
-from entourage.cluster.sampling.episodes import EPISODE, Curriculum, Episode, EpisodeSampler
+from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, Curriculum, Episode, EpisodeSampler
 from entourage.cluster.sampling.points import VARIED
-from entourage.cluster.task import ClusterTask, fitting_options, learn
-from entourage.cluster.train import continued, load_begun
+from entourage.cluster.task import ClusterTask, learn, resolve_model_options
+from entourage.cluster.train import finetuning_recipe, load_pretrained
 from entourage.compute import resolve_device
 from experiments.claims import alone
 from experiments.ledger import Ledger, ledger_of, run_name
 from experiments.tables import mean_and_spread, table
 
-TEST_SEED, RIVAL_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
+TEST_SEED, BASELINE_SEED = 2_000_003, 3_000_017  # of sets that no training and no validation has seen
 EPISODE_N, EPISODE_K = 20, 5  # of images and snippets: items and clusters of a set
-EPISODES = Curriculum(
+EXPERIMENT_CURRICULUM = Curriculum(
     base_size=EPISODE_N,
     base_clusters=EPISODE_K,
     base_fraction=0.6,
@@ -47,10 +47,10 @@ EPISODES = Curriculum(
 )
 NETWORK = "network.safetensors"  # in the folder of its run, when it is ready
 TEST_SETS = 300
-RIVAL_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
+BASELINE_SETS = 100  # on which DBSCAN and HDBSCAN choose their setting
 
 Features = Callable[[Tensor], Tensor]
-"""From sets of items (b, n, ...) to what a rival is given of them, shape (b, n, d)."""
+"""From sets of items (b, n, ...) to the input of a baseline, shape (b, n, d)."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ NAMES = {
     "default+mahalanobis": "default + Mahalanobis",
     "default+full": "default + full metric",
 }
-RIVALS = ("random", "k-means, k given", "k-means, k by silhouette", "DBSCAN", "HDBSCAN")
+BASELINES = ("random", "k-means, k given", "k-means, k by silhouette", "DBSCAN", "HDBSCAN")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each network and seed")
     parser.add_argument("--from", dest="start", default=None, help="a network to begin with, not random weights")
     parser.add_argument("--sets", type=int, default=TEST_SETS, help="to be tested on")
-    parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
+    # The commands in results/ use the second spelling.
+    parser.add_argument("--baselines", "--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for checkpoints and networks")
     parser.add_argument("--results", type=Path, default=None, help="folder for the results, if not results/")
     parser.add_argument("--device", default="auto")
@@ -163,7 +164,7 @@ def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.
 def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
     network = NETWORKS[name]
     chosen = preset(network.preset)
-    model = fitting_options(data.learn, chosen, recipe.curriculum, metric=network.metric)
+    model = resolve_model_options(data.learn, chosen, recipe.curriculum, metric=network.metric)
     if options.small:
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)
@@ -172,12 +173,12 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     if options.start is None:
         built = ClusterNetwork(data.learn.shape, model)
     else:
-        built, about["from"] = load_begun(options.start)
-        recipe = continued(recipe)
+        built, about["from"] = load_pretrained(options.start)
+        recipe = finetuning_recipe(recipe)
         if built.options != model:
             raise ValueError(f"{options.start}: holds another network than {name!r} is; expected one of its kind")
-    loss = chosen.loss_of(points=len(data.learn.shape) == 1)
-    task = ClusterTask(built, data.learn, data.validate, loss, recipe, about=about, say=lambda s: say(f"{title}: {s}"))
+    loss = chosen.loss_for(points=len(data.learn.shape) == 1)
+    task = ClusterTask(built, data.learn, data.validate, loss, recipe, notes=about, log=lambda s: say(f"{title}: {s}"))
     ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes["date"] = date.today().isoformat()
     save_network(ready, run / NETWORK)
@@ -188,7 +189,9 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
 def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
     """The row of one network that learns from images or sounds, in sets of the size of the appendix."""
     attention = preset(NETWORKS[name].preset).model.network == "attention"
-    recipe = Recipe(curriculum=EPISODES if attention else EPISODE, seed=seed, validation=200)
+    recipe = Recipe(
+        curriculum=EXPERIMENT_CURRICULUM if attention else THESIS_ITEMS_CURRICULUM, seed=seed, validation=200
+    )
     if options.small:
         recipe = replace(recipe, curriculum=replace(recipe.curriculum, sets=2), validation=4, epoch=5, warmup=2)
     key = f"{name}, seed {seed}"
@@ -215,38 +218,38 @@ def network_row(
     return {"steps": steps, "training_minutes": minutes, **scores}
 
 
-def rival_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features, prefix: str = "") -> None:
+def baseline_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features, prefix: str = "") -> None:
     """Rows of chance, k-means, DBSCAN and HDBSCAN on the same test sets, which are drawn on the CPU."""
     most = data.test.k_max
 
-    def run(rival: Callable[[NDArray[np.float64], int], NDArray[Any]]) -> dict[str, Any]:
+    def run(baseline: Callable[[NDArray[np.float64], int], NDArray[Any]]) -> dict[str, Any]:
         found = []
         for episode in draw_sets(data.test, sets, n, seed=TEST_SEED):
             rows = zip(*_given(episode, features), episode.k.tolist(), strict=True)
-            found += [score(truth, rival(X, k)) for X, truth, k in rows]
+            found += [score(truth, baseline(X, k)) for X, truth, k in rows]
         return {"sets": sets, "n": n, **asdict(mean_scores(found))}
 
     def tuned(best: Callable[..., Any]) -> dict[str, Any]:
         pairs = []
-        for episode in draw_sets(data.validate, min(RIVAL_SETS, sets), n, seed=RIVAL_SEED):
+        for episode in draw_sets(data.validate, min(BASELINE_SETS, sets), n, seed=BASELINE_SEED):
             pairs += list(zip(*_given(episode, features), strict=True))
-        rival, name = best(pairs)
-        return {"setting": name, **run(lambda X, k: rival(X))}
+        baseline, name = best(pairs)
+        return {"setting": name, **run(lambda X, k: baseline(X))}
 
     dice = np.random.default_rng(TEST_SEED)
     ways: dict[str, Callable[[], dict[str, Any]]] = {
         "random": partial(run, lambda X, k: random_clusters(X, most, seed=int(dice.integers(2**31)))),
         "k-means, k given": partial(run, k_means),
         "k-means, k by silhouette": partial(run, lambda X, k: k_means_silhouette(X, most)),
-        "DBSCAN": partial(tuned, best_dbscan),
-        "HDBSCAN": partial(tuned, best_hdbscan),
+        "DBSCAN": partial(tuned, tune_dbscan),
+        "HDBSCAN": partial(tuned, tune_hdbscan),
     }
-    for name in RIVALS:
+    for name in BASELINES:
         ledger.row(f"{prefix}{name}", ways[name])
 
 
 def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """What a rival is given of each set, shape (b, n, d), and the truth, shape (b, n)."""
+    """The input of a baseline for each set, shape (b, n, d), and the truth, shape (b, n)."""
     if episode.labels is None:
         raise ValueError("the sets have no labels; expected a sampler of labelled items")
     return features(episode.x).double().numpy(), episode.labels.numpy()
@@ -255,7 +258,7 @@ def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], N
 def shown(ledger: Ledger, prefix: str, published: dict[str, tuple[str, str]]) -> str:
     """The table: one row a method, the mean over seeds, and what was published."""
     rows = []
-    for name in (*NETWORKS, *RIVALS):
+    for name in (*NETWORKS, *BASELINES):
         key = f"{prefix}{name}"
         found = [row for one, row in ledger.rows.items() if one == key or one.startswith(f"{key}, seed ")]
         if found:

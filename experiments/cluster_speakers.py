@@ -34,17 +34,17 @@ from experiments.cluster_rows import (
     EPISODE_N,
     Data,
     arguments,
+    baseline_rows,
     measure_episodes,
     measure_networks,
     open_ledger,
-    rival_rows,
     shown,
 )
 from experiments.command import run_command
 from experiments.ledger import Ledger
 
 N, K = EPISODE_N, EPISODE_K
-VALIDATION_SHARE = TEST_SHARE = 0.16  # the appendix: 100 of 630 speakers each
+VALIDATION_FRACTION = TEST_FRACTION = 0.16  # the appendix: 100 of 630 speakers each
 LONGEST = 16.0  # seconds of an utterance that are kept
 MOST_UTTERANCES = 3  # of a speaker
 LOWEST, STEP = -1.7, 0.02  # of a spectrogram as bytes
@@ -86,8 +86,8 @@ def main() -> None:
     with np.load(options.voices, allow_pickle=False) as file:
         voices = Voices(file["frames"], file["ends"], file["speakers"])
     ledger = open_ledger("cluster_speakers", options)
-    if options.rivals:
-        rival_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
+    if options.baselines:
+        baseline_rows(ledger, split(voices, 0), options.sets, N, as_statistics)
 
     def one(name: str, seed: int) -> None:
         measure_episodes(ledger, name, seed, split(voices, seed), options)
@@ -137,7 +137,7 @@ def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float3
 def split(voices: Voices, seed: int) -> Data:
     """Speakers to learn from, to validate with and to be tested on, none in two of them."""
     people = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
-    some = round(TEST_SHARE * len(people)), round(VALIDATION_SHARE * len(people))
+    some = round(TEST_FRACTION * len(people)), round(VALIDATION_FRACTION * len(people))
     test, validate, learn = np.split(people, np.cumsum(some))
     heard = cut(voices, learn, 2 * FRAMES, FRAMES)
     stretches = LabelledSampler(*heard, K, view=_Bytes(SoundView()), disguise=SoundDisguise())
@@ -172,7 +172,7 @@ class _Bytes:
 
 
 def as_statistics(x: Tensor) -> Tensor:
-    """What rivals hear of a snippet: mean and spread of each band, shape (b, n, 1, 128, 128) to (b, n, 256)."""
+    """The input of the baselines for a snippet: mean and spread of each band, (b, n, 1, 128, 128) to (b, n, 256)."""
     return torch.cat([x.mean(-1), x.std(-1)], dim=-1).squeeze(2)
 
 
@@ -186,7 +186,7 @@ def _speaker(name: str) -> str:
 
 def _text(ledger: Ledger, voices: Voices) -> str:
     people = len(np.unique(voices.speakers))
-    other = round(TEST_SHARE * people)
+    other = round(TEST_FRACTION * people)
     lead = (
         f"Sets of n = {N} snippets of 1.28 s as {BANDS} x {FRAMES} mel spectrograms, k = 1 to {K}, of {other} speakers "
         f"that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the seed. "

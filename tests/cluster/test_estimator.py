@@ -28,7 +28,7 @@ from entourage.cluster import (
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.network import ClusterNetwork
 from entourage.cluster.models.options import PRESETS, ModelOptions, Preset, preset
-from entourage.cluster.task import fitting_options, usual_recipe
+from entourage.cluster.task import default_recipe, resolve_model_options
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=2, code=8, frequencies=8)
 
@@ -160,8 +160,8 @@ def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.
     monkeypatch.setattr(module, "learn", lambda task, *_, **__: tasks.append(task) or (task.network, None))
     sampler = LabelledSampler(np.zeros((20, 9)), np.arange(20) % 10, 3)
     clusterer = LearnedClustering(name, metric="euclidean").fit(sampler)
-    assert tasks[0].recipe == usual_recipe(sampler, preset(name))
-    options = fitting_options(sampler, preset(name), tasks[0].recipe.curriculum, metric="euclidean")
+    assert tasks[0].recipe == default_recipe(sampler, preset(name))
+    options = resolve_model_options(sampler, preset(name), tasks[0].recipe.curriculum, metric="euclidean")
     assert clusterer.network_.options == options
     assert options.metric == "euclidean"
 
@@ -173,7 +173,7 @@ def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.
     lines = lines.replace(", minutes=1", "")  # two steps are enough here
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(PRESETS, "default", Preset(SMALL))
-    monkeypatch.setattr(usual, "STEPS", 2)
+    monkeypatch.setattr(usual, "DEFAULT_STEPS", 2)
     names: dict[str, Any] = {}
     exec(lines, names)
     assert names["model"].n_clusters_ == 2
@@ -232,10 +232,10 @@ def test_it_clones_and_says_when_it_has_not_learned() -> None:
 
 def test_ties_leave_no_cluster_empty() -> None:
     probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
-    labels, kept = module._by_size(probabilities)
+    labels, kept = module._order_by_size(probabilities)
     assert labels.tolist() == [1, 0, 0, 2]
     np.testing.assert_allclose(kept, probabilities[:, [1, 0, 2]])
-    labels, kept = module._by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
+    labels, kept = module._order_by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
     assert labels.tolist() == [0, 0]
     assert kept.tolist() == [[1], [1]]
 

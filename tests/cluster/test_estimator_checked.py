@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from entourage.cluster.estimator import checked_items
+from entourage.cluster.estimator import validate_items
 
 POINT, PICTURE = (2,), (3, 4, 4)
 
@@ -20,7 +20,7 @@ POINT, PICTURE = (2,), (3, 4, 4)
     ],
 )
 def test_numbers_of_any_kind_are_taken(X: object) -> None:
-    found = checked_items(X, POINT, torch.float64)  # type: ignore[arg-type]
+    found = validate_items(X, POINT, torch.float64)  # type: ignore[arg-type]
     assert found.dtype == torch.float64
     assert not found.requires_grad
     assert found.tolist() == [[1, 2], [3, 4]]
@@ -42,17 +42,17 @@ def test_numbers_of_any_kind_are_taken(X: object) -> None:
 )
 def test_what_is_wrong_is_one_line(X: object, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
-        checked_items(X, POINT, torch.float64)  # type: ignore[arg-type]
+        validate_items(X, POINT, torch.float64)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
 
 
 def test_pictures_of_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match=r"X has items of shape \(3, 5, 4\); the network was trained for \(3, 4, 4\)"):
-        checked_items(np.zeros((2, 3, 5, 4)), PICTURE, torch.float32)
+        validate_items(np.zeros((2, 3, 5, 4)), PICTURE, torch.float32)
 
 
 def test_single_precision_takes_less_than_double() -> None:
     X = [[0.0, 1.0], [1e200, 0.0]]
-    assert checked_items(X, POINT, torch.float64)[1, 0] == 1e200
+    assert validate_items(X, POINT, torch.float64)[1, 0] == 1e200
     with pytest.raises(ValueError, match=r"row 1 that is not finite; expected numbers up to 3\.4e\+38"):
-        checked_items(X, POINT, torch.float32)
+        validate_items(X, POINT, torch.float32)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from entourage.cluster.evaluation import (
-    Scores,
-    contingency,
+    ClusteringScores,
+    contingency_table,
     greedy_misclassification_rate,
     mean_scores,
     misclassification_rate,
@@ -17,14 +17,14 @@ from entourage.cluster.evaluation import (
 
 def test_a_perfect_clustering_is_perfect_whatever_its_names() -> None:
     perfect = score([0, 0, 1, 1, 2], [7, 7, 3, 3, 5])
-    assert perfect == Scores(mr=0, greedy_mr=0, nmi=1, nmi_geometric=1, ari=1, k_error=0, k_right=1)
+    assert perfect == ClusteringScores(mr=0, greedy_mr=0, nmi=1, nmi_geometric=1, ari=1, k_error=0, k_right=1)
 
 
 def test_the_best_naming_is_found() -> None:
     rng = np.random.default_rng(0)
     for _ in range(30):
-        truth, found = rng.integers(0, 4, 25), rng.integers(0, rng.integers(2, 6), 25)
-        table = contingency(truth, found)
+        labels_true, labels_pred = rng.integers(0, 4, 25), rng.integers(0, rng.integers(2, 6), 25)
+        table = contingency_table(labels_true, labels_pred)
         square = np.zeros((max(table.shape),) * 2, dtype=int)
         square[: table.shape[0], : table.shape[1]] = table
         best = max(sum(square[i, p[i]] for i in range(len(square))) for p in itertools.permutations(range(len(square))))
@@ -64,7 +64,7 @@ def test_means_are_taken_measure_by_measure() -> None:
         mean_scores([])
 
 
-@pytest.mark.parametrize(("truth", "found"), [([], []), ([0, 1], [0]), ([[0]], [[0]])])
-def test_what_cannot_be_compared_is_refused(truth: list[int], found: list[int]) -> None:
+@pytest.mark.parametrize(("labels_true", "labels_pred"), [([], []), ([0, 1], [0]), ([[0]], [[0]])])
+def test_what_cannot_be_compared_is_refused(labels_true: list[int], labels_pred: list[int]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        score(truth, found)
+        score(labels_true, labels_pred)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.cluster.losses import assignment_loss, centre_loss, count_loss, pair_weights, pairwise_loss, total_loss
+from entourage.cluster.losses import assignment_loss, center_loss, count_loss, pair_weights, pairwise_loss, total_loss
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.options import LossOptions
 from entourage.cluster.sampling.episodes import Episode
@@ -111,12 +111,12 @@ def test_the_centre_loss_is_the_mean_squared_error_to_the_centres() -> None:
         for i in range(5):
             centre = torch.stack([x[s, j] for j in range(5) if LABELS[s, j] == LABELS[s, i]]).mean(0)
             total = total + ((x[s, i] - centre) ** 2).sum()
-    assert_same_with_gradients(centre_loss(x, episode()), total / (2 * 5 * 3), x)
+    assert_same_with_gradients(center_loss(x, episode()), total / (2 * 5 * 3), x)
 
 
 def test_the_centre_of_what_is_unknown_is_the_item_itself() -> None:
     known = torch.eye(5, dtype=torch.bool).expand(2, 5, 5)
-    assert centre_loss(leaf(2, 5, 3), episode(known)).item() == 0
+    assert center_loss(leaf(2, 5, 3), episode(known)).item() == 0
 
 
 def test_the_total_is_the_weighted_sum() -> None:
@@ -127,7 +127,7 @@ def test_the_total_is_the_weighted_sum() -> None:
     parts = [
         count_loss(prediction.count, episode().k),
         assignment_loss(prediction.same(), episode(), 0.4),
-        centre_loss(prediction.embedding, episode()),
+        center_loss(prediction.embedding, episode()),
         pairwise_loss(prediction.distance, episode(), 0.4),  # type: ignore[arg-type]
     ]
     total, named = total_loss(prediction, episode(), 0.4, LossOptions(assignment=5, centre=0.5, pairwise=2))

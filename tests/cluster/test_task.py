@@ -10,7 +10,7 @@ from tests.cluster.small import GAUSSIANS, RECIPE, SIZES, SMALL, make
 
 from entourage.cluster.models.network import ClusterNetwork
 from entourage.cluster.models.options import LossOptions
-from entourage.cluster.sampling.episodes import Curriculum, Draw, EpisodeSampler
+from entourage.cluster.sampling.episodes import BatchSpec, Curriculum, EpisodeSampler
 from entourage.cluster.sampling.labelled import ConstraintSampler, LabelledSampler
 from entourage.cluster.sampling.points import PointSampler
 from entourage.cluster.task import ClusterTask, Recipe
@@ -58,17 +58,17 @@ def test_the_network_counts_to_twice_what_is_drawn_and_an_lstm_to_what_it_was_bu
         task = make(options=options)
         task.network.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[1]))
         for k_max in (2, 3):
-            task.loss(task.model, Draw(seed=3, sets=4, n=30, k_max=k_max), 0)
+            task.loss(task.model, BatchSpec(seed=3, sets=4, n=30, k_max=k_max), 0)
     assert asked == [4, 5, 5, 5]
 
 
 def test_the_loss_is_that_of_the_drawn_sets_with_their_phi() -> None:
     task = make()
-    draw = Draw(seed=3, sets=4, n=20, k_max=2)
+    draw = BatchSpec(seed=3, sets=4, n=20, k_max=2)
     first, second = (task.loss(task.model, draw, 0) for _ in range(2))
     assert torch.equal(first["loss"], second["loss"])
     torch.testing.assert_close(first["loss"], first["count"] + 5 * first["assignment"] + first["pairwise"])
-    assert task._phi == {(20, 2): GAUSSIANS.same_share(20, 2)}
+    assert task._phi == {(20, 2): GAUSSIANS.pair_prior(20, 2)}
 
 
 def test_constraints_alone_can_be_learned_from() -> None:
@@ -78,7 +78,7 @@ def test_constraints_alone_can_be_learned_from() -> None:
         base_size=8, base_clusters=2, base_fraction=1.0, min_size=8, max_size=8, sets=2, min_cluster_size=2
     )
     task = ClusterTask(ClusterNetwork((2,), SMALL), pairs, GAUSSIANS, LossOptions(), replace(RECIPE, curriculum=sizes))
-    losses = task.loss(task.model, Draw(0, 4, 8, 2), 0)
+    losses = task.loss(task.model, BatchSpec(0, 4, 8, 2), 0)
     losses["loss"].backward()  # type: ignore[no-untyped-call]
     assert all(value.isfinite() for value in losses.values())
 
@@ -91,20 +91,20 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 
 def test_every_validation_is_told() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     task = make()
-    task.say = said.append
+    task.log = lines.append
     task.after_step(3)
     found = task.validate(task.model)
-    assert said == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]
+    assert lines == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]
 
 
 def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
     items, codes = torch.randn(12, 2), np.repeat([0, 1, 2], 4)
 
-    def described(learn: object, validate: object = GAUSSIANS, **about: str) -> str:
+    def described(learn: object, validate: object = GAUSSIANS, **notes: str) -> str:
         network = ClusterNetwork((2,), SMALL)
-        task = ClusterTask(network, learn, validate, LossOptions(), RECIPE, about=about)  # type: ignore[arg-type]
+        task = ClusterTask(network, learn, validate, LossOptions(), RECIPE, notes=notes)  # type: ignore[arg-type]
         return json.dumps(task.config())
 
     other = items.clone()

@@ -17,7 +17,7 @@ from entourage.cluster import train as module
 from entourage.cluster.models.options import PRESETS, LossOptions, Preset
 from entourage.cluster.sampling.episodes import Curriculum
 from entourage.cluster.task import ClusterTask, Recipe
-from entourage.cluster.train import GENTLE, TrainJob, train_source
+from entourage.cluster.train import FINETUNING_FACTOR, TrainConfig, train_source
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = Curriculum(
         base_size=8, base_clusters=2, base_fraction=1.0, min_size=8, max_size=8, sets=2, min_cluster_size=2
     )
-    for name in ("SETS", "EPISODE", "FIXED"):
+    for name in ("ITEMS_CURRICULUM", "THESIS_ITEMS_CURRICULUM", "THESIS_POINTS_CURRICULUM"):
         monkeypatch.setattr(usual, name, sizes)
     monkeypatch.setattr(usual, "Curriculum", lambda: sizes)
     recipe = usual.Recipe
@@ -48,7 +48,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def train(source: object, tmp_path: Path, **more: object) -> dict[str, object]:
-    job = TrainJob(str(source), tmp_path / "n.safetensors", steps=2, device="cpu", progress=False, **more)  # type: ignore[arg-type]
+    job = TrainConfig(str(source), tmp_path / "n.safetensors", steps=2, device="cpu", progress=False, **more)  # type: ignore[arg-type]
     return train_source(job)
 
 
@@ -91,7 +91,7 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
     monkeypatch.setattr(module, "learn", heard)
     train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
     monkeypatch.setattr(module, "learn", learn)
-    assert recipes[0].learning_rate == GENTLE * usual.Recipe(steps=1).learning_rate
+    assert recipes[0].learning_rate == FINETUNING_FACTOR * usual.Recipe(steps=1).learning_rate
     assert recipes[0].curriculum.growth == (0, 0)
     second = load_network(tmp_path / "n.safetensors")
     assert second.options == first.options
@@ -135,7 +135,7 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
 
 
 def test_classes_of_images_are_learned_in_disguise_and_validated_without(tmp_path: Path, images: Path) -> None:
-    job = TrainJob(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
+    job = TrainConfig(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
     lessons = module._lessons(job)
     seen, unseen = lessons.learn, lessons.validate
     assert isinstance(seen.disguise, module.ImageDisguise)  # type: ignore[attr-defined]
@@ -253,7 +253,7 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
     cannot = [f"i{i},i{j},0" for i in range(6) for j in range(i)]
     path = tmp_path / "p.csv"
     path.write_text("\n".join(["first,second,same", *must, *cannot]))
-    job = TrainJob(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
+    job = TrainConfig(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
     lessons = module._lessons(job)
     assert lessons.measured_on == "unseen pairs"
     learned, validated = (
@@ -309,7 +309,7 @@ def test_only_points_are_taught_with_the_centre_loss(
 @pytest.mark.parametrize("out", ["t.csv/n.safetensors", "t.csv/deep/n.safetensors"])
 def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: str) -> None:
     (tmp_path / "t.csv").write_text("x,y\n0,1\n")
-    job = TrainJob("points", tmp_path / out, steps=2, device="cpu", progress=False)
+    job = TrainConfig("points", tmp_path / out, steps=2, device="cpu", progress=False)
     with pytest.raises(ValueError, match=r"t\.csv: is a file; expected a folder to write to"):
         train_source(job)
 
@@ -317,7 +317,7 @@ def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: st
 def test_neither_examples_nor_files_are_overwritten(tmp_path: Path) -> None:
     table, labels = write_table(tmp_path, 4)
     with pytest.raises(ValueError, match=r"l\.csv: is read and would be overwritten"):
-        train_source(TrainJob(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))
+        train_source(TrainConfig(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))
     (tmp_path / "n.run").write_text("something else")
     with pytest.raises(ValueError, match=r"n\.run: is a file; expected a folder"):
         train("points", tmp_path)

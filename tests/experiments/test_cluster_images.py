@@ -45,5 +45,5 @@ def test_only_objects_to_learn_from_are_disguised_and_distorted() -> None:
         assert set(greys.round().flatten().tolist()) <= objects_of(data.test)
 
 
-def test_rivals_see_few_pixels() -> None:
+def test_baselines_get_few_pixels() -> None:
     assert as_pixels(torch.zeros(2, 5, 3, 128, 128)).shape == (2, 5, 768)

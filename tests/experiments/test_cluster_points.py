@@ -1,4 +1,4 @@
-"""Rows of networks and rivals on 2D points: which there are, what they are measured on, and what is shipped."""
+"""Rows of networks and baselines on 2D points: which there are, what they are measured on, and what is shipped."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_a_network_that_reads_sets_of_one_size_has_no_other_row(
     assert "unequal" not in cluster_points._text(ledger)
 
 
-def test_rivals_have_rows_of_unequal_clusters_and_choose_a_setting_for_them(
+def test_baselines_have_rows_of_unequal_clusters_and_a_setting_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(cluster_points, "rival_rows", lambda ledger, *given: asked.append(given))
+    monkeypatch.setattr(cluster_points, "baseline_rows", lambda ledger, *given: asked.append(given))
     monkeypatch.setattr("sys.argv", f"x --networks none --sets 3 --small --results {tmp_path}".split())
     cluster_points.main()
     (usual, *_), (mixed, sets, n, features, prefix) = asked

@@ -67,7 +67,7 @@ def test_bytes_become_spectrograms_again() -> None:
     assert torch.allclose(numbers, numbers.round(), atol=1e-3)
 
 
-def test_rivals_hear_mean_and_spread() -> None:
+def test_baselines_get_mean_and_spread() -> None:
     x = torch.tensor([0.0, 2.0]).repeat(64).expand(1, 3, 1, 128, 128)
     heard = as_statistics(x)
     assert heard.shape == (1, 3, 256)

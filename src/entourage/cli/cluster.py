@@ -69,12 +69,12 @@ def train(
     seed: Seed = 0,
 ) -> None:
     """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
-    from entourage.cluster.train import TrainJob, train_source
+    from entourage.cluster.train import TrainConfig, train_source
     from entourage.report.page import pluralize
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")
-    job = TrainJob(
+    job = TrainConfig(
         source,
         out,
         labels=labels,

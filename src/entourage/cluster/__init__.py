@@ -1,7 +1,7 @@
 """A network that has learned to cluster: it groups unseen things and says how many groups there are."""
 
 from entourage.cluster.estimator import LearnedClustering
-from entourage.cluster.evaluation import Scores, evaluate, mean_scores, score
+from entourage.cluster.evaluation import ClusteringScores, evaluate, mean_scores, score
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.network import ClusterNetwork, load_network, save_network
 from entourage.cluster.models.options import PRESETS, LossOptions, ModelOptions, Preset, preset
@@ -13,6 +13,7 @@ from entourage.cluster.task import Recipe
 __all__ = [
     "PRESETS",
     "ClusterNetwork",
+    "ClusteringScores",
     "ConstraintSampler",
     "Curriculum",
     "Episode",
@@ -24,7 +25,6 @@ __all__ = [
     "PointSampler",
     "Preset",
     "Recipe",
-    "Scores",
     "SetPrediction",
     "evaluate",
     "load_network",

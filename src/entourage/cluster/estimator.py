@@ -19,18 +19,18 @@ from torch import Tensor
 
 from entourage.cluster.large_scale import Floats, cluster_in_subsets
 from entourage.cluster.models.assignment import SetPrediction
-from entourage.cluster.models.embedding import standardised
-from entourage.cluster.models.network import ClusterNetwork, find_weights, first_network, load_network, save_network
+from entourage.cluster.models.embedding import standardize
+from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
 from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.episodes import EpisodeSampler
-from entourage.cluster.task import ClusterTask, Recipe, fitting_options, learn, usual_recipe
+from entourage.cluster.task import ClusterTask, Recipe, default_recipe, learn, resolve_model_options
 from entourage.compute import resolve_device
 from entourage.validation import is_integer
 
-LARGEST = 1e300  # of points in double precision: their sum is to be finite too
+MAX_FLOAT64 = 1e300  # of points in double precision: their sum is to be finite too
 
 
-def checked_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def validate_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Items as a tensor of finite numbers on the CPU, shape (n, *shape).
 
     Args:
@@ -41,7 +41,7 @@ def checked_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dt
     Raises:
         ValueError: they are no numbers, have another shape, are fewer than two, or are not finite.
     """
-    items = _as_numbers(X).to(dtype)
+    items = _to_tensor(X).to(dtype)
     if items.ndim != 1 + len(shape):
         raise ValueError(f"X has shape {tuple(items.shape)}; expected (items, {', '.join(map(str, shape))})")
     if len(shape) == 1 and items.shape[1] != shape[0]:
@@ -50,15 +50,15 @@ def checked_items(X: ArrayLike | Tensor, shape: tuple[int, ...], dtype: torch.dt
         raise ValueError(f"X has items of shape {tuple(items.shape[1:])}; the network was trained for {shape}")
     if len(items) < 2:
         raise ValueError(f"X has {'one item' if len(items) else 'no items'}; expected two or more to cluster")
-    most = LARGEST if dtype == torch.float64 else torch.finfo(dtype).max
-    fits = items.abs() <= most  # neither does NaN
+    max_value = MAX_FLOAT64 if dtype == torch.float64 else torch.finfo(dtype).max
+    fits = items.abs() <= max_value  # neither does NaN
     if not bool(fits.all()):
         row = int((~fits).flatten(1).any(1).nonzero()[0])
-        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {most:.2g}")
+        raise ValueError(f"X has a value in row {row} that is not finite; expected numbers up to {max_value:.2g}")
     return items
 
 
-def _as_numbers(X: ArrayLike | Tensor) -> Tensor:
+def _to_tensor(X: ArrayLike | Tensor) -> Tensor:
     """An array or a tensor of real numbers as a tensor on the CPU; anything else is one line that says what it is."""
     if isinstance(X, Tensor):
         if X.is_complex():
@@ -78,7 +78,7 @@ def _as_numbers(X: ArrayLike | Tensor) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-USUAL_SET = 1000  # items, where a network does not say with how many it was trained
+DEFAULT_SET_SIZE = 1000  # items, where a network does not say with how many it was trained
 
 
 class LearnedClustering(ClusterMixin, BaseEstimator):
@@ -149,7 +149,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Raises:
             ValueError: it was given items instead of a sampler, or what it is given does not fit together.
         """
-        _check_counts(self)
+        _check_parameters(self)
         if not hasattr(sampler, "draw"):
             name = type(sampler).__name__
             raise ValueError(
@@ -157,12 +157,12 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
                 "predict clusters items"
             )
         chosen = preset(self.preset)
-        recipe = self.recipe or usual_recipe(sampler, chosen)
-        options = fitting_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
-        network = first_network(sampler.shape, options, recipe.seed)
-        loss = chosen.loss_of(points=len(sampler.shape) == 1)
+        recipe = self.recipe or default_recipe(sampler, chosen)
+        options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=self.metric, k_max=self.k_max)
+        network = init_network(sampler.shape, options, recipe.seed)
+        loss = chosen.loss_for(points=len(sampler.shape) == 1)
         about = {"preset": self.preset}
-        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, about=about)
+        task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes=about)
         self.network_, self.training_result_ = learn(
             task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
         )
@@ -180,13 +180,13 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             ValueError: there is no such network, or an option is out of range.
         """
         clusterer = cls(**options)
-        _check_counts(clusterer)
+        _check_parameters(clusterer)
         clusterer.network_ = load_network(find_weights(source))
         return clusterer
 
     def save(self, path: str | Path) -> None:
         """Writes the trained network, for `load`."""
-        save_network(self._network(), path)
+        save_network(self._fitted_network(), path)
 
     def predict(self, X: ArrayLike | Tensor) -> NDArray[np.int64]:
         """The cluster of each item, shape (n,); sets `n_clusters_`, `probabilities_` and `count_probabilities_`.
@@ -197,29 +197,29 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         Raises:
             ValueError: on items of another shape, fewer than two, or values that are not finite.
         """
-        _check_counts(self)
-        network = self._network()
+        _check_parameters(self)
+        network = self._fitted_network()
         standard = len(network.shape) == 1 and network.options.standardise
-        items = checked_items(X, network.shape, torch.float64 if standard else torch.float32)
+        items = validate_items(X, network.shape, torch.float64 if standard else torch.float32)
         device = resolve_device(self.device)
         network.to(device).eval()
-        k_max = self._count_to(network, len(items))
+        k_max = self._resolve_k_max(network, len(items))
 
         @torch.inference_mode()
         def predict_subset(rows: NDArray[np.int64]) -> SetPrediction:
             one = items[torch.from_numpy(rows)].unsqueeze(0)  # (1, m, *shape)
             # Here, as not every device knows double precision, which far origins need.
-            x = standardised(one).float() if standard else one
+            x = standardize(one).float() if standard else one
             prediction: SetPrediction = network(x.to(device), k_max)
             return prediction
 
         rng = np.random.default_rng(self.random_state)
-        set_size = _size_of_sets(self.set_size, network, len(items))
+        set_size = _resolve_set_size(self.set_size, network, len(items))
         partition = cluster_in_subsets(predict_subset, len(items), set_size, rng, self.n_clusters)
         self.count_probabilities_, self.n_subsets_ = partition.count, partition.n_subsets
-        self.labels_, self.probabilities_ = _by_size(partition.probabilities)
+        self.labels_, self.probabilities_ = _order_by_size(partition.probabilities)
         self.n_clusters_ = self.probabilities_.shape[1]
-        self._tell_limits(k_max, len(items))
+        self._warn_about_limits(k_max, len(items))
         return self.labels_
 
     def predict_proba(self, X: ArrayLike | Tensor) -> Floats:
@@ -231,30 +231,30 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         """The same as `predict`: what there is to learn was learned from other data."""
         return self.predict(X)
 
-    def _tell_limits(self, k_max: int, n: int) -> None:
+    def _warn_about_limits(self, k_max: int, n: int) -> None:
         """Warns where the number of clusters is not quite what was asked for, or may not be the last word."""
-        likeliest = int(self.count_probabilities_.argmax()) + 1
-        if self.n_clusters_ < (self.n_clusters or likeliest):
-            asked = "were asked for" if self.n_clusters else "are likeliest"
-            told = f"{self.n_clusters or likeliest} clusters {asked}, {self.n_clusters_} have members"
-            warnings.warn(f"{told}: no item is likeliest to be in the others", stacklevel=3)
-        if self.n_clusters is None and k_max < n and likeliest == k_max:
-            more = "raise k_max (--most)" if _is_free(self.network_) else "this network counts no further"
-            told = f"the likeliest number of clusters is {k_max}, the largest that was considered"
-            warnings.warn(f"{told}; there may be more: {more}", stacklevel=3)
+        most_likely = int(self.count_probabilities_.argmax()) + 1
+        if self.n_clusters_ < (self.n_clusters or most_likely):
+            requested = "were asked for" if self.n_clusters else "are likeliest"
+            message = f"{self.n_clusters or most_likely} clusters {requested}, {self.n_clusters_} have members"
+            warnings.warn(f"{message}: no item is likeliest to be in the others", stacklevel=3)
+        if self.n_clusters is None and k_max < n and most_likely == k_max:
+            more = "raise k_max (--most)" if _supports_any_k(self.network_) else "this network counts no further"
+            message = f"the likeliest number of clusters is {k_max}, the largest that was considered"
+            warnings.warn(f"{message}; there may be more: {more}", stacklevel=3)
 
-    def _count_to(self, network: ClusterNetwork, n: int) -> int:
+    def _resolve_k_max(self, network: ClusterNetwork, n: int) -> int:
         """The most clusters to consider: what is known of their number counts, where the network is free to."""
         k_max, k = self.k_max or network.options.k_max, self.n_clusters
         if k is None:
             return k_max
-        most = n if _is_free(network) else min(k_max, n)
-        if k > most:
-            limit = "the items there are" if most == n else "the most this network finds"
-            raise ValueError(f"{k} clusters were asked for; expected 1 to {most}, {limit}")
+        max_value = n if _supports_any_k(network) else min(k_max, n)
+        if k > max_value:
+            limit = "the items there are" if max_value == n else "the most this network finds"
+            raise ValueError(f"{k} clusters were asked for; expected 1 to {max_value}, {limit}")
         return max(k_max, k)
 
-    def _network(self) -> ClusterNetwork:
+    def _fitted_network(self) -> ClusterNetwork:
         if not hasattr(self, "network_"):
             raise NotFittedError("this LearnedClustering has not learned to cluster yet; call fit, or load a network")
         return self.network_
@@ -263,42 +263,44 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         return hasattr(self, "network_")
 
 
-def _is_free(network: ClusterNetwork) -> bool:
+def _supports_any_k(network: ClusterNetwork) -> bool:
     """Whether a network may be asked for more clusters than it was trained with."""
     return network.options.network == "attention"
 
 
-def _size_of_sets(asked: int | None, network: ClusterNetwork, n: int) -> int:
+def _resolve_set_size(requested: int | None, network: ClusterNetwork, n: int) -> int:
     """How many items are looked at together; an LSTM that reads rows of distances leaves no choice."""
     fixed = network.options.set_size
     if fixed is None:
-        return asked or int(network.notes.get("set_size", USUAL_SET))
-    if asked not in (None, fixed):
-        raise ValueError(f"set_size is {asked}; this network reads sets of {fixed} items, expected that or None")
+        return requested or int(network.notes.get("set_size", DEFAULT_SET_SIZE))
+    if requested not in (None, fixed):
+        raise ValueError(f"set_size is {requested}; this network reads sets of {fixed} items, expected that or None")
     if n < fixed:
         raise ValueError(f"X has {n} items; this network reads sets of {fixed}, expected as many or more")
     return fixed
 
 
-def _check_counts(clusterer: LearnedClustering) -> None:
+def _check_parameters(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
     for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
         if value is not None and not (is_integer(value) and value >= least):
             raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
-    asked, most = clusterer.n_clusters, clusterer.k_max
-    if asked is not None and most is not None and asked > most:
+    requested, max_value = clusterer.n_clusters, clusterer.k_max
+    if requested is not None and max_value is not None and requested > max_value:
         raise ValueError(
-            f"n_clusters is {asked} (--clusters), k_max {most} (--most); expected no more than there may be"
+            f"n_clusters is {requested} (--clusters), k_max {max_value} (--most); expected no more than there may be"
         )
 
 
-def _by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _order_by_size(probabilities: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Clusters that have members, the largest first: their labels (n,) and probabilities (n, k)."""
     labels = probabilities.argmax(1)
     sizes = np.bincount(labels, minlength=probabilities.shape[1])
     order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
-    kept = probabilities[:, order]
+    probabilities = probabilities[:, order]
     name = np.empty(len(sizes), dtype=np.int64)
     name[order] = np.arange(len(order))
-    return name[labels], kept / kept.sum(1, keepdims=True)  # by name, not by the largest again: there may be ties
+    return name[labels], probabilities / probabilities.sum(
+        1, keepdims=True
+    )  # by name, not by the largest again: there may be ties

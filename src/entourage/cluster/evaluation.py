@@ -30,7 +30,7 @@ from entourage.report.page import pluralize
 
 
 @dataclass(frozen=True)
-class Scores:
+class ClusteringScores:
     """Measures of one clustering, or their means over many.
 
     Attributes:
@@ -52,13 +52,13 @@ class Scores:
     k_right: float
 
 
-def score(truth: ArrayLike, found: ArrayLike) -> Scores:
+def score(labels_true: ArrayLike, labels_pred: ArrayLike) -> ClusteringScores:
     """Measures one clustering against the truth.
 
     Args:
-        truth: the true cluster of each item, shape (n,).
-        found: the cluster each was put into, shape (n,). Names need not agree. -1, which is noise to DBSCAN, is taken
-            for one more cluster, which is kinder than taking it for mistakes, but does not count towards k.
+        labels_true: the true cluster of each item, shape (n,).
+        labels_pred: the predicted cluster of each item, shape (n,). Names need not agree. -1, which is noise to DBSCAN,
+            is taken for one more cluster, which is kinder than taking it for mistakes, but does not count towards k.
 
     Returns:
         The measures. Costs O(n + t f max(t, f)) for t true and f found clusters.
@@ -66,34 +66,36 @@ def score(truth: ArrayLike, found: ArrayLike) -> Scores:
     Raises:
         ValueError: the two are of different length, empty or not one-dimensional.
     """
-    truth, found = np.asarray(truth), np.asarray(found)
-    if truth.ndim != 1 or truth.shape != found.shape or not len(truth):
-        raise ValueError(f"truth has shape {truth.shape} and found {found.shape}; expected (n,) twice, n above 0")
-    table = contingency(truth, found)
-    k_error = float(abs(len(np.unique(truth)) - len(np.unique(found[found != -1]))))
-    return Scores(
+    labels_true, labels_pred = np.asarray(labels_true), np.asarray(labels_pred)
+    if labels_true.ndim != 1 or labels_true.shape != labels_pred.shape or not len(labels_true):
+        raise ValueError(
+            f"labels_true has shape {labels_true.shape}, labels_pred {labels_pred.shape}; expected (n,) twice, n > 0"
+        )
+    table = contingency_table(labels_true, labels_pred)
+    k_error = float(abs(len(np.unique(labels_true)) - len(np.unique(labels_pred[labels_pred != -1]))))
+    return ClusteringScores(
         mr=misclassification_rate(table),
         greedy_mr=greedy_misclassification_rate(table),
-        nmi=float(normalized_mutual_info_score(truth, found, average_method="arithmetic")),
-        nmi_geometric=float(normalized_mutual_info_score(truth, found, average_method="geometric")),
-        ari=float(adjusted_rand_score(truth, found)),
+        nmi=float(normalized_mutual_info_score(labels_true, labels_pred, average_method="arithmetic")),
+        nmi_geometric=float(normalized_mutual_info_score(labels_true, labels_pred, average_method="geometric")),
+        ari=float(adjusted_rand_score(labels_true, labels_pred)),
         k_error=k_error,
         k_right=float(k_error == 0),
     )
 
 
-def mean_scores(scores: Sequence[Scores]) -> Scores:
+def mean_scores(scores: Sequence[ClusteringScores]) -> ClusteringScores:
     """The mean of every measure over several clusterings."""
     if not scores:
         raise ValueError("there are no scores to average; expected at least one")
     rows = np.array([list(asdict(one).values()) for one in scores])  # (s, measures)
-    return Scores(*rows.mean(axis=0).tolist())
+    return ClusteringScores(*rows.mean(axis=0).tolist())
 
 
-def contingency(truth: NDArray[np.generic], found: NDArray[np.generic]) -> NDArray[np.int64]:
+def contingency_table(labels_true: NDArray[np.generic], labels_pred: NDArray[np.generic]) -> NDArray[np.int64]:
     """How many items of each true cluster are in each found one, shape (t, f)."""
-    _, row = np.unique(truth, return_inverse=True)
-    _, column = np.unique(found, return_inverse=True)
+    _, row = np.unique(labels_true, return_inverse=True)
+    _, column = np.unique(labels_pred, return_inverse=True)
     table = np.zeros((int(row.max()) + 1, int(column.max()) + 1), dtype=np.int64)
     np.add.at(table, (row, column), 1)
     return table
@@ -103,7 +105,7 @@ def misclassification_rate(table: NDArray[np.int64]) -> float:
     """The share of items outside the cluster that is matched with theirs, under the best matching (Hungarian).
 
     Args:
-        table: true by found clusters, as `contingency` gives it.
+        table: true by found clusters, as `contingency_table` gives it.
     """
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(1 - table[rows, columns].sum() / table.sum())
@@ -111,16 +113,16 @@ def misclassification_rate(table: NDArray[np.int64]) -> float:
 
 def greedy_misclassification_rate(table: NDArray[np.int64]) -> float:
     """The same under a greedy matching, largest overlap first: an upper bound of the true rate."""
-    left, right = table.astype(np.int64), 0
+    remaining, n_correct = table.astype(np.int64), 0
     for _ in range(min(table.shape)):
-        row, column = np.unravel_index(int(left.argmax()), left.shape)
-        right += int(max(left[row, column], 0))
-        left[row, :] = left[:, column] = -1  # both are taken
-    return float(1 - right / table.sum())
+        row, column = np.unravel_index(int(remaining.argmax()), remaining.shape)
+        n_correct += int(max(remaining[row, column], 0))
+        remaining[row, :] = remaining[:, column] = -1  # both are taken
+    return float(1 - n_correct / table.sum())
 
 
 VALIDATION_SEED = 1_000_003
-PAIRS = 4_000_000  # that are looked at together, to keep memory in bounds
+MAX_PAIRS = 4_000_000  # that are looked at together, to keep memory in bounds
 
 
 def draw_sets(
@@ -142,7 +144,7 @@ def draw_sets(
         seed: of the sets.
         batch: how many at a time; by default as many as have some million pairs together, at most 50.
     """
-    batch = batch or max(1, min(50, PAIRS // n**2))
+    batch = batch or max(1, min(50, MAX_PAIRS // n**2))
     for first in range(0, sets, batch):
         yield sampler.draw(min(batch, sets - first), n, torch.Generator().manual_seed(seed + first), k_max)
 
@@ -158,7 +160,7 @@ def evaluate(
     device: torch.device | None = None,
     seed: int = VALIDATION_SEED,
     batch: int | None = None,
-) -> list[Scores]:
+) -> list[ClusteringScores]:
     """Measures a network on sets that are always the same.
 
     Args:
@@ -172,19 +174,36 @@ def evaluate(
     scores = []
     for episode in draw_sets(sampler, sets, n, k_max, seed=seed, batch=batch):
         answer = model(episode.x if device is None else episode.x.to(device))
-        found = answer if isinstance(answer, Tensor) else answer.clusters()
-        truth = episode.clusters().cpu().numpy()
-        scores += [score(t, f) for t, f in zip(truth, found.cpu().numpy(), strict=True)]
+        labels_pred = answer if isinstance(answer, Tensor) else answer.clusters()
+        labels_true = episode.clusters().cpu().numpy()
+        scores += [score(t, f) for t, f in zip(labels_true, labels_pred.cpu().numpy(), strict=True)]
     return scores
 
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
-Rival = Callable[[Floats], Labels]
+Baseline = Callable[[Floats], Labels]
 
-RADII = (0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 3, 5)  # of DBSCAN, in extents
-CROWDS = (2, 3, 4, 5, 8)  # min_samples
-SIZES = (3, 4, 5, 6, 8, 10, 15)  # min_cluster_size of HDBSCAN
+DBSCAN_RADII = (
+    0.01,
+    0.015,
+    0.02,
+    0.03,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.5,
+    1,
+    2,
+    3,
+    5,
+)  # of DBSCAN, in extents
+DBSCAN_MIN_SAMPLES = (2, 3, 4, 5, 8)
+HDBSCAN_MIN_SIZES = (3, 4, 5, 6, 8, 10, 15)  # min_cluster_size
 
 
 def random_clusters(X: Floats, k_max: int, seed: int = 0) -> Labels:
@@ -203,54 +222,59 @@ def k_means(X: Floats, k: int, seed: int = 0) -> Labels:
 def k_means_silhouette(X: Floats, k_max: int, seed: int = 0) -> Labels:
     """k-means, k by the best mean silhouette, which is not defined for one cluster: 2 is the least it can find."""
     best = -2.0
-    found: Labels = np.zeros(len(X), dtype=np.int64)
+    labels_pred: Labels = np.zeros(len(X), dtype=np.int64)
     for k in range(2, min(k_max, len(X) - 1) + 1):
         labels = k_means(X, k, seed)
         if 1 < len(np.unique(labels)) < len(X) and (width := float(silhouette_score(X, labels))) > best:
-            best, found = width, labels
-    return found
+            best, labels_pred = width, labels
+    return labels_pred
 
 
-def dbscan(X: Floats, radius: float, crowd: int) -> Labels:
+def dbscan(X: Floats, radius: float, min_samples: int) -> Labels:
     """DBSCAN; the radius in extents of the set, so that one setting can do for sets of any size."""
-    return np.asarray(DBSCAN(eps=max(radius * _extent(X), 1e-12), min_samples=crowd).fit_predict(X))
+    return np.asarray(DBSCAN(eps=max(radius * _extent(X), 1e-12), min_samples=min_samples).fit_predict(X))
 
 
-def hdbscan(X: Floats, size: int, single: bool, crowd: int | None = None) -> Labels:
-    """HDBSCAN; `single` allows that all items are one cluster."""
-    if len(X) <= size:
+def hdbscan(X: Floats, min_cluster_size: int, allow_single_cluster: bool, min_samples: int | None = None) -> Labels:
+    """HDBSCAN; `allow_single_cluster` allows that all items are one cluster."""
+    if len(X) <= min_cluster_size:
         return np.zeros(len(X), dtype=np.int64)
-    model = HDBSCAN(min_cluster_size=size, min_samples=crowd, allow_single_cluster=single, copy=True)
+    model = HDBSCAN(
+        min_cluster_size=min_cluster_size, min_samples=min_samples, allow_single_cluster=allow_single_cluster, copy=True
+    )
     return np.asarray(model.fit_predict(X))
 
 
-def best_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
+def tune_dbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
     """DBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
     settings = (
-        (partial(dbscan, radius=r, crowd=c), f"radius {r}, {pluralize(c, 'neighbours')}")
-        for r, c in product(RADII, CROWDS)
+        (partial(dbscan, radius=r, min_samples=m), f"radius {r}, {pluralize(m, 'neighbours')}")
+        for r, m in product(DBSCAN_RADII, DBSCAN_MIN_SAMPLES)
     )
-    return _best(settings, sets)
+    return _tune(settings, sets)
 
 
-def best_hdbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
+def tune_hdbscan(sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
     """HDBSCAN with the setting of the lowest misclassification rate on the sets, and its name."""
     settings = (
         (
-            partial(hdbscan, size=s, single=one, crowd=c),
+            partial(hdbscan, min_cluster_size=s, allow_single_cluster=one, min_samples=c),
             f"size {s}, {pluralize(c or s, 'neighbours')}{', one allowed' * one}",
         )
-        for s, one, c in product(SIZES, (False, True), (None, 1, 3))
+        for s, one, c in product(HDBSCAN_MIN_SIZES, (False, True), (None, 1, 3))
     )
-    return _best(settings, sets)
+    return _tune(settings, sets)
 
 
-def _best(settings: Iterable[tuple[Rival, str]], sets: Sequence[tuple[Floats, Labels]]) -> tuple[Rival, str]:
+def _tune(settings: Iterable[tuple[Baseline, str]], sets: Sequence[tuple[Floats, Labels]]) -> tuple[Baseline, str]:
     if not sets:
         raise ValueError("there are no validation sets to choose a setting by; expected at least one")
-    rated = [(mean_scores([score(truth, rival(X)) for X, truth in sets]).mr, rival, name) for rival, name in settings]
-    _, rival, name = min(rated, key=lambda one: one[0])
-    return rival, name
+    results = [
+        (mean_scores([score(labels_true, baseline(X)) for X, labels_true in sets]).mr, baseline, name)
+        for baseline, name in settings
+    ]
+    _, baseline, name = min(results, key=lambda one: one[0])
+    return baseline, name
 
 
 def _extent(X: Floats) -> float:

@@ -70,7 +70,7 @@ def count_loss(count: Tensor, k: Tensor) -> Tensor:
     return torch.where(known, wrong, 0).sum() / known.sum().clamp_min(1)
 
 
-def centre_loss(embedding: Tensor, episode: Episode) -> Tensor:
+def center_loss(embedding: Tensor, episode: Episode) -> Tensor:
     """Mean squared distance of each coordinate from the centre of its true cluster (the original, for 2D points).
 
     Args:
@@ -100,7 +100,7 @@ def total_loss(
     }
     total = parts["count"] + options.assignment * parts["assignment"]
     if options.centre:
-        parts["centre"] = centre_loss(prediction.embedding, episode)
+        parts["centre"] = center_loss(prediction.embedding, episode)
         total = total + options.centre * parts["centre"]
     if options.pairwise and prediction.distance is not None:
         parts["pairwise"] = pairwise_loss(prediction.distance, episode, phi)

@@ -23,7 +23,7 @@ from entourage.cluster.data import (
     represent_voices,
     table_labels,
 )
-from entourage.cluster.models.network import ClusterNetwork, find_weights, first_network, load_network, save_network
+from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
 from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.augmentation import (
     ImageDisguise,
@@ -36,14 +36,14 @@ from entourage.cluster.sampling.augmentation import (
 from entourage.cluster.sampling.episodes import EpisodeSampler
 from entourage.cluster.sampling.labelled import ConstraintSampler, Disguise, LabelledSampler, View, unchanged
 from entourage.cluster.sampling.points import VARIED, PointSampler
-from entourage.cluster.task import ClusterTask, Recipe, fitting_options, learn, usual_recipe
+from entourage.cluster.task import ClusterTask, Recipe, default_recipe, learn, resolve_model_options
 from entourage.io.files import check_outputs
 from entourage.io.fingerprint import digest
 
-GENTLE = 0.3  # of the learning rate, for what has learned before
+FINETUNING_FACTOR = 0.3  # of the learning rate, for what has learned before
 
 
-def load_begun(source: str | Path) -> tuple[ClusterNetwork, str]:
+def load_pretrained(source: str | Path) -> tuple[ClusterNetwork, str]:
     """A network to go on from, and a name by which it is known: that of its file, and a digest of its weights.
 
     Args:
@@ -56,18 +56,18 @@ def load_begun(source: str | Path) -> tuple[ClusterNetwork, str]:
     return network, f"{Path(source).name}, {digest(*network.state_dict().values())}"
 
 
-def preset_of(network: ClusterNetwork) -> str:
+def preset_name(network: ClusterNetwork) -> str:
     """The preset that a network was made by; where its notes do not say, the one of its kind."""
     return network.notes.get("preset") or ("default" if network.options.network == "attention" else "thesis")
 
 
-def continued(recipe: Recipe) -> Recipe:
+def finetuning_recipe(recipe: Recipe) -> Recipe:
     """The same for a network that has learned before: gently, and in sets of all sizes from the beginning."""
     grown = replace(recipe.curriculum, growth=(0.0, 0.0))
-    return replace(recipe, learning_rate=GENTLE * recipe.learning_rate, curriculum=grown)
+    return replace(recipe, learning_rate=FINETUNING_FACTOR * recipe.learning_rate, curriculum=grown)
 
 
-def check_fits(network: ClusterNetwork, recipe: Recipe) -> None:
+def check_set_size(network: ClusterNetwork, recipe: Recipe) -> None:
     """Raises a ValueError if a network that reads rows of distances would be given sets of another size."""
     expected, sizes = network.options.set_size, recipe.curriculum
     if expected is not None and (sizes.min_size, sizes.max_size) != (expected, expected):
@@ -76,12 +76,12 @@ def check_fits(network: ClusterNetwork, recipe: Recipe) -> None:
         )
 
 
-VALIDATION_SHARE = 0.15  # of the classes, or of the parts that pairs make
-USUAL_CLUSTERS = 5  # of a set of a user's own examples, at most
+VALIDATION_FRACTION = 0.15  # of the classes, or of the parts that pairs make
+DEFAULT_CLUSTERS = 5  # of a set of a user's own examples, at most
 
 
 @dataclass(frozen=True)
-class TrainJob:
+class TrainConfig:
     """What is to be learned and how.
 
     Attributes:
@@ -120,7 +120,7 @@ class TrainJob:
     progress: bool | None = None
 
 
-def train_source(job: TrainJob) -> dict[str, Any]:
+def train_source(job: TrainConfig) -> dict[str, Any]:
     """Trains a network on examples and writes it; a call that was stopped goes on when it is repeated.
 
     Returns:
@@ -131,37 +131,37 @@ def train_source(job: TrainJob) -> dict[str, Any]:
     """
     run = job.run or job.out.with_name(f"{job.out.stem}.run")
     _check_job(job, run)
-    begun, origin = (None, "") if job.start is None else load_begun(job.start)
+    begun, origin = (None, "") if job.start is None else load_pretrained(job.start)
     if begun is not None:
         job = _going_on(job, begun)
     lessons = _lessons(job)
     sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
     chosen = preset(job.preset)
-    recipe = usual_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
+    recipe = default_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
     about = {"items": kind, "backbone": job.backbone, "preset": job.preset}
     if begun is None:
-        options = fitting_options(sampler, chosen, recipe.curriculum, metric=job.metric)
-        network = first_network(sampler.shape, options, job.seed)
+        options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=job.metric)
+        network = init_network(sampler.shape, options, job.seed)
     else:
-        network, recipe = begun, continued(recipe)
-        check_fits(network, recipe)
+        network, recipe = begun, finetuning_recipe(recipe)
+        check_set_size(network, recipe)
         about["from"] = origin
-    loss = chosen.loss_of(points=kind == "points")
-    task = ClusterTask(network, sampler, validation, loss, recipe, about=about)
+    loss = chosen.loss_for(points=kind == "points")
+    task = ClusterTask(network, sampler, validation, loss, recipe, notes=about)
     network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
     save_network(network.cpu(), job.out)
     told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
     return {**told, **result.metrics, "skipped": lessons.skipped}
 
 
-def _going_on(job: TrainJob, begun: ClusterNetwork) -> TrainJob:
+def _going_on(job: TrainConfig, begun: ClusterNetwork) -> TrainConfig:
     """The job as it suits a network that has learned before; an LSTM counts to what it was made for."""
     counted = begun.options.k_max if begun.options.network == "lstm" else None
     backbone = begun.notes.get("backbone", "")
-    return replace(job, preset=preset_of(begun), backbone=backbone, k_max=job.k_max or counted)
+    return replace(job, preset=preset_name(begun), backbone=backbone, k_max=job.k_max or counted)
 
 
-def _check_job(job: TrainJob, run: Path) -> None:
+def _check_job(job: TrainConfig, run: Path) -> None:
     """Notices before any work that it would be in vain."""
     if job.out.is_dir():
         raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
@@ -180,7 +180,7 @@ def _check_job(job: TrainJob, run: Path) -> None:
         raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
 
 
-def _check_backbone(job: TrainJob, kind: Kind) -> None:
+def _check_backbone(job: TrainConfig, kind: Kind) -> None:
     if job.backbone and kind != "images":
         raise ValueError(f"backbone {job.backbone!r} looks at images; {job.source} holds {kind}, expected no backbone")
 
@@ -200,7 +200,7 @@ class _Lessons:
     skipped: list[dict[str, str]] = field(default_factory=list)
 
 
-def _lessons(job: TrainJob) -> _Lessons:
+def _lessons(job: TrainConfig) -> _Lessons:
     if job.source == "points":
         _check_backbone(job, "points")
         most = job.k_max or preset(job.preset).model.k_max
@@ -218,17 +218,17 @@ def _lessons(job: TrainJob) -> _Lessons:
     return replace(lessons, skipped=[{"item": name, "reason": reason} for name, reason in items.skipped])
 
 
-def _of_classes(items: Items, source: Path, job: TrainJob) -> _Lessons:
+def _of_classes(items: Items, source: Path, job: TrainConfig) -> _Lessons:
     if job.labels:
         rows, labels = table_labels(items, job.labels)
     elif items.files is None:
         raise ValueError(f"{source}: a table needs --labels or --pairs to say what belongs together")
     else:
         rows, labels = list(range(len(items.names))), folder_labels(items, source)
-    most = job.k_max or USUAL_CLUSTERS
+    most = job.k_max or DEFAULT_CLUSTERS
     learn_view, plain_view = _views(items)
     values, names = items.values[rows], np.array(labels)
-    held = hold_out(labels, VALIDATION_SHARE, 2, job.seed)
+    held = hold_out(labels, VALIDATION_FRACTION, 2, job.seed)
     known = min(most, len(set(names[~held])))
     seen = LabelledSampler(values[~held], names[~held], known, view=learn_view, disguise=_disguise(items))
     chosen = held if held.any() else ~held
@@ -237,11 +237,11 @@ def _of_classes(items: Items, source: Path, job: TrainJob) -> _Lessons:
     return _Lessons(seen, unseen, items.kind, measured_on)
 
 
-def _of_pairs(items: Items, path: Path, job: TrainJob) -> _Lessons:
-    most = job.k_max or USUAL_CLUSTERS
+def _of_pairs(items: Items, path: Path, job: TrainConfig) -> _Lessons:
+    most = job.k_max or DEFAULT_CLUSTERS
     learn_view, plain_view = _views(items)
     must, cannot = read_pairs(items, path)
-    held = hold_out_parts(must, cannot, len(items.names), VALIDATION_SHARE, job.seed)
+    held = hold_out_parts(must, cannot, len(items.names), VALIDATION_FRACTION, job.seed)
     # A pair of which one item is held out says something of both: it is used for neither.
     must_seen, cannot_seen = (links[~held[links].any(1)] for links in (must, cannot))
     learn = ConstraintSampler(items.values, must_seen, cannot_seen, most, view=learn_view)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.cluster.models.embedding import ConvolutionalEmbedding, PointEmbedding, make_embedding, standardised
+from entourage.cluster.models.embedding import ConvolutionalEmbedding, PointEmbedding, make_embedding, standardize
 from entourage.cluster.models.options import ModelOptions
 
 
@@ -52,10 +52,10 @@ def test_pooling_keeps_places_of_images_and_frequencies_of_sounds() -> None:
 
 def test_neither_the_size_of_numbers_nor_a_far_origin_matters() -> None:
     x = torch.randn(2, 12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    usual = standardised(x)
+    usual = standardize(x)
     for scale in (1e-30, 1e30, 1e-200, 1e200):
-        torch.testing.assert_close(standardised(scale * x), usual, rtol=1e-9, atol=0)
-    torch.testing.assert_close(standardised(x + 5e6), usual, rtol=0, atol=1e-8)  # 5e6 takes seven of sixteen digits
+        torch.testing.assert_close(standardize(scale * x), usual, rtol=1e-9, atol=0)
+    torch.testing.assert_close(standardize(x + 5e6), usual, rtol=0, atol=1e-8)  # 5e6 takes seven of sixteen digits
     single = PointEmbedding(2, standardise=True)
     for scale in (1e-30, 1e30):  # squares of these are beyond single precision
         torch.testing.assert_close(single((scale * x).float()), usual.float(), rtol=1e-5, atol=1e-6)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from entourage.cluster.models.network import ClusterNetwork, first_network, load_network, save_network
+from entourage.cluster.models.network import ClusterNetwork, init_network, load_network, save_network
 from entourage.cluster.models.options import ModelOptions
 
 ATTENTION = ModelOptions(k_max=3, width=8, depth=1, heads=2, code=4, frequencies=3)
@@ -79,6 +79,6 @@ def test_a_seed_gives_the_first_weights_and_leaves_chance_alone() -> None:
     expected = ClusterNetwork((2,), ATTENTION).state_dict()
     torch.manual_seed(123)
     before = torch.get_rng_state()
-    found = first_network((2,), ATTENTION, 3).state_dict()
+    found = init_network((2,), ATTENTION, 3).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(value, expected[name]) for name, value in found.items())

@@ -39,6 +39,6 @@ def test_unknown_presets_are_refused() -> None:
 
 def test_only_points_have_the_centre_loss_of_the_original() -> None:
     original = preset("original")
-    assert original.loss_of(points=True) == original.loss
-    assert original.loss_of(points=False) == replace(original.loss, centre=0.0) != original.loss
-    assert preset("default").loss_of(points=False) == preset("default").loss
+    assert original.loss_for(points=True) == original.loss
+    assert original.loss_for(points=False) == replace(original.loss, centre=0.0) != original.loss
+    assert preset("default").loss_for(points=False) == preset("default").loss

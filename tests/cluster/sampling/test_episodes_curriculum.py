@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.cluster.sampling.episodes import EPISODE, FIXED, Curriculum, Draw
+from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, THESIS_POINTS_CURRICULUM, BatchSpec, Curriculum
 from entourage.cluster.sampling.labelled import LabelledSampler
 from entourage.cluster.sampling.points import PointSampler
 
@@ -42,7 +42,7 @@ def test_larger_sets_come_fewer_at_a_time() -> None:
 
 def test_the_appendix_has_sets_of_one_size() -> None:
     rng = np.random.default_rng(0)
-    for curriculum, expected in ((FIXED, (200, 72, 5)), (EPISODE, (25, 20, 5))):
+    for curriculum, expected in ((THESIS_POINTS_CURRICULUM, (200, 72, 5)), (THESIS_ITEMS_CURRICULUM, (25, 20, 5))):
         draws = [curriculum.draw(p, 5, rng) for p in (0.0, 0.5, 1.0)]
         assert {(d.sets, d.n, d.k_max) for d in draws} == {expected}
 
@@ -60,14 +60,22 @@ def test_sizes_that_do_not_fit_are_refused(fields: dict[str, float]) -> None:
         Curriculum(**fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("sizes", "k", "n"), [(FIXED, 8, 72), (FIXED, 20, 160), (EPISODE, 6, 24), (EPISODE, 3, 20)])
+@pytest.mark.parametrize(
+    ("sizes", "k", "n"),
+    [
+        (THESIS_POINTS_CURRICULUM, 8, 72),
+        (THESIS_POINTS_CURRICULUM, 20, 160),
+        (THESIS_ITEMS_CURRICULUM, 6, 24),
+        (THESIS_ITEMS_CURRICULUM, 3, 20),
+    ],
+)
 def test_sets_of_one_size_have_as_many_clusters_as_are_asked_for(sizes: Curriculum, k: int, n: int) -> None:
     draws = [sizes.for_clusters(k).draw(progress, k, np.random.default_rng(0)) for progress in (0.0, 0.5, 1.0)]
     assert {(draw.n, draw.k_max, draw.sets) for draw in draws} == {(n, k, sizes.sets)}
     assert sizes.for_clusters(sizes.base_clusters) is sizes
 
 
-def draws_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[Draw]:
+def draws_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[BatchSpec]:
     rng = np.random.default_rng(0)
     return [curriculum.draw(progress, k_max, rng, **needs) for progress in np.linspace(0, 1, 300)]
 

@@ -78,11 +78,11 @@ def test_phi_is_exact(k: int, n: int, min_cluster_size: int) -> None:
 def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> None:
     sampler = LabelledSampler(ITEMS, LABELS, 3)
     expected = sum(expected_pairs(k, 9, 2) for k in (1, 2, 3)) / 3 / 72
-    assert sampler.same_share(9) == pytest.approx(expected)
+    assert sampler.pair_prior(9) == pytest.approx(expected)
     drawn = sampler.draw(2000, 9, generator)
     share = (drawn.same.sum((1, 2)) - 9) / 72
     assert float(share.mean()) == pytest.approx(expected, abs=4 * float(share.std()) / 2000**0.5)
-    assert sampler.same_share(9, k_max=1) == 1
+    assert sampler.pair_prior(9, k_max=1) == 1
     assert (sampler.draw(50, 9, generator, k_max=2).k <= 2).all()
 
 

@@ -45,7 +45,7 @@ def test_must_links_alone_make_sets_of_one_cluster(generator: torch.Generator) -
     episode = sampler.draw(20, 4, generator)
     assert (episode.k == 1).all()
     assert episode.same.all()
-    assert sampler.same_share(4) == 1
+    assert sampler.pair_prior(4) == 1
 
 
 def test_phi_is_the_share_among_known_pairs(generator: torch.Generator) -> None:
@@ -54,8 +54,8 @@ def test_phi_is_the_share_among_known_pairs(generator: torch.Generator) -> None:
     assert episode.known is not None
     off = ~torch.eye(6, dtype=torch.bool)
     share = (episode.same & episode.known)[:, off].sum() / episode.known[:, off].sum()
-    assert sampler.same_share(6) == pytest.approx(float(share), abs=0.06)  # 400 draws of share .6 +- .3: 4 errors
-    assert sampler.same_share(6) == sampler.same_share(6)
+    assert sampler.pair_prior(6) == pytest.approx(float(share), abs=0.06)  # 400 draws of share .6 +- .3: 4 errors
+    assert sampler.pair_prior(6) == sampler.pair_prior(6)
 
 
 @pytest.mark.parametrize(

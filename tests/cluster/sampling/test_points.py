@@ -57,7 +57,7 @@ def enumerated_share(sampler: PointSampler, n: int) -> float:
 @pytest.mark.parametrize(("k_max", "n"), [(1, 2), (2, 5), (3, 8), (5, 7), (5, 11)])
 def test_phi_is_exact(k_max: int, n: int) -> None:
     sampler = PointSampler(k_max)
-    assert math.isclose(sampler.same_share(n), enumerated_share(sampler, n), rel_tol=1e-12)
+    assert math.isclose(sampler.pair_prior(n), enumerated_share(sampler, n), rel_tol=1e-12)
 
 
 def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
@@ -69,7 +69,7 @@ def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
     ):
         drawn = sampler.draw(1500, n, generator)
         share = (drawn.same.sum((1, 2)) - n) / (n * (n - 1))
-        assert abs(float(share.mean()) - sampler.same_share(n)) < 4 * float(share.std()) / 1500**0.5
+        assert abs(float(share.mean()) - sampler.pair_prior(n)) < 4 * float(share.std()) / 1500**0.5
 
 
 def test_sets_have_the_clusters_they_say(generator: torch.Generator) -> None:
@@ -121,7 +121,7 @@ def test_order_tells_nothing(generator: torch.Generator) -> None:
     assert episode.labels is not None
     # Were the first half of the one cluster, the second of the other, neighbours in order would agree 18 times of 19.
     agree = (episode.labels[:, 1:] == episode.labels[:, :-1]).float().mean()
-    assert abs(float(agree) - PointSampler(2, k_min=2).same_share(20)) < 0.02
+    assert abs(float(agree) - PointSampler(2, k_min=2).pair_prior(20)) < 0.02
 
 
 def test_the_same_seed_draws_the_same_sets() -> None:

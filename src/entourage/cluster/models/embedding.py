@@ -32,10 +32,10 @@ class PointEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, n, d) to (b, n, d) in single precision; with `standardise` of mean 0 and mean square 1 over each set."""
-        return (standardised(x) if self.standardise else x).float()
+        return (standardize(x) if self.standardise else x).float()
 
 
-def standardised(x: Tensor) -> Tensor:
+def standardize(x: Tensor) -> Tensor:
     """Sets of points, shape (..., n, d), with mean 0 and mean square 1, or all 0 where all points are the same.
 
     In the precision of x, whose digits should be enough for the origin: single precision has seven.

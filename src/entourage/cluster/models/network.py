@@ -73,7 +73,7 @@ class ClusterNetwork(nn.Module):
         self.clustering.project()
 
 
-def first_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
+def init_network(shape: tuple[int, ...], options: ModelOptions, seed: int) -> ClusterNetwork:
     """A network that has not learned yet, its weights drawn from a seed; torch's own generator stays as it is."""
     with fork_rng(seed):
         return ClusterNetwork(shape, options)

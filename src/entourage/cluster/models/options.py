@@ -71,7 +71,7 @@ class Preset:
     model: ModelOptions = field(default_factory=ModelOptions)
     loss: LossOptions = field(default_factory=LossOptions)
 
-    def loss_of(self, *, points: bool) -> LossOptions:
+    def loss_for(self, *, points: bool) -> LossOptions:
         """The loss for points or for other items, of which the original code knows no centres."""
         return self.loss if points else replace(self.loss, centre=0.0)
 

@@ -67,7 +67,7 @@ class EpisodeSampler(Protocol):
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n items on the device of the generator, of at most k_max clusters if fewer are asked."""
 
-    def same_share(self, n: int, k_max: int | None = None) -> float:
+    def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two items of a set drawn with the same arguments belong together."""
 
     def describe(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def shuffled(episode: Episode, generator: torch.Generator) -> Episode:
 
 
 @dataclass(frozen=True)
-class Draw:
+class BatchSpec:
     """One batch to be drawn: `sets` sets of n items and at most k_max clusters, from a seed."""
 
     seed: int
@@ -130,7 +130,7 @@ class Curriculum:
 
     def draw(
         self, progress: float, k_max: int, rng: np.random.Generator, *, k_min: int = 1, min_cluster_size: int = 1
-    ) -> Draw:
+    ) -> BatchSpec:
         """The batch at a point of the run, from 0 to 1.
 
         Args:
@@ -154,7 +154,7 @@ class Curriculum:
         cluster_size = max(self.min_cluster_size, min_cluster_size)
         n = max(n, min(self.base_size, k_min * cluster_size))
         k = max(k_min, min(k, k_max, n // cluster_size))
-        return Draw(seed, self.sets_of(n), n, k)
+        return BatchSpec(seed, self.sets_of(n), n, k)
 
     def validation_clusters(self, k_max: int, *, k_min: int = 1, min_cluster_size: int = 1) -> int:
         """The most clusters of sets of the base size to validate with; for the arguments see `draw`."""
@@ -182,9 +182,9 @@ class Curriculum:
         return max(2, round(self.sets * share))
 
 
-FIXED = Curriculum(
+THESIS_POINTS_CURRICULUM = Curriculum(
     base_size=72, base_clusters=5, base_fraction=1.0, min_size=72, max_size=72, sets=200
 )  # the appendix, 2D points
-EPISODE = Curriculum(
+THESIS_ITEMS_CURRICULUM = Curriculum(
     base_size=20, base_clusters=5, base_fraction=1.0, min_size=20, max_size=20, sets=25, min_cluster_size=4
 )  # images and speakers

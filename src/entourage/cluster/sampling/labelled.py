@@ -121,7 +121,7 @@ class LabelledSampler:
             seen = self.disguise(seen, labels, generator)
         return shuffled(Episode.of_labels(seen, labels), generator)
 
-    def same_share(self, n: int, k_max: int | None = None) -> float:
+    def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi, exactly: the sizes of clusters are `min_cluster_size` and a binomial share of the others."""
         counts = range(self.k_min, self._most(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
@@ -249,7 +249,7 @@ class ConstraintSampler:
         seen = self.view(self._items[chosen.flatten()], generator)
         return shuffled(Episode(seen.reshape(sets, n, *self.shape), same, known, k), generator)
 
-    def same_share(self, n: int, k_max: int | None = None) -> float:
+    def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi among pairs of which it is known, from draws with a fixed seed: who is drawn with whom has no formula."""
         key = (n, min(k_max or self.k_max, self.k_max))
         if key not in self._shares:

@@ -151,7 +151,7 @@ class PointSampler:
             points = _slanted(points, varies, generator)
         return shuffled(Episode.of_labels(points, label), generator)
 
-    def same_share(self, n: int, k_max: int | None = None) -> float:
+    def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two points of a set of n belong together, exactly, over all k."""
         counts = range(self.k_min, self._most(k_max) + 1)
         equal = sum(_expected_pairs(k, n, self.kinds) for k in counts)
