@@ -70,14 +70,14 @@ def fork_rng(seed: int) -> Iterator[None]:
         yield
 
 
-def derive_seed(seed: int, *what: object) -> int:
+def derive_seed(seed: int, *keys: object) -> int:
     """A number that depends on the seed and on what it is for, and on nothing else."""
-    digest = hashlib.blake2b(json.dumps([seed, *map(str, what)]).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(json.dumps([seed, *map(str, keys)]).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 _MAX_WORKERS = 16
-_AHEAD = 3  # tasks a thread
+_TASKS_PER_THREAD = 3  # tasks a thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -115,15 +115,15 @@ def map_ahead(
     if workers == 1 and ahead is None:
         yield from map(work, tasks)
         return
-    most = _AHEAD * workers if ahead is None else ahead
-    waiting: deque[Future[Result]] = deque()
+    max_pending = _TASKS_PER_THREAD * workers if ahead is None else ahead
+    pending: deque[Future[Result]] = deque()
     executor = ThreadPoolExecutor(workers, thread_name_prefix="entourage")
     try:
         for task in tasks:
-            waiting.append(executor.submit(work, task))
-            if len(waiting) > most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(executor.submit(work, task))
+            if len(pending) > max_pending:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:  # on an interrupt only the tasks in hand are finished
         executor.shutdown(wait=True, cancel_futures=True)

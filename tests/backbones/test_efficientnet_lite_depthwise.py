@@ -35,7 +35,7 @@ def test_output_and_both_gradients_are_torchs_own(
     kernel: int, stride: int, padding: int, zeros: tuple[int, int, int, int] | None, size: tuple[int, int]
 ) -> None:
     conv = layer(kernel, stride, padding, zeros)
-    mine = DepthwiseConv.of(conv)
+    mine = DepthwiseConv.from_conv(conv)
     assert mine.weight is conv.weight
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(5, 8, *size, generator=generator).contiguous(memory_format=torch.channels_last).requires_grad_()
@@ -54,7 +54,7 @@ def test_no_gradient_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     real = depthwise._gradient
     monkeypatch.setattr(depthwise, "_gradient", lambda *given: (asked.append(given[-1]), real(*given))[1])
-    mine = DepthwiseConv.of(layer(5, 1, 2, None))
+    mine = DepthwiseConv.from_conv(layer(5, 1, 2, None))
     mine(torch.randn(2, 8, 6, 6)).sum().backward()
     assert asked == [1, 1]  # two slabs of columns, and nothing for the image
     x = torch.randn(2, 8, 6, 6, requires_grad=True)
@@ -70,21 +70,21 @@ def test_other_number_formats_and_no_gradients_are_torchs_business(monkeypatch: 
 
     monkeypatch.setattr(depthwise._WideDepthwise, "apply", never)
     conv = layer(5, 1, 2, None)
-    mine, x = DepthwiseConv.of(conv), torch.randn(2, 8, 6, 6)
+    mine, x = DepthwiseConv.from_conv(conv), torch.randn(2, 8, 6, 6)
     with torch.no_grad():
         assert torch.equal(mine(x), conv(x))
     with torch.autocast("cpu", torch.bfloat16):
         assert mine(x).dtype == torch.bfloat16
     assert copy.deepcopy(mine).double()(x.double()).dtype == torch.float64
     narrow = layer(3, 1, 1, None)
-    assert torch.equal(DepthwiseConv.of(narrow)(x), narrow(x))
+    assert torch.equal(DepthwiseConv.from_conv(narrow)(x), narrow(x))
 
 
 def test_a_gradient_can_be_differentiated_again() -> None:
     conv = layer(5, 1, 2, None)
     x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
     seconds = []
-    for one in (DepthwiseConv.of(conv), conv):
+    for one in (DepthwiseConv.from_conv(conv), conv):
         (first,) = torch.autograd.grad((one(x) ** 2).sum(), conv.weight, create_graph=True)
         seconds.append(torch.autograd.grad((first**2).sum(), x)[0])
     torch.testing.assert_close(seconds[0], seconds[1], rtol=1e-4, atol=1e-2)  # values of some thousands

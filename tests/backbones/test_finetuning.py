@@ -52,7 +52,7 @@ def test_steady_norms_are_the_same_layers_under_the_same_names() -> None:
 
 def test_weights_are_shared_with_the_layer_before() -> None:
     norm = nn.BatchNorm2d(2)
-    steady = FrozenBatchNorm2d.of(norm)
+    steady = FrozenBatchNorm2d.from_batch_norm(norm)
     assert steady.weight is norm.weight
     assert steady.running_mean is norm.running_mean
     assert steady.training

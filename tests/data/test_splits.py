@@ -36,7 +36,7 @@ def test_the_seed_decides_the_split() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
 def test_bad_shares_are_refused(share: float) -> None:
-    with pytest.raises(ValueError, match=r"train_share is .*; expected a share above 0 and below 1"):
+    with pytest.raises(ValueError, match=r"train_fraction is .*; expected a share above 0 and below 1"):
         stratified_split(LABELS, share, seed=0)
 
 

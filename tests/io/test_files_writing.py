@@ -57,8 +57,8 @@ def test_very_long_names_fit(tmp_path: Path) -> None:
 def test_what_is_unfinished_is_known_by_its_name(tmp_path: Path, name: str) -> None:
     with atomic_path(tmp_path / name) as temporary:
         assert is_unfinished(temporary)
-        assert is_unfinished(temporary, of=name)
-        assert not is_unfinished(temporary, of="other.txt")
+        assert is_unfinished(temporary, target=name)
+        assert not is_unfinished(temporary, target="other.txt")
         temporary.touch()
     assert not is_unfinished(tmp_path / name)
 
@@ -135,15 +135,15 @@ def test_a_file_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_the_results_of_another_command_are_not_replaced(tmp_path: Path) -> None:
-    check_outputs(tmp_path, maker="label")
+    check_outputs(tmp_path, command="label")
     write_json(tmp_path / "summary.json", {"made_by": "cluster run"})
     check_outputs(tmp_path)
-    check_outputs(tmp_path, maker="cluster run")
+    check_outputs(tmp_path, command="cluster run")
     message = f"{tmp_path}: holds what `entourage cluster run` made; expected another folder to write to"
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_outputs(tmp_path, maker="label")
+        check_outputs(tmp_path, command="label")
     write_json(tmp_path / "summary.json", {"items": 3})  # nobody knows whose it is
-    check_outputs(tmp_path, maker="label")
+    check_outputs(tmp_path, command="label")
 
 
 def test_a_folder_that_cannot_be_written_to_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from entourage.cluster.sampling.augmentation import ImageView, plain_image
+from entourage.cluster.sampling.augmentation import ImageAugmentation, unaugmented_image
 from entourage.io.fingerprint import RaggedRows, digest, transform_config
 
 
@@ -31,8 +31,8 @@ class _Around:
 
 
 def test_names_hold_settings_and_no_addresses() -> None:
-    assert transform_config(ImageView(flip=0.2)) != transform_config(ImageView(flip=0.3))
-    assert transform_config(_Around(plain_image)) == {"name": "_Around", "inner": "plain_image"}
+    assert transform_config(ImageAugmentation(flip=0.2)) != transform_config(ImageAugmentation(flip=0.3))
+    assert transform_config(_Around(unaugmented_image)) == {"name": "_Around", "inner": "unaugmented_image"}
     assert transform_config(None) is None
     assert transform_config(_Around((1, object()))) == {"name": "_Around", "inner": [1, "object"]}
-    json.dumps(transform_config(ImageView()))
+    json.dumps(transform_config(ImageAugmentation()))

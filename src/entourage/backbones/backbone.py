@@ -80,7 +80,7 @@ class Preprocessing:
         return ((pixels.float() - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
-_RECIPE = 1  # counts changes of the code that alter features, so that caches of older versions are not used
+_VERSION = 1  # counts changes of the code that alter features, so that caches of older versions are not used
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Backbone:
     @property
     def fingerprint(self) -> str:
         """Equal exactly when name, weights and preprocessing are: a key for caches that is safe as a file name."""
-        recipe = repr((_RECIPE, self.name, self.dim, self.weights, self.preprocessing))
-        digest = hashlib.blake2b(recipe.encode(), digest_size=12).hexdigest()
+        identity = repr((_VERSION, self.name, self.dim, self.weights, self.preprocessing))
+        digest = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
         return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', self.name)[:80]}-{digest}"
 
     def preprocess(self, image: Image.Image) -> Tensor:

@@ -139,15 +139,15 @@ class _Block(nn.Module):
 
     def __init__(self, inputs: int, branches: _Branches, *, largest: bool) -> None:
         super().__init__()
-        one, (less, three), (fewer, double), pool = branches
+        one, (three_reduce, three), (double_reduce, double), pool = branches
         halves = one == 0
         stride = 2 if halves else 1
         self.channels = one + three + double + (inputs if halves else pool)
         if not halves:
             self.one = nn.Sequential(_Unit(inputs, one, 1))
-        self.three = nn.Sequential(_Unit(inputs, less, 1), _Unit(less, three, 3, stride=stride))
+        self.three = nn.Sequential(_Unit(inputs, three_reduce, 1), _Unit(three_reduce, three, 3, stride=stride))
         self.twice = nn.Sequential(
-            _Unit(inputs, fewer, 1), _Unit(fewer, double, 3), _Unit(double, double, 3, stride=stride)
+            _Unit(inputs, double_reduce, 1), _Unit(double_reduce, double, 3), _Unit(double, double, 3, stride=stride)
         )
         if halves:
             self.pool = nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True))
@@ -162,8 +162,8 @@ class _Block(nn.Module):
 def _read(name: str, file: Path) -> dict[str, Tensor]:
     """The state dict in a file, also one within a checkpoint, or of a network that was trained in parallel."""
     try:
-        whole = load_file if file.suffix == ".safetensors" else partial(torch.load, weights_only=True)
-        state: object = whole(file)
+        read = load_file if file.suffix == ".safetensors" else partial(torch.load, weights_only=True)
+        state: object = read(file)
     except pickle.UnpicklingError as error:  # with advice that is meant for somebody else
         raise ValueError(f"backbone {name!r}: {file} holds something else than a plain state dict") from error
     # A file may be missing, cut short, or anything: each reader has exceptions of its own.
@@ -177,16 +177,18 @@ def _read(name: str, file: Path) -> dict[str, Tensor]:
 
 def _load(module: BNInception, name: str, published: dict[str, Tensor]) -> None:
     """Take the published weights, of which some editions have vectors as matrices of one row."""
-    own, found = module.state_dict(), {}
-    for mine, theirs in _names(own):
-        if fault := _fault(published.get(theirs), own[mine].shape):
-            raise ValueError(f"backbone {name!r}: {theirs} {fault}; expected the published weights of BN-Inception")
-        found[mine] = published[theirs].reshape(own[mine].shape)
-    found["stem.0.conv.weight"] = found["stem.0.conv.weight"].flip(1)  # from BGR to RGB
-    module.load_state_dict(found, strict=False)  # counters of batches are not published
+    expected, weights = module.state_dict(), {}
+    for name_here, name_there in _names(expected):
+        if problem := _mismatch(published.get(name_there), expected[name_here].shape):
+            raise ValueError(
+                f"backbone {name!r}: {name_there} {problem}; expected the published weights of BN-Inception"
+            )
+        weights[name_here] = published[name_there].reshape(expected[name_here].shape)
+    weights["stem.0.conv.weight"] = weights["stem.0.conv.weight"].flip(1)  # from BGR to RGB
+    module.load_state_dict(weights, strict=False)  # counters of batches are not published
 
 
-def _fault(value: object, shape: torch.Size) -> str:
+def _mismatch(value: object, shape: torch.Size) -> str:
     """What is wrong with a published tensor; nothing if it is as it should be."""
     if not isinstance(value, Tensor):
         return "is missing"
@@ -195,16 +197,16 @@ def _fault(value: object, shape: torch.Size) -> str:
     return "" if value.isfinite().all() else "has values that are not finite"
 
 
-def _names(own: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
+def _names(expected: dict[str, Tensor]) -> Iterator[tuple[str, str]]:
     """What every weight is called here and in the published file."""
-    for name in own:
+    for name in expected:
         layer, kind, weight = name.rsplit(".", 2)
         if weight == "num_batches_tracked":
             continue
-        part, _, place = layer.partition(".")
+        part, _, layer_name = layer.partition(".")
         if part == "stem":
-            called = _STEM_NAMES[place]
+            published_name = _STEM_NAMES[layer_name]
         else:
-            block, _, place = place.partition(".")
-            called = f"inception_{block}_{_BRANCH_NAMES[place]}"
-        yield name, f"{called}{'_bn' if kind == 'norm' else ''}.{weight}"
+            block, _, layer_name = layer_name.partition(".")
+            published_name = f"inception_{block}_{_BRANCH_NAMES[layer_name]}"
+        yield name, f"{published_name}{'_bn' if kind == 'norm' else ''}.{weight}"

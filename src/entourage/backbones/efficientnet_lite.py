@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from entourage.backbones.backbone import Backbone, Preprocessing, digest_weights
 
-WIDEST = 3  # columns of a kernel whose gradient is fast
+MAX_FAST_COLUMNS = 3  # columns of a kernel whose gradient is fast
 
 
 class DepthwiseConv(nn.Conv2d):
@@ -35,15 +35,15 @@ class DepthwiseConv(nn.Conv2d):
     static_padding: nn.Module
 
     @classmethod
-    def of(cls, conv: nn.Conv2d) -> DepthwiseConv:
+    def from_conv(cls, conv: nn.Conv2d) -> DepthwiseConv:
         """The same layer with the same weights, shared, for one that may have its zeros in `static_padding`."""
-        before = getattr(conv, "static_padding", None)
-        lopsided: nn.Module = nn.Identity() if before is None else before
+        static_padding = getattr(conv, "static_padding", None)
+        padding_layer: nn.Module = nn.Identity() if static_padding is None else static_padding
         height, width = (int(side) for side in conv.padding)
-        if isinstance(before, nn.ZeroPad2d):
-            left, right, top, bottom = before.padding
+        if isinstance(static_padding, nn.ZeroPad2d):
+            left, right, top, bottom = static_padding.padding
             if left == right and top == bottom:
-                lopsided, height, width = nn.Identity(), height + top, width + left
+                padding_layer, height, width = nn.Identity(), height + top, width + left
         kernel, stride = (conv.kernel_size[0], conv.kernel_size[1]), (conv.stride[0], conv.stride[1])
         with torch.device("meta"):  # its weights are replaced
             layer = cls(
@@ -56,18 +56,18 @@ class DepthwiseConv(nn.Conv2d):
                 bias=conv.bias is not None,
             )
         layer.weight, layer.bias = conv.weight, conv.bias
-        layer.static_padding = lopsided
+        layer.static_padding = padding_layer
         return layer.train(conv.training)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Shape (b, c, h, w) -> (b, c, h', w')."""
         padded = self.static_padding(inputs)
-        slow = self.kernel_size[1] > WIDEST and padded.device.type == "cpu" and torch.is_grad_enabled()
-        plain = padded.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-        if not (slow and plain and self.weight.requires_grad and self.bias is None):
+        slow = self.kernel_size[1] > MAX_FAST_COLUMNS and padded.device.type == "cpu" and torch.is_grad_enabled()
+        supported = padded.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if not (slow and supported and self.weight.requires_grad and self.bias is None):
             return super().forward(padded)
-        found: Tensor = _WideDepthwise.apply(padded, self.weight, self.stride, self.padding)  # type: ignore[no-untyped-call]
-        return found
+        outputs: Tensor = _WideDepthwise.apply(padded, self.weight, self.stride, self.padding)  # type: ignore[no-untyped-call]
+        return outputs
 
 
 class _WideDepthwise(torch.autograd.Function):
@@ -95,10 +95,10 @@ def _by_columns(
     padded = F.pad(x, (width, width, height, height))  # (b, c, h + 2 height, w + 2 width)
     last = (gradient.shape[3] - 1) * stride[1]  # where the kernel stands at the end of a row
     parts = []
-    for first in range(0, weight.shape[3], WIDEST):
-        columns = weight[..., first : first + WIDEST]
-        seen = padded[..., first : first + last + columns.shape[3]]
-        parts.append(_gradient(gradient, seen, columns, stride, (0, 0), 1))
+    for first in range(0, weight.shape[3], MAX_FAST_COLUMNS):
+        columns = weight[..., first : first + MAX_FAST_COLUMNS]
+        inputs = padded[..., first : first + last + columns.shape[3]]
+        parts.append(_gradient(gradient, inputs, columns, stride, (0, 0), 1))
     return torch.cat(parts, dim=3)
 
 
@@ -106,12 +106,12 @@ def _gradient(
     gradient: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], which: int
 ) -> Tensor:
     """torch's own gradient of a depthwise convolution: of the input (0) or of the kernel (1)."""
-    asked = [which == 0, which == 1, False]
+    output_mask = [which == 0, which == 1, False]
     groups = len(weight)
-    found: Tensor = torch.ops.aten.convolution_backward(
-        gradient, x, weight, None, stride, padding, (1, 1), False, (0, 0), groups, asked
+    result: Tensor = torch.ops.aten.convolution_backward(
+        gradient, x, weight, None, stride, padding, (1, 1), False, (0, 0), groups, output_mask
     )[which]
-    return found
+    return result
 
 
 _SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
@@ -138,7 +138,7 @@ def load_efficientnet_lite(name: str, *, frozen: bool = True, pretrained: bool =
         fuse_conv_bn(network)
     else:
         for block in network._blocks:  # type: ignore[union-attr]
-            block._depthwise_conv = DepthwiseConv.of(block._depthwise_conv)
+            block._depthwise_conv = DepthwiseConv.from_conv(block._depthwise_conv)
     size = _SIZES[name]
     preprocessing = Preprocessing(size=(size, size), mean=(127.0,) * 3, std=(128.0,) * 3)
     module = PooledFeatures(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -39,7 +39,7 @@ class Extraction:
 
     Attributes:
         features: shape (n_ok, dim).
-        indices: for each row of `features` its image's place among the given paths, ascending.
+        indices: for each row of `features` its image's index among the given paths, ascending.
         failures: path and reason, one line, of every image that could not be read.
     """
 
@@ -50,7 +50,7 @@ class Extraction:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """One batch on its way: features (b, dim) of the images at `indices`, and place and reason of those that failed."""
+    """One batch on its way: features (b, dim) of the images at `indices`, and index and reason of those that failed."""
 
     indices: list[int]
     features: NDArray[np.float32]
@@ -102,8 +102,8 @@ def extract_batches(
     """As `extract_features`, but batch by batch, for those who save as they go."""
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; expected 1 or more")
-    place = resolve_device(device)
-    backbone.module.to(place)
+    resolved = resolve_device(device)
+    backbone.module.to(resolved)
     # Threads, not processes: Pillow releases the interpreter's lock while it decodes and resizes, and threads neither
     # copy pixels between processes nor hang after a fork.
     decode = partial(_pixels_or_reason, backbone)
@@ -114,7 +114,7 @@ def extract_batches(
         features = np.empty((0, backbone.dim), dtype=np.float32)
         if images:
             pixels = torch.stack([tensor for _, tensor in images])  # (b, 3, height, width)
-            features = backbone.embed(pixels.to(place)).cpu().numpy()  # (b, dim)
+            features = backbone.embed(pixels.to(resolved)).cpu().numpy()  # (b, dim)
         yield FeatureBatch([index for index, _ in images], features, failures)
 
 
@@ -146,24 +146,24 @@ class FeatureStore:
         self.dim = dim
         self.shard_rows = shard_rows
 
-    def lookup(self, wanted: set[bytes]) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
-        """The stored features of the wanted keys, shard by shard.
+    def lookup(self, keys: set[bytes]) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
+        """The stored features of keys, shard by shard.
 
         Args:
-            wanted: keys; they are not changed.
+            keys: the keys; the set is not changed.
 
         Yields:
             Keys and their features, shape (k, dim), each key once. Costs a read of all keys, and of the features of
-            those shards that hold a wanted one.
+            those shards that hold one of them.
         """
-        left = set(wanted)
+        missing = set(keys)
         for path in sorted(self.folder.glob("*.npz")):
-            if not left:
+            if not missing:
                 return
-            found = self._read_shard(path, left)
-            if found is not None:
-                left.difference_update(found[0])
-                yield found
+            rows = self._read_shard(path, missing)
+            if rows is not None:
+                missing.difference_update(rows[0])
+                yield rows
 
     @contextmanager
     def writer(self) -> Iterator["ShardWriter"]:
@@ -174,13 +174,13 @@ class FeatureStore:
         finally:
             writer.flush()
 
-    def _read_shard(self, path: Path, wanted: set[bytes]) -> tuple[list[bytes], NDArray[np.float32]] | None:
+    def _read_shard(self, path: Path, requested: set[bytes]) -> tuple[list[bytes], NDArray[np.float32]] | None:
         try:
             with np.load(path, allow_pickle=False) as shard:
                 keys = np.asarray(shard["keys"])
                 if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
                     return None
-                rows = {key.tobytes(): row for row, key in enumerate(keys) if key.tobytes() in wanted}
+                rows = {key.tobytes(): row for row, key in enumerate(keys) if key.tobytes() in requested}
                 if not rows:
                     return None
                 features = np.asarray(shard["features"])
@@ -248,11 +248,11 @@ def cached_features(
     Returns:
         The features, in the order of the paths. Costs one read of every file, and the network for the new ones.
     """
-    places, reasons = _digest_all(paths, count_threads(workers))
+    positions, reasons = _digest_all(paths, count_threads(workers))
     features = np.empty((len(paths), backbone.dim), dtype=np.float32)  # (n, dim)
     store = FeatureStore(Path(cache_dir or default_cache_dir()) / backbone.fingerprint, backbone.dim)
-    new = dict(places)
-    for keys, rows in store.lookup(set(places)):
+    new = dict(positions)
+    for keys, rows in store.lookup(set(positions)):
         for key, row in zip(keys, rows, strict=True):
             features[new.pop(key)] = row
     keys, firsts = list(new), [paths[equal[0]] for equal in new.values()]
@@ -277,18 +277,18 @@ def default_cache_dir() -> Path:
 
 def _digest_all(paths: Sequence[Path], workers: int) -> tuple[dict[bytes, list[int]], dict[int, str]]:
     """Where each content occurs among the paths (equal images share a digest), and why the others cannot be read."""
-    places: dict[bytes, list[int]] = defaultdict(list)
+    positions: dict[bytes, list[int]] = defaultdict(list)
     reasons: dict[int, str] = {}
     executor = ThreadPoolExecutor(workers, thread_name_prefix="digest")
     try:
         for index, digest in enumerate(executor.map(_digest, paths)):
             if isinstance(digest, bytes):
-                places[digest].append(index)
+                positions[digest].append(index)
             else:
                 reasons[index] = digest
     finally:  # on an interrupt the files that are still queued are not waited for
         executor.shutdown(wait=True, cancel_futures=True)
-    return places, reasons
+    return positions, reasons
 
 
 def _digest(path: Path) -> bytes | str:

@@ -30,10 +30,10 @@ def freeze_batch_norm(module: nn.Module) -> None:
 
 
 def convert_frozen_batch_norm(module: nn.Module) -> nn.Module:
-    """Replaces every `nn.BatchNorm2d` in a network by a `FrozenBatchNorm2d` with the same weights, under the same name."""
+    """Replace every `nn.BatchNorm2d` in a network by a `FrozenBatchNorm2d` of the same name and weights."""
     for name, child in module.named_children():
         if type(child) is nn.BatchNorm2d:  # a subclass does something of its own
-            setattr(module, name, FrozenBatchNorm2d.of(child))
+            setattr(module, name, FrozenBatchNorm2d.from_batch_norm(child))
         else:
             convert_frozen_batch_norm(child)
     return module
@@ -47,7 +47,7 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
     """
 
     @classmethod
-    def of(cls, norm: nn.BatchNorm2d) -> FrozenBatchNorm2d:
+    def from_batch_norm(cls, norm: nn.BatchNorm2d) -> FrozenBatchNorm2d:
         """The same layer with the same weights and statistics, shared."""
         with torch.device("meta"):  # they are replaced
             layer = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
@@ -56,14 +56,16 @@ class FrozenBatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape (b, c, h, w), unchanged."""
-        steady = x.device.type == "cuda" and not self.training and torch.is_grad_enabled()
-        if not (steady and self.affine and self.track_running_stats):
+        fast = x.device.type == "cuda" and not self.training and torch.is_grad_enabled()
+        if not (fast and self.affine and self.track_running_stats):
             return super().forward(x)
-        found: Tensor = _Steady.apply(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)  # type: ignore[no-untyped-call]
-        return found
+        outputs: Tensor = _FrozenBatchNorm.apply(
+            x, self.weight, self.bias, self.running_mean, self.running_var, self.eps
+        )  # type: ignore[no-untyped-call]
+        return outputs
 
 
-class _Steady(torch.autograd.Function):
+class _FrozenBatchNorm(torch.autograd.Function):
     """Normalises by given statistics: a scale and a shift of every channel, in the memory layout of the input."""
 
     @staticmethod
@@ -83,8 +85,8 @@ class _Steady(torch.autograd.Function):
         of_weight, of_bias = found[2], found[3]
         of_x = None
         if ctx.needs_input_grad[0]:  # the same scale once more
-            none = torch.zeros_like(mean)
-            of_x = torch.native_batch_norm(gradient, weight, none, none, var, False, 0.0, ctx.eps)[0]
+            zeros = torch.zeros_like(mean)
+            of_x = torch.native_batch_norm(gradient, weight, zeros, zeros, var, False, 0.0, ctx.eps)[0]
         return of_x, of_weight, of_bias, None, None, None
 
 
@@ -118,9 +120,9 @@ class Tail(nn.Module):
 
     def __init__(self, network: nn.Module, blocks: int) -> None:
         super().__init__()
-        every = network._blocks
-        total = len(every)  # type: ignore[arg-type]
-        self.blocks = nn.ModuleList(every[blocks:])  # type: ignore[index]
+        all_blocks = network._blocks
+        total = len(all_blocks)  # type: ignore[arg-type]
+        self.blocks = nn.ModuleList(all_blocks[blocks:])  # type: ignore[index]
         self.conv, self.norm, self.relu = network._conv_head, network._bn1, network._swish
         # As in the whole network, deeper blocks are dropped more often while it is trained.
         rate = float(network._global_params.drop_connect_rate)  # type: ignore[union-attr,arg-type]

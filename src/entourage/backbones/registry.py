@@ -106,7 +106,7 @@ def load_backbone(
     Raises:
         ValueError: the name is unknown, timm is needed and missing, or the device is not there.
     """
-    place = resolve_device(device)
+    resolved = resolve_device(device)
     if name in EFFICIENTNET_LITE:
         backbone = load_efficientnet_lite(name, frozen=frozen, pretrained=pretrained)
     elif name.partition(":")[0] == BN_INCEPTION:
@@ -117,5 +117,5 @@ def load_backbone(
         raise ValueError(f"backbone {name!r} is unknown; expected one of {', '.join(BACKBONE_NAMES)}")
     if not frozen:
         convert_frozen_batch_norm(backbone.module)
-    backbone.module.to(place)
+    backbone.module.to(resolved)
     return backbone

@@ -190,13 +190,13 @@ def _check_first_line(path: Path) -> None:
     for mark, name in ((";", "';'"), ("\t", "tabs")):
         if len(cells) == 1 and mark in cells[0]:
             raise ValueError(f"its cells seem to be separated by {name}; expected commas")
-    counted = [str(place) for place in range(len(cells))]
+    numbered = [str(index) for index in range(len(cells))]
     # The column of row names often has no name; whatever follows is a header then.
     numbers = cells[0] != "" and any(map(_is_number, cells)) and all(_is_number(c) or c in _MISSING for c in cells)
-    if numbers and cells != counted:
+    if numbers and cells != numbered:
         raise ValueError(
             "the first line holds numbers; expected a header with the names of the columns:"
-            f" put a line such as {','.join(f'x{place}' for place in range(1, min(len(cells), 3) + 1))} above them"
+            f" put a line such as {','.join(f'x{index}' for index in range(1, min(len(cells), 3) + 1))} above them"
         )
 
 

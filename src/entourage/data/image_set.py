@@ -28,11 +28,11 @@ class ImageSource(Protocol):
         """Bytes of an encoded image on average, or None if only the disk knows."""
         ...
 
-    def read(self, place: int, *, shorter_side: int | None = None) -> Image.Image:
+    def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
         """One image as upright RGB.
 
         Args:
-            place: its position, from 0.
+            index: its position, from 0.
             shorter_side: when only a small version is needed, its shorter side: see `read_image`.
 
         Raises:
@@ -40,7 +40,7 @@ class ImageSource(Protocol):
         """
         ...
 
-    def select(self, places: NDArray[np.int64]) -> "ImageSource":
+    def select(self, indices: NDArray[np.int64]) -> "ImageSource":
         """The images at these positions, in this order; no image is copied."""
         ...
 
@@ -71,14 +71,14 @@ class EncodedImages:
         """Bytes of an encoded image on average."""
         return float((self.ends - self.starts).mean()) if len(self) else 0.0
 
-    def read(self, place: int, *, shorter_side: int | None = None) -> Image.Image:
+    def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
         """One image as upright RGB."""
-        data = self.data[self.starts[place] : self.ends[place]].tobytes()
-        return decode_image(io.BytesIO(data), f"number {place}", shorter_side)
+        data = self.data[self.starts[index] : self.ends[index]].tobytes()
+        return decode_image(io.BytesIO(data), f"number {index}", shorter_side)
 
-    def select(self, places: NDArray[np.int64]) -> "EncodedImages":
+    def select(self, indices: NDArray[np.int64]) -> "EncodedImages":
         """The images at these positions."""
-        return EncodedImages(self.data, self.starts[places], self.ends[places])
+        return EncodedImages(self.data, self.starts[indices], self.ends[indices])
 
     def digest(self) -> str:
         """Digest of the bytes and of where each image lies in them."""
@@ -103,13 +103,13 @@ class ImageFiles:
         """Unknown without a look at every file."""
         return None
 
-    def read(self, place: int, *, shorter_side: int | None = None) -> Image.Image:
+    def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
         """One image as upright RGB."""
-        return read_image(self.paths[place], shorter_side=shorter_side)
+        return read_image(self.paths[index], shorter_side=shorter_side)
 
-    def select(self, places: NDArray[np.int64]) -> "ImageFiles":
+    def select(self, indices: NDArray[np.int64]) -> "ImageFiles":
         """The images at these positions."""
-        return ImageFiles([self.paths[place] for place in places.tolist()])
+        return ImageFiles([self.paths[index] for index in indices.tolist()])
 
     def digest(self) -> str:
         """Digest of names, sizes and times of change: to read all that is in them takes too long for large folders."""
@@ -122,31 +122,31 @@ class RawImages:
 
     Attributes:
         values: any number of RGB images of one size, shape (m, 3, height, width).
-        places: which of them are meant, shape (n,).
+        indices: which of them are meant, shape (n,).
     """
 
     values: NDArray[np.uint8]
-    places: NDArray[np.int64]
+    indices: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.indices)
 
     @property
     def mean_bytes(self) -> float | None:
         """Nothing is encoded."""
         return 0.0
 
-    def read(self, place: int, *, shorter_side: int | None = None) -> Image.Image:
+    def read(self, index: int, *, shorter_side: int | None = None) -> Image.Image:
         """One image; `shorter_side` saves nothing here."""
-        return Image.fromarray(self.values[self.places[place]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
+        return Image.fromarray(self.values[self.indices[index]].transpose(1, 2, 0))  # (3, h, w) -> (h, w, 3)
 
-    def select(self, places: NDArray[np.int64]) -> "RawImages":
+    def select(self, indices: NDArray[np.int64]) -> "RawImages":
         """The images at these positions."""
-        return RawImages(self.values, self.places[places])
+        return RawImages(self.values, self.indices[indices])
 
     def digest(self) -> str:
         """Digest of the pixels and of the selection."""
-        return _digest(self.values, self.places)
+        return _digest(self.values, self.indices)
 
 
 def _file_state(path: Path) -> str:
@@ -211,25 +211,25 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.source)
 
-    def image(self, place: int) -> Image.Image:
+    def image(self, index: int) -> Image.Image:
         """One image as upright RGB.
 
         Raises:
             UnreadableImageError: a ValueError; it is missing or broken.
             IndexError: there is no such image.
         """
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"{self.name}: image {place} of {len(self)}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self.name}: image {index} of {len(self)}")
         try:
-            return self.source.read(place % len(self))
+            return self.source.read(index % len(self))
         except UnreadableImageError as error:
-            raise UnreadableImageError(f"{self.items[place]} of {self.name}", error.reason) from error
+            raise UnreadableImageError(f"{self.items[index]} of {self.name}", error.reason) from error
 
-    def subset(self, places: Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> "ImageSet":
+    def subset(self, indices: Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> "ImageSet":
         """Some of the images; nothing is decoded or copied but labels and names.
 
         Args:
-            places: positions in any order, or a mask of shape (n,): `images.subset(images.split == 0)`.
+            indices: positions in any order, or a mask of shape (n,): `images.subset(images.split == 0)`.
 
         Returns:
             A set with the same classes, whether or not each still has an image.
@@ -237,43 +237,43 @@ class ImageSet:
         Raises:
             ValueError: a position does not exist or occurs twice, or the mask has another length.
         """
-        chosen = self._positions(np.asarray(places))  # (k,)
+        chosen = self._positions(np.asarray(indices))  # (k,)
         return replace(
             self,
             source=self.source.select(chosen),
             labels=self.labels[chosen],
             split=self.split[chosen],
-            items=[self.items[place] for place in chosen.tolist()],
+            items=[self.items[index] for index in chosen.tolist()],
             sizes=None if self.sizes is None else self.sizes[chosen],
             angles=None if self.angles is None else self.angles[chosen],
         )
 
-    def _positions(self, places: NDArray[np.generic]) -> NDArray[np.int64]:
+    def _positions(self, indices: NDArray[np.generic]) -> NDArray[np.int64]:
         n = len(self)
-        if places.dtype == np.bool_:
-            if places.shape != (n,):
-                raise ValueError(f"{self.name}: a mask of shape {places.shape} for {n} images; expected ({n},)")
-            return np.flatnonzero(places).astype(np.int64)
-        if places.size == 0:
+        if indices.dtype == np.bool_:
+            if indices.shape != (n,):
+                raise ValueError(f"{self.name}: a mask of shape {indices.shape} for {n} images; expected ({n},)")
+            return np.flatnonzero(indices).astype(np.int64)
+        if indices.size == 0:
             return np.empty(0, dtype=np.int64)
-        if places.ndim != 1 or places.dtype.kind not in "iu":
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
             raise ValueError(
-                f"{self.name}: positions of shape {places.shape} and type {places.dtype}; expected a list of integers"
+                f"{self.name}: positions of shape {indices.shape} and type {indices.dtype}; expected a list of integers"
             )
-        chosen = places.astype(np.int64)
+        chosen = indices.astype(np.int64)
         if chosen.min() < 0 or chosen.max() >= n:
             raise ValueError(f"{self.name}: positions from {chosen.min()} to {chosen.max()}; expected 0 to {n - 1}")
         return chosen
 
 
-def _check_shape(name: str, what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def _check_shape(name: str, array: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     if shape != expected:
-        raise ValueError(f"{name}: {what} of shape {shape} for {expected[0]} images; expected {expected}")
+        raise ValueError(f"{name}: {array} of shape {shape} for {expected[0]} images; expected {expected}")
 
 
-def _check_range(name: str, what: str, values: NDArray[np.integer], highest: int) -> None:
+def _check_range(name: str, key: str, values: NDArray[np.integer], highest: int) -> None:
     wrong = np.flatnonzero((values < 0) | (values > highest))
     if len(wrong):
         raise ValueError(
-            f"{name}: the {what} of image {wrong[0]} is {values[wrong[0]]}; expected 0 to {highest} ({len(wrong)} such)"
+            f"{name}: the {key} of image {wrong[0]} is {values[wrong[0]]}; expected 0 to {highest} ({len(wrong)} such)"
         )

@@ -43,8 +43,8 @@ class ItemMatcher:
         parts = _parts(name.strip())
         if not parts:
             return []
-        alike = self._by_last_part.get(parts[-1], [])
-        return [item for item in alike if _parts(item)[-len(parts) :] == parts]
+        candidates = self._by_last_part.get(parts[-1], [])
+        return [item for item in candidates if _parts(item)[-len(parts) :] == parts]
 
 
 def _parts(name: str) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class CsvTable:
     """A CSV file in memory.
 
     Attributes:
@@ -72,14 +72,14 @@ class Rows:
         Raises:
             ValueError: there is no such column, or there are two.
         """
-        places = [place for place, title in enumerate(self.header) if title.lower() == name]
-        if len(places) != 1:
-            problem = f"no column {name!r}" if not places else f"{len(places)} columns {name!r}"
+        columns = [column for column, title in enumerate(self.header) if title.lower() == name]
+        if len(columns) != 1:
+            problem = f"no column {name!r}" if not columns else f"{len(columns)} columns {name!r}"
             raise ValueError(f"{self.path}: line 1 has {problem}; found: {', '.join(self.header)}")
-        return places[0]
+        return columns[0]
 
 
-def read_csv_table(path: str | Path) -> Rows:
+def read_csv_table(path: str | Path) -> CsvTable:
     """Read a CSV file (UTF-8, with or without a byte order mark).
 
     Raises:
@@ -99,7 +99,7 @@ def read_csv_table(path: str | Path) -> Rows:
         raise ValueError(f"{path}: empty; expected a header line and rows")
     header = [title.strip() for title in lines[0][1]]
     filled = [(line, cells + [""] * (len(header) - len(cells))) for line, cells in lines[1:]]
-    return Rows(path, header, filled)
+    return CsvTable(path, header, filled)
 
 
 def _not_blank(stream: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -125,24 +125,24 @@ def read_labels(path: str | Path, items: Sequence[str]) -> dict[str, str]:
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
-    rows = read_csv_table(path)
-    item_column, label_column = rows.column("item"), rows.column("label")
-    given = [(line, cells[item_column], cells[label_column].strip()) for line, cells in rows.lines]
-    given = [(line, name, label) for line, name, label in given if label]
-    for line, _, label in given:
+    table = read_csv_table(path)
+    item_column, label_column = table.column("item"), table.column("label")
+    labelled = [(line, cells[item_column], cells[label_column].strip()) for line, cells in table.lines]
+    labelled = [(line, name, label) for line, name, label in labelled if label]
+    for line, _, label in labelled:
         if label == "-1":
             raise ValueError(
-                f"{rows.path}: line {line}: the label is -1, which means unlabelled; expected another name"
+                f"{table.path}: line {line}: the label is -1, which means unlabelled; expected another name"
             )
-    if not given:
-        raise ValueError(f"{rows.path}: holds no label; expected at least one row item,label")
-    full_names = _match(rows, [(line, name) for line, name, _ in given], items)
+    if not labelled:
+        raise ValueError(f"{table.path}: holds no label; expected at least one row item,label")
+    full_names = _match(table, [(line, name) for line, name, _ in labelled], items)
     labels: dict[str, str] = {}
     first_line: dict[str, int] = {}
-    for (line, _, label), item in zip(given, full_names, strict=True):
+    for (line, _, label), item in zip(labelled, full_names, strict=True):
         if labels.setdefault(item, label) != label:
             before = f"{labels[item]!r} on line {first_line[item]}"
-            raise ValueError(f"{rows.path}: line {line}: item {item!r} has the label {label!r}, but {before}")
+            raise ValueError(f"{table.path}: line {line}: item {item!r} has the label {label!r}, but {before}")
         first_line.setdefault(item, line)
     return labels
 
@@ -161,73 +161,73 @@ def read_prior(path: str | Path, items: Sequence[str], classes: Sequence[str]) -
     Raises:
         ValueError: one line with the file, the line and what is wrong there.
     """
-    rows = read_csv_table(path)
-    item_column = rows.column("item")
-    columns = _class_columns(rows, item_column, classes)
-    full_names = _match(rows, [(line, cells[item_column]) for line, cells in rows.lines], items)
-    place = {item: row for row, item in enumerate(items)}
+    table = read_csv_table(path)
+    item_column = table.column("item")
+    columns = _class_columns(table, item_column, classes)
+    full_names = _match(table, [(line, cells[item_column]) for line, cells in table.lines], items)
+    rows = {item: row for row, item in enumerate(items)}
     prior = np.full((len(items), len(classes)), 1.0 / len(classes))  # (n, m)
     first_line: dict[str, int] = {}
-    for (line, cells), item in zip(rows.lines, full_names, strict=True):
+    for (line, cells), item in zip(table.lines, full_names, strict=True):
         if first_line.setdefault(item, line) != line:
-            raise ValueError(f"{rows.path}: line {line}: item {item!r} is already on line {first_line[item]}")
-        weights = [_weight(rows, line, name, cells[columns[name]]) for name in classes]
+            raise ValueError(f"{table.path}: line {line}: item {item!r} is already on line {first_line[item]}")
+        weights = [_weight(table, line, name, cells[columns[name]]) for name in classes]
         peak = max(weights)
         if peak == 0.0:
-            raise ValueError(f"{rows.path}: line {line}: all weights of item {item!r} are 0; expected one above 0")
+            raise ValueError(f"{table.path}: line {line}: all weights of item {item!r} are 0; expected one above 0")
         scaled = np.array(weights) / peak  # first by the largest: the sum of huge weights would overflow
-        prior[place[item]] = scaled / scaled.sum()
+        prior[rows[item]] = scaled / scaled.sum()
     return prior
 
 
-def _match(rows: Rows, names: Sequence[tuple[int, str]], items: Sequence[str]) -> list[str]:
+def _match(table: CsvTable, names: Sequence[tuple[int, str]], items: Sequence[str]) -> list[str]:
     """The full name of the item on each line."""
     matcher = ItemMatcher(items)
     matched: list[str] = []
     missing: list[tuple[int, str]] = []
     for line, name in names:
         if not name.strip():
-            raise ValueError(f"{rows.path}: line {line}: no item is named; expected a name in the column 'item'")
-        found = matcher.find(name)
-        if len(found) > 1:
+            raise ValueError(f"{table.path}: line {line}: no item is named; expected a name in the column 'item'")
+        matches = matcher.find(name)
+        if len(matches) > 1:
             raise ValueError(
-                f"{rows.path}: line {line}: item {name!r} is ambiguous, it may be {found[0]!r} or {found[1]!r}"
-                f" ({len(found)} in all); expected more of the path"
+                f"{table.path}: line {line}: item {name!r} is ambiguous, it may be {matches[0]!r} or {matches[1]!r}"
+                f" ({len(matches)} in all); expected more of the path"
             )
-        if found:
-            matched.append(found[0])
+        if matches:
+            matched.append(matches[0])
         else:
             missing.append((line, name))
     if missing:
         shown = ", ".join(f"{name!r} (line {line})" for line, name in missing[:_SHOWN])
         more = ", ..." if len(missing) > _SHOWN else ""
         expected = f"; expected names such as {items[0]!r}" if items else ""
-        raise ValueError(f"{rows.path}: {len(missing)} of {len(names)} items do not exist: {shown}{more}{expected}")
+        raise ValueError(f"{table.path}: {len(missing)} of {len(names)} items do not exist: {shown}{more}{expected}")
     return matched
 
 
-def _class_columns(rows: Rows, item_column: int, classes: Sequence[str]) -> dict[str, int]:
+def _class_columns(table: CsvTable, item_column: int, classes: Sequence[str]) -> dict[str, int]:
     """The column of each class."""
     columns: dict[str, int] = {}
-    for place, name in enumerate(rows.header):
-        if place == item_column:
+    for column, name in enumerate(table.header):
+        if column == item_column:
             continue
         if name not in classes:
-            raise ValueError(f"{rows.path}: line 1: column {name!r} is no class; expected {', '.join(classes)}")
+            raise ValueError(f"{table.path}: line 1: column {name!r} is no class; expected {', '.join(classes)}")
         if name in columns:
-            raise ValueError(f"{rows.path}: line 1: class {name!r} has two columns; expected one")
-        columns[name] = place
+            raise ValueError(f"{table.path}: line 1: class {name!r} has two columns; expected one")
+        columns[name] = column
     absent = [name for name in classes if name not in columns]
     if absent:
-        raise ValueError(f"{rows.path}: line 1 has no column for class {', '.join(map(repr, absent))}")
+        raise ValueError(f"{table.path}: line 1 has no column for class {', '.join(map(repr, absent))}")
     return columns
 
 
-def _weight(rows: Rows, line: int, name: str, cell: str) -> float:
+def _weight(table: CsvTable, line: int, name: str, cell: str) -> float:
     try:
         weight = float(cell)
     except ValueError:
         weight = math.nan
     if not (math.isfinite(weight) and weight >= 0.0):
-        raise ValueError(f"{rows.path}: line {line}: the weight of {name!r} is {cell!r}; expected a number, 0 or more")
+        raise ValueError(f"{table.path}: line {line}: the weight of {name!r} is {cell!r}; expected a number, 0 or more")
     return weight

@@ -83,8 +83,8 @@ def _deep_to_grey(image: Image.Image) -> Image.Image:
     """Grey of 16 or 32 bits or floating point to 8 bits; `Image.convert` would clip everything above 255 to white."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)  # (h, w)
     peak = float(values.max())
-    usual_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    white = next((usual for usual in usual_peaks if peak <= usual), peak)
+    common_peaks = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((usual for usual in common_peaks if peak <= usual), peak)
     return Image.fromarray((values.clip(0.0, white) * (255.0 / white)).round().astype(np.uint8))
 
 

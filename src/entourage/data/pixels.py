@@ -42,7 +42,7 @@ def write_pixel_file(
         path: the file; made, or replaced in one step when all is written.
         digest: what the pixels were made from.
         shape: (n, height, width, 3), as if no image fails.
-        chunks: pixels (k, height, width, 3) of the images that could be read, and place and reason of the others.
+        chunks: pixels (k, height, width, 3) of the images that could be read, and index and reason of the others.
 
     Raises:
         ValueError: the file cannot be written.
@@ -57,8 +57,8 @@ def write_pixel_file(
                 stream.write(np.ascontiguousarray(values).data)
                 rows += len(values)
                 failures += failed
-            note = json.dumps({"digest": digest, "failures": failures}).encode()
-            stream.write(note + len(note).to_bytes(_LENGTH_BYTES, "little") + _MAGIC)
+            footer = json.dumps({"digest": digest, "failures": failures}).encode()
+            stream.write(footer + len(footer).to_bytes(_LENGTH_BYTES, "little") + _MAGIC)
             stream.seek(0)
             _write_header(stream, (rows, *shape[1:]))  # as long as before: NumPy leaves room for the number of rows
             if stream.tell() != begin:
@@ -75,7 +75,7 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
         digest: what the pixels should have been made from.
 
     Returns:
-        The pixels, mapped into memory and read-only, with place and reason of the images that failed; None if there is
+        The pixels, mapped into memory and read-only, with index and reason of the images that failed; None if there is
         no such file, or it was made from something else.
 
     Raises:
@@ -84,15 +84,15 @@ def open_pixel_file(path: str | Path, digest: str) -> tuple[NDArray[np.uint8], F
     path = Path(path)
     if not path.exists():
         return None
-    note = _read_note(path)
-    if note is None:
-        anew = "delete it, or the folder above it if a training made that, or choose another name"
-        raise ValueError(f"{path}: damaged, or not a file of decoded pixels, so it is not overwritten; {anew}")
-    if note.get("digest") != digest:
+    footer = _read_footer(path)
+    if footer is None:
+        advice = "delete it, or the folder above it if a training made that, or choose another name"
+        raise ValueError(f"{path}: damaged, or not a file of decoded pixels, so it is not overwritten; {advice}")
+    if footer.get("digest") != digest:
         return None
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
-        return values, [(int(place), str(reason)) for place, reason in note["failures"]]
+        return values, [(int(index), str(reason)) for index, reason in footer["failures"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged: {error_reason(error)}; remove it to have it made anew") from error
 
@@ -101,7 +101,7 @@ def _write_header(stream: BinaryIO, shape: tuple[int, ...]) -> None:
     npy.write_array_header_1_0(stream, {"descr": "|u1", "fortran_order": False, "shape": shape})
 
 
-def _read_note(path: Path) -> dict[str, Any] | None:
+def _read_footer(path: Path) -> dict[str, Any] | None:
     """The note at the end of the file, or None if the file is of another kind."""
     tail = _LENGTH_BYTES + len(_MAGIC)
     try:
@@ -114,12 +114,12 @@ def _read_note(path: Path) -> dict[str, Any] | None:
             if stream.read() != _MAGIC or length > size - tail:
                 return None
             stream.seek(size - tail - length)
-            note = json.loads(stream.read(length))
+            footer = json.loads(stream.read(length))
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError:
         return None
-    return note if isinstance(note, dict) else None
+    return footer if isinstance(footer, dict) else None
 
 
 _CHUNK_BYTES = 2**22
@@ -134,7 +134,7 @@ class Pixels:
 
     Attributes:
         values: RGB, shape (n_ok, height, width, 3); with a file behind it, mapped into memory and read-only.
-        indices: for each row of `values` its image's place in the set, shape (n_ok,), ascending: `labels[pixels.indices]`.
+        indices: for each row of `values` the index of its image in the set, shape (n_ok,), ascending.
         failures: name and reason, one line, of every image that could not be read.
     """
 
@@ -145,7 +145,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A few images on their way: their pixels (k, height, width, 3), and place and reason of those that failed."""
+    """A few images on their way: their pixels (k, height, width, 3), and index and reason of those that failed."""
 
     values: NDArray[np.uint8]
     failures: list[tuple[int, str]]
@@ -205,9 +205,9 @@ def decode_pixels(
 
 
 def _pixels(values: NDArray[np.uint8], failures: list[tuple[int, str]], names: Sequence[object]) -> Pixels:
-    failed = np.array([place for place, _ in failures], dtype=np.int64)
+    failed = np.array([index for index, _ in failures], dtype=np.int64)
     indices = np.setdiff1d(np.arange(len(names)), failed)
-    return Pixels(values, indices, [(str(names[place]), reason) for place, reason in failures])
+    return Pixels(values, indices, [(str(names[index]), reason) for index, reason in failures])
 
 
 def _decode_chunks(
@@ -223,17 +223,17 @@ def _decode_chunks(
             advance(len(chunk.values) + len(chunk.failures))
 
 
-def _decode_chunk(source: ImageSource, size: tuple[int, int], crop: float | None, places: range) -> _Chunk:
-    values = np.empty((len(places), *size, 3), dtype=np.uint8)  # (k, height, width, 3)
+def _decode_chunk(source: ImageSource, size: tuple[int, int], crop: float | None, indices: range) -> _Chunk:
+    values = np.empty((len(indices), *size, 3), dtype=np.uint8)  # (k, height, width, 3)
     failures: list[tuple[int, str]] = []
     row = 0
     # Twice what is needed, so that the resampling below and not the JPEG decoder decides how the result looks.
     shorter_side = int(2 * max(size) / (crop or 1.0))
-    for place in places:
+    for index in indices:
         try:
-            image = source.read(place, shorter_side=shorter_side)
+            image = source.read(index, shorter_side=shorter_side)
         except UnreadableImageError as error:
-            failures.append((place, error.reason))
+            failures.append((index, error.reason))
             continue
         values[row] = np.asarray(_resize(image, size, crop))
         row += 1

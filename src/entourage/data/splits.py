@@ -7,15 +7,15 @@ from entourage.data.image_set import TEST, TRAIN
 from entourage.validation import is_integer
 
 
-def stratified_split(labels: ArrayLike, train_share: float, seed: int) -> NDArray[np.uint8]:
+def stratified_split(labels: ArrayLike, train_fraction: float, seed: int) -> NDArray[np.uint8]:
     """Split each class at random in the same proportion.
 
-    Of a class with c images, `train_share` times c, rounded (a half upwards), are for training; but a class with two or
-    more has at least one on each side, and a class with a single image has it for training.
+    Of a class with c images, `train_fraction` times c, rounded (a half upwards), are for training; but a class with two
+    or more has at least one on each side, and a class with a single image has it for training.
 
     Args:
         labels: classes, shape (n,), from 0.
-        train_share: share that is for training, between 0 and 1.
+        train_fraction: share that is for training, between 0 and 1.
         seed: the same seed gives the same split.
 
     Returns:
@@ -24,12 +24,12 @@ def stratified_split(labels: ArrayLike, train_share: float, seed: int) -> NDArra
     Raises:
         ValueError: the share is not between 0 and 1, or the labels are not classes.
     """
-    if not 0.0 < train_share < 1.0:
-        raise ValueError(f"train_share is {train_share}; expected a share above 0 and below 1")
+    if not 0.0 < train_fraction < 1.0:
+        raise ValueError(f"train_fraction is {train_fraction}; expected a share above 0 and below 1")
     classes = _check_labels(labels)
     split = np.full(len(classes), TEST, dtype=np.uint8)
     for members in _shuffled_classes(classes, np.random.default_rng(seed)):
-        size = max(1, min(_round(train_share * len(members)), len(members) - 1))
+        size = max(1, min(_round(train_fraction * len(members)), len(members) - 1))
         split[members[:size]] = TRAIN
     return split
 
@@ -58,15 +58,15 @@ def sample_labels(labels: ArrayLike, amount: int | float, seed: int) -> NDArray[
     classes = _check_labels(labels)
     random = np.random.default_rng(seed)
     members = _shuffled_classes(classes, random)
-    available = np.array([len(places) for places in members])
+    available = np.array([len(indices) for indices in members])
     if is_integer(amount):
         quota = _spread(int(amount), available, random)
     elif isinstance(amount, float) and 0.0 < amount <= 1.0:
         quota = np.array([max(1, _round(amount * size)) for size in available.tolist()])
     else:
         raise ValueError(f"amount is {amount!r}; expected an int (labels in all) or a float above 0 and at most 1.0")
-    drawn = [places[:count] for places, count in zip(members, quota.tolist(), strict=True)]
-    return np.sort(np.concatenate(drawn))
+    sampled = [indices[:count] for indices, count in zip(members, quota.tolist(), strict=True)]
+    return np.sort(np.concatenate(sampled))
 
 
 def _spread(total: int, available: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
@@ -80,9 +80,9 @@ def _spread(total: int, available: NDArray[np.int64], random: np.random.Generato
         each = total // len(open_classes)
         if each == 0:
             open_classes, each = random.choice(open_classes, total, replace=False), 1
-        given = np.minimum(each, available[open_classes] - quota[open_classes])
-        quota[open_classes] += given
-        total -= int(given.sum())
+        taken = np.minimum(each, available[open_classes] - quota[open_classes])
+        quota[open_classes] += taken
+        total -= int(taken.sum())
     return quota
 
 

@@ -20,22 +20,22 @@ import torch
 from entourage import __version__
 from entourage.compute import count_threads, map_ahead
 from entourage.data.media import UnreadableImageError
-from entourage.detect.detections import DETECTOR_CLASSES, as_list, count_unnamed
+from entourage.detect.detections import DETECTOR_CLASSES, count_unnamed, to_class_list
 from entourage.detect.detector import Detector, PageDetections
-from entourage.detect.evaluation.evaluate import (
+from entourage.detect.evaluation.ground_truth import NoPagesError, read_ground_truth, subsample_evenly
+from entourage.detect.evaluation.page_evaluation import (
+    ClassList,
     Evaluation,
-    Judged,
     detect_pages,
-    judge,
-    judged_pictures,
+    evaluate_detections,
+    page_figures,
     write_evaluation,
 )
-from entourage.detect.evaluation.ground_truth import NoPagesError, read_truth, spread_over
 from entourage.detect.inference.results import Journal, PageResult, fingerprint, open_results, write_xml
 from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_pages
-from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, picture, run_sections
+from entourage.detect.report import DISPLAY_THRESHOLD, MAX_FIGURES, draw_detections, page_figure, run_sections
 from entourage.io.files import UnreadableFileError, atomic_path, check_outputs, error_reason, write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import pluralize, write_page
@@ -112,8 +112,8 @@ class RunJob:
     sources: tuple[Path, ...]
     out: Path
     model: str | None = None
-    classes: Judged = "own"
-    threshold: float = LIKELY
+    classes: ClassList = "own"
+    threshold: float = DISPLAY_THRESHOLD
     interline: float | None = None
     draw: bool = True
     device: str = "auto"
@@ -125,7 +125,7 @@ class EvalJob:
     """What is to be measured and how.
 
     Attributes:
-        data: a data set with truth, as `read_truth` takes it.
+        data: a data set with truth, as `read_ground_truth` takes it.
         split: "train", "val" or "test"; None for all.
         classes: the class list; None: V1 for a network of the detector's classes, its own classes for others.
         model: as in `RunJob`.
@@ -137,7 +137,7 @@ class EvalJob:
 
     data: str
     split: str | None = "test"
-    classes: Judged | None = None
+    classes: ClassList | None = None
     model: str | None = None
     pages: int | None = None
     out: Path | None = None
@@ -204,23 +204,23 @@ def evaluate_data(job: EvalJob) -> Evaluation:
         if job.out.resolve() == Path(job.data).resolve():  # ...nor among pages
             raise ValueError(f"{job.out}: holds the pages; expected another folder to write to")
     try:
-        pages = read_truth(job.data, job.split)
+        pages = read_ground_truth(job.data, job.split)
     except NoPagesError as error:
         hint = "" if job.split is None else "; --split all takes all there are"
         raise NoPagesError(f"{error}{hint}") from error
-    pages = pages if job.pages is None else spread_over(pages, job.pages)
+    pages = pages if job.pages is None else subsample_evenly(pages, job.pages)
     detector = Detector.load(job.model, job.device)
-    judged: Judged = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
+    class_list: ClassList = job.classes or ("v1" if detector.classes == DETECTOR_CLASSES else "own")
     seen = detect_pages(detector, pages, progress=job.progress)
-    found = judge(seen, pages, judged)
+    found = evaluate_detections(seen, pages, class_list)
     if job.out is not None:
         title = f"Detection on {Path(job.data).name}"
         about = {"model": job.model or "default", "data": job.data, "split": job.split or "all"}
-        write_evaluation(job.out, found, title, judged_pictures(seen, pages, judged), about)
+        write_evaluation(job.out, found, title, page_figures(seen, pages, class_list), about)
     return found
 
 
-def class_numbers(classes: Judged, own: tuple[str, ...]) -> dict[str, int]:
+def class_numbers(classes: ClassList, own: tuple[str, ...]) -> dict[str, int]:
     """The names of a list with their numbers; those of the network's own are their places, from 1."""
     return {name: n for n, name in enumerate(own, start=1)} if classes == "own" else class_ids(classes)
 
@@ -236,7 +236,7 @@ def _result(job: RunJob, file: Path, raw_page: RawPage, result: PageDetections, 
     found, unnamed = result.detections, 0
     if job.classes != "own":  # words are read from left to right, as the page was read
         read = found.turned(width, height) if result.upside_down else found
-        listed = as_list(read, job.classes)
+        listed = to_class_list(read, job.classes)
         found = listed.turned(width, height) if result.upside_down else listed
         unnamed = count_unnamed(read, job.classes)
     message = "; ".join(part for part in (raw_page.message, result.message) if part)
@@ -270,9 +270,9 @@ def _finish(
             unnamed += page.unnamed
             interline = "" if page.interline is None else f"{page.interline:.1f}"
             rows.append((page.name, str(len(page.detections)), interline, f"{page.seconds:.2f}", page.message))
-            if job.draw and len(pictures) < MOST_PICTURES:
+            if job.draw and len(pictures) < MAX_FIGURES:
                 drawn = np.asarray(cv2.imread(str(job.out / "drawn" / f"{page.name}.png")), dtype=np.uint8)
-                pictures.append((page.name, picture(drawn)))
+                pictures.append((page.name, page_figure(drawn)))
     summary = {
         "entourage": __version__,
         "made_by": COMMAND,

@@ -41,10 +41,10 @@ def error_reason(error: BaseException) -> str:
 def read_json_object(path: Path) -> dict[str, Any]:
     """What an object in a file of JSON holds; nothing, if the file is missing, damaged, or holds something else."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
@@ -69,7 +69,7 @@ def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
         problem = "is not a folder" if root.exists() else "does not exist"
         raise ValueError(f"{root} {problem}; expected a folder of {kind}s")
     found: list[Path] = []
-    for parent, folders, files in os.walk(root, onerror=_refuse):
+    for parent, folders, files in os.walk(root, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]  # in place: os.walk then skips them
         found += [Path(parent, name) for name in files if has_suffix(name, suffixes)]
     existing = sorted(path for path in found if path.is_file())  # neither dead links nor pipes
@@ -83,7 +83,7 @@ def has_suffix(name: str, suffixes: Set[str]) -> bool:
     return not name.startswith(".") and Path(name).suffix.lower() in suffixes
 
 
-def _refuse(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise ValueError(f"cannot read folder {error.filename}: {error.strerror}") from error
 
 
@@ -122,16 +122,16 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def is_unfinished(path: str | Path, of: str | None = None) -> bool:
+def is_unfinished(path: str | Path, target: str | None = None) -> bool:
     """Whether a name is one that `atomic_path` gives to what is not yet complete, and that a kill leaves behind.
 
     Args:
         path: the file; only its name is looked at.
-        of: the name of the file that it was to become; None: any.
+        target: the name of the file that it was to become; None: any.
     """
     name = Path(path).name
     match = _UNFINISHED.fullmatch(name)
-    return match is not None and (of is None or name == _temporary_name(Path(of), match["random"]))
+    return match is not None and (target is None or name == _temporary_name(Path(target), match["random"]))
 
 
 def _temporary_name(target: Path, random: str) -> str:
@@ -160,7 +160,7 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
 
 
 def check_outputs(
-    folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = (), *, maker: str | None = None
+    folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = (), *, command: str | None = None
 ) -> None:
     """Notice before any work that results have nowhere to go, or would replace what they are made from.
 
@@ -168,15 +168,15 @@ def check_outputs(
         folder: where they are to be written; it need not exist.
         names: of their files.
         inputs: what they are made from; None is left out.
-        maker: the command that makes them, as its summary.json says under "made_by"; None: anything may lie there.
+        command: the command that makes them, as its summary.json says under "made_by"; None: anything may lie there.
 
     Raises:
         ValueError: the folder, or one above it, is a file; it cannot be written to; it holds an input under the name
             of a result, or the results of another command.
     """
     _check_writable(folder)
-    earlier = read_json_object(folder / "summary.json").get("made_by", maker)
-    if maker is not None and earlier != maker:
+    earlier = read_json_object(folder / "summary.json").get("made_by", command)
+    if command is not None and earlier != command:
         raise ValueError(f"{folder}: holds what `entourage {earlier}` made; expected another folder to write to")
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
@@ -202,10 +202,10 @@ def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = (
 
 def _check_writable(folder: Path) -> None:
     """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
-    place = next((path for path in (folder, *folder.parents) if path.exists()), Path())
-    if not place.is_dir():
-        raise ValueError(f"{place}: is a file; expected a folder to write to")
-    probe = place / f".{secrets.token_hex(8)}"
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), Path())
+    if not existing.is_dir():
+        raise ValueError(f"{existing}: is a file; expected a folder to write to")
+    probe = existing / f".{secrets.token_hex(8)}"
     try:
         probe.touch(exist_ok=False)
         probe.unlink()

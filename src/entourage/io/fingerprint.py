@@ -43,21 +43,24 @@ class RaggedRows:
 
 def digest(*values: Tensor | RaggedRows) -> str:
     """A short name of tensors: other numbers, types or shapes have another. Costs one pass over them."""
-    found = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(digest_size=8)
     for value in values:
-        found.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        hasher.update(f"{value.dtype} {tuple(value.shape)}".encode())
         for piece in value.pieces() if isinstance(value, RaggedRows) else (value,):
-            found.update(piece.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks some types
-    return found.hexdigest()
+            hasher.update(piece.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks some types
+    return hasher.hexdigest()
 
 
-def transform_config(part: object) -> Any:
+def transform_config(transform: object) -> Any:
     """What a view or a disguise is called, settings included, in terms of JSON and alike in every process."""
-    if part is None or isinstance(part, (bool, int, float, str)):
-        return part
-    if isinstance(part, (tuple, list)):
-        return [transform_config(one) for one in part]
-    name = getattr(part, "__qualname__", type(part).__qualname__)
-    if is_dataclass(part):
-        return {"name": name, **{field.name: transform_config(getattr(part, field.name)) for field in fields(part)}}
+    if transform is None or isinstance(transform, (bool, int, float, str)):
+        return transform
+    if isinstance(transform, (tuple, list)):
+        return [transform_config(item) for item in transform]
+    name = getattr(transform, "__qualname__", type(transform).__qualname__)
+    if is_dataclass(transform):
+        return {
+            "name": name,
+            **{field.name: transform_config(getattr(transform, field.name)) for field in fields(transform)},
+        }
     return name

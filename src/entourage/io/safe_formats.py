@@ -53,12 +53,12 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
 
 
 @contextmanager
-def parquet_errors(path: Path, maker: str) -> Iterator[None]:
+def parquet_errors(path: Path, command: str) -> Iterator[None]:
     """Says in one line of a table that is read within the block if it is damaged.
 
     Args:
         path: the file.
-        maker: the command that writes such tables.
+        command: the command that writes such tables.
 
     Raises:
         ValueError: it is no Parquet at all, or another table.
@@ -66,10 +66,10 @@ def parquet_errors(path: Path, maker: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise ValueError(f"{path} is damaged, or another table; expected what `{maker}` wrote") from error
+        raise ValueError(f"{path} is damaged, or another table; expected what `{command}` wrote") from error
 
 
-class _StandIn:
+class _Placeholder:
     """Keeps what a pickle says of an object. Without `__setstate__` the pickle could set attributes on the class."""
 
     state: object = None
@@ -81,15 +81,15 @@ class _StandIn:
         self.state = state
 
 
-class _Array(_StandIn):
+class _ArrayPlaceholder(_Placeholder):
     """In place of an array, and of the function that makes an empty one."""
 
 
-class _Dtype(_StandIn):
+class _DtypePlaceholder(_Placeholder):
     """In place of a NumPy type."""
 
 
-class _Latin1(_StandIn):
+class _EncodePlaceholder(_Placeholder):
     """In place of `codecs.encode`, by which Python 3 writes bytes into pickles that Python 2 can read."""
 
     def __new__(cls, text: object = "", encoding: object = "latin1") -> bytes:  # type: ignore[misc]
@@ -98,17 +98,17 @@ class _Latin1(_StandIn):
         return text.encode("latin1")
 
 
-_ALLOWED: dict[tuple[str, str], type[_StandIn]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _Latin1,
+_ALLOWED: dict[tuple[str, str], type[_Placeholder]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _ArrayPlaceholder,
+    ("numpy._core.multiarray", "_reconstruct"): _ArrayPlaceholder,
+    ("numpy", "ndarray"): _ArrayPlaceholder,
+    ("numpy", "dtype"): _DtypePlaceholder,
+    ("_codecs", "encode"): _EncodePlaceholder,
 }
 
 
 class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> type[_StandIn]:
+    def find_class(self, module: str, name: str) -> type[_Placeholder]:
         if (module, name) not in _ALLOWED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
         return _ALLOWED[module, name]
@@ -138,13 +138,15 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
     if not isinstance(loaded, dict):
         raise ValueError(f"{path}: holds a {type(loaded).__name__}; expected a dictionary")
     entries = {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in loaded.items()}
-    return {key: _to_array(path, value) if isinstance(value, _Array) else value for key, value in entries.items()}
+    return {
+        key: _to_array(path, value) if isinstance(value, _ArrayPlaceholder) else value for key, value in entries.items()
+    }
 
 
-def _to_array(path: Path, array: _Array) -> NDArray[np.uint8]:
+def _to_array(path: Path, array: _ArrayPlaceholder) -> NDArray[np.uint8]:
     """The array that a stand-in stands for: state is (version, shape, type, is Fortran order, bytes)."""
     match array.state:
-        case (int(), tuple(shape), _Dtype(args=("u1" | b"u1", *_)), fortran, bytes(data)) if all(
+        case (int(), tuple(shape), _DtypePlaceholder(args=("u1" | b"u1", *_)), fortran, bytes(data)) if all(
             isinstance(side, int) and side >= 0 for side in shape
         ):
             values = np.frombuffer(data, dtype=np.uint8)

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from entourage.io.files import atomic_path
 
-_NOTES = "entourage"
+_KEY = "entourage"
 _SYSTEM = re.compile(r"\(os error (\d+)\)")  # how safetensors tells what the system said
 
 
-def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], *, key: str = _NOTES) -> None:
+def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], *, key: str = _KEY) -> None:
     """Write tensors and notes; a file of that name is replaced in one step.
 
     Tensors may share memory, lie on a GPU or be stored in another order (channels last): each is copied on its own.
@@ -32,18 +32,18 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     Args:
         path: the file.
         tensors: by name.
-        notes: anything JSON can say, or NumPy's whole numbers in it; they travel in the file's header...
+        metadata: anything JSON can say, or NumPy's whole numbers in it; they travel in the file's header...
         key: ...under this name, by which a file of one kind does not pass for one of another.
 
     Raises:
         OSError: it cannot be written, as on a full disk.
     """
-    plain = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
+    copies = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
     with atomic_path(path) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
         try:
-            save_file(plain, temporary, {key: json.dumps(notes, default=operator.index)})
+            save_file(copies, temporary, {key: json.dumps(metadata, default=operator.index)})
         except SafetensorError as error:
             raise _os_error(error, path) from error
         temporary.chmod(mode)  # save_file lets only its owner read
@@ -59,13 +59,13 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     with _opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-        return tensors, _notes(file)
+        return tensors, _read_metadata(file)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """The notes of a file alone, which takes no time; a ValueError as of `read_weights`."""
     with _opened(path) as file:
-        return _notes(file)
+        return _read_metadata(file)
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
@@ -74,22 +74,22 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path)
     Raises:
         ValueError: a tensor is missing, unknown or of another shape.
     """
-    own = module.state_dict()
-    for name in sorted({*own, *tensors}):
-        if name not in own or name not in tensors:
-            raise ValueError(f"{source} {'lacks' if name in own else 'holds the unknown'} weight {name!r}")
-        if own[name].shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)}; expected {tuple(own[name].shape)}"
+    expected = module.state_dict()
+    for name in sorted({*expected, *tensors}):
+        if name not in expected or name not in tensors:
+            raise ValueError(f"{source} {'lacks' if name in expected else 'holds the unknown'} weight {name!r}")
+        if expected[name].shape != tensors[name].shape:
+            shapes = f"{tuple(tensors[name].shape)}; expected {tuple(expected[name].shape)}"
             raise ValueError(f"{source} holds {name!r} of shape {shapes}")
     module.load_state_dict(dict(tensors))
 
 
 def _os_error(error: SafetensorError, path: Path) -> OSError:
     """What stopped safetensors, which has an error of its own for it, as all others say it."""
-    told = _SYSTEM.search(str(error))
-    if told is None:
+    match = _SYSTEM.search(str(error))
+    if match is None:
         return OSError(errno.EIO, str(error), str(path))
-    number = int(told[1])
+    number = int(match[1])
     return OSError(number, os.strerror(number), str(path))
 
 
@@ -102,5 +102,5 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ValueError(f"cannot read {path}: {error}; expected weights that a training run wrote") from error
 
 
-def _notes(file: Any) -> dict[str, Any]:
-    return dict(json.loads((file.metadata() or {})[_NOTES]))
+def _read_metadata(file: Any) -> dict[str, Any]:
+    return dict(json.loads((file.metadata() or {})[_KEY]))

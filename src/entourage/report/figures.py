@@ -100,14 +100,14 @@ def _short(name: str, longest: int = 28) -> str:
     return (name if len(name) <= longest else name[: longest - 1] + "…").replace("$", r"\$")
 
 
-def raster_figure(packed: bytes, kind: Literal["png", "jpeg"], width: int, height: int) -> str:
+def raster_figure(encoded: bytes, kind: Literal["png", "jpeg"], width: int, height: int) -> str:
     """A picture of pixels as an `<svg>` element that is as wide as the page lets it.
 
     Args:
-        packed: the image file.
+        encoded: the image file.
         kind: of file.
         width, height: in pixels.
     """
-    data = base64.b64encode(packed).decode("ascii")
+    data = base64.b64encode(encoded).decode("ascii")
     inside = f'<image width="{width}" height="{height}" href="data:image/{kind};base64,{data}"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%">{inside}</svg>'

@@ -77,7 +77,7 @@ def test_folders_without_images_are_refused(tmp_path: Path, save_grey: SaveGrey)
         read_image_folder(tmp_path / "gone")
     fill(tmp_path, save_grey, "x/1.png")
     with pytest.raises(ValueError, match="holds no image but those of x"):
-        read_image_folder(tmp_path, without={"x"})
+        read_image_folder(tmp_path, exclude={"x"})
 
 
 def test_clutter_is_no_class_of_caltech101(tmp_path: Path, save_grey: SaveGrey) -> None:

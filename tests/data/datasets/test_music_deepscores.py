@@ -45,7 +45,7 @@ def test_a_page_has_its_staves_measure_and_its_place_in_the_archive(tmp_path: Pa
     assert (page.path, page.member, page.categories) == (path, "s/images/a.png", [135])
     assert page.interline == pytest.approx(82.6 / 4.13, rel=1e-4)
     assert read_member(path, "s/images/a.png") == b"pixels"
-    assert EXTENDED_IDS["staff"] == deepscores.STAFF
+    assert EXTENDED_IDS["staff"] == deepscores.STAFF_CATEGORY
 
 
 def test_only_tables_are_unpacked_and_none_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from entourage.io.safe_formats import read_npz
 _SPLITS = {"train": TRAIN, "test": TEST, "val": TEST}
 
 
-def read_image_folder(folder: str | Path, *, without: Collection[str] = ()) -> ImageSet:
+def read_image_folder(folder: str | Path, *, exclude: Collection[str] = ()) -> ImageSet:
     """Read CLASS/IMAGE, or train/CLASS/IMAGE and test/CLASS/IMAGE; images may lie deeper in their class.
 
     A folder `val` beside `train` does as well as `test`. Beside both it is left out, as if it were not there: what was
@@ -25,7 +25,7 @@ def read_image_folder(folder: str | Path, *, without: Collection[str] = ()) -> I
 
     Args:
         folder: where the classes or the parts are.
-        without: names of folders that are no class.
+        exclude: names of folders that are no class.
 
     Returns:
         The images, sorted by path; the classes, sorted by name. Items are paths below `folder`. No image is opened.
@@ -34,15 +34,15 @@ def read_image_folder(folder: str | Path, *, without: Collection[str] = ()) -> I
         ValueError: the folder is missing, holds no image, or an image lies outside all classes.
     """
     root = Path(folder)
-    paths = [path for path in list_images(root) if path.relative_to(root).parts[0] not in without]
+    paths = [path for path in list_images(root) if path.relative_to(root).parts[0] not in exclude]
     if not paths:
-        raise ValueError(f"folder {root} holds no image but those of {', '.join(sorted(without))}")
+        raise ValueError(f"folder {root} holds no image but those of {', '.join(sorted(exclude))}")
     parts = [path.relative_to(root).parts for path in paths]
     tops = {names[0] for names in parts if len(names) > 1}
     has_split = "train" in tops and tops <= _SPLITS.keys()
     if has_split and {"test", "val"} <= tops:
-        kept = [place for place, names in enumerate(parts) if names[0] != "val"]
-        paths, parts = [paths[place] for place in kept], [parts[place] for place in kept]
+        indices = [index for index, names in enumerate(parts) if names[0] != "val"]
+        paths, parts = [paths[index] for index in indices], [parts[index] for index in indices]
     depth = 1 if has_split else 0
     for path, names in zip(paths, parts, strict=True):
         if len(names) < depth + 2:
@@ -69,7 +69,7 @@ def read_caltech101(folder: str | Path) -> ImageSet:
     Args:
         folder: the one that holds 101_ObjectCategories.
     """
-    return read_image_folder(Path(folder) / "101_ObjectCategories", without={"BACKGROUND_Google"})
+    return read_image_folder(Path(folder) / "101_ObjectCategories", exclude={"BACKGROUND_Google"})
 
 
 def files_below(root: Path, items: Sequence[str]) -> ImageFiles:
@@ -219,7 +219,7 @@ def _items(
     elif "angle" in arrays and len(arrays["angle"]) == n:
         items = [f"{name}__{angle}.png" for name, angle in zip(classes, arrays["angle"].tolist(), strict=True)]
     else:
-        items = [f"{name}/{place}" for place, name in enumerate(classes)]
+        items = [f"{name}/{index}" for index, name in enumerate(classes)]
     if len(set(items)) == n or len(split) != n:
         return items
     return [f"{'test' if part else 'train'}/{item}" for part, item in zip(split.tolist(), items, strict=True)]

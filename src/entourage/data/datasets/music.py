@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from entourage.io.files import error_reason
 
 SPLITS = ("train", "val", "test")
-HELD_OUT = 15  # pages of validation and as many of test; 110 of 140 are left for training
+N_HELD_OUT = 15  # pages of validation and as many of test; 110 of 140 are left for training
 HOMEPAGE = "https://ufal.mff.cuni.cz/muscima"
 _NAMES = ("muscima_pp", "muscima-pp", "MUSCIMA-pp", "MUSCIMA-pp_v2.0", "muscima")
-_STAFF_INTERLINES = 4.13  # height of a staff's box: four spaces and the thickness of a line
+_STAFF_HEIGHT = 4.13  # height of a staff's box: four spaces and the thickness of a line
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def find_muscima(root: str | Path | None = None) -> Path:
     if not chosen:
         raise ValueError(f"MUSCIMA++ cannot be looked for: ENTOURAGE_DATA is not set; it comes from {HOMEPAGE}")
     folder = Path(chosen).expanduser()
-    for place in (folder, *(folder / name for name in _NAMES), *sorted(folder.glob("muscima*.tar.*"))):
-        if holds_muscima(place):
-            return place
+    for candidate in (folder, *(folder / name for name in _NAMES), *sorted(folder.glob("muscima*.tar.*"))):
+        if holds_muscima(candidate):
+            return candidate
     raise ValueError(
         f"MUSCIMA++ is missing: looked in {folder} for {', '.join(_NAMES[:2])} or muscima*.tar.xz;"
         f" it comes from {HOMEPAGE}"
@@ -132,7 +132,7 @@ def _files(path: Path) -> Iterator[tuple[PurePosixPath, bytes | Path]]:
 
 
 def _split(pages: int, seed: int) -> list[str]:
-    held = max(1, round(pages * HELD_OUT / 140)) if pages > 2 else 0
+    held = max(1, round(pages * N_HELD_OUT / 140)) if pages > 2 else 0
     order = np.random.default_rng(seed).permutation(pages)
     splits = np.full(pages, "train", dtype=object)
     splits[order[:held]] = "val"
@@ -155,14 +155,14 @@ def _muscima_page(name: str, table: bytes | Path, image: bytes | Path, path: Pat
     staves = [box[3] - box[1] for box, label in zip(boxes, labels, strict=True) if label == "staff"]
     if not staves:
         raise ValueError(f"{path}: {name} has no staff; expected one to know its interline by")
-    interline = float(np.median(staves)) / _STAFF_INTERLINES
+    interline = float(np.median(staves)) / _STAFF_HEIGHT
     where, packed = (image, None) if isinstance(image, Path) else (path, image)
     return MuscimaPage(name, where, split, interline, labels, boxes, packed)
 
 
 MAX_TABLE_BYTES = 2**30  # bytes of a table, unpacked
 MAX_IMAGE_BYTES = 2**26  # bytes of an image file
-STAFF = 135  # the category of a staff, whose height tells the interline
+STAFF_CATEGORY = 135  # the category of a staff, whose height tells the interline
 _TABLES = "deepscores*.json"
 _SPLIT = re.compile(r"[_-](train|val|test)$")  # deepscores_train.json; a sample's table has no such ending
 
@@ -226,17 +226,17 @@ def split_of(table: str) -> str:
     return "test" if found is None else found[1]
 
 
-def read_member(path: Path, member: str, most: int = MAX_IMAGE_BYTES) -> bytes:
+def read_member(path: Path, member: str, max_bytes: int = MAX_IMAGE_BYTES) -> bytes:
     """A file out of an archive.
 
     Raises:
-        ValueError: it cannot be read, or has more bytes than `most`.
+        ValueError: it cannot be read, or has more bytes than `max_bytes`.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             size = archive.getinfo(member).file_size  # no more is unpacked, whatever is packed
-            if size > most:
-                raise ValueError(f"{path}: {member} has {size} bytes, unpacked; expected at most {most}")
+            if size > max_bytes:
+                raise ValueError(f"{path}: {member} has {size} bytes, unpacked; expected at most {max_bytes}")
             return archive.read(member)
     except (OSError, KeyError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: {member} cannot be unpacked ({error_reason(error)})") from error
@@ -275,9 +275,9 @@ def _deepscores_page(
     rows = [annotations[number] for number in image["ann_ids"]]
     categories = [int(row["cat_id"][0]) for row in rows]
     boxes = np.array([row["a_bbox"] for row in rows], dtype=np.float32).reshape(-1, 4)
-    staves = [box[3] - box[1] for box, category in zip(boxes, categories, strict=True) if category == STAFF]
+    staves = [box[3] - box[1] for box, category in zip(boxes, categories, strict=True) if category == STAFF_CATEGORY]
     if not staves:
         raise ValueError(f"{path}: page {file} has no staff; expected one to know its interline by")
     where, member = (path / images[file], None) if path.is_dir() else (path, images[file])
-    interline = float(np.median(staves)) / _STAFF_INTERLINES
+    interline = float(np.median(staves)) / _STAFF_HEIGHT
     return DeepScoresPage(Path(file).stem, where, member, interline, categories, boxes)

@@ -301,8 +301,8 @@ def _join(folder: Path, suffix: str, read: Callable[[Path], Batch]) -> ImageSet:
     values = np.concatenate(pixels).reshape(-1, *_SHAPE)  # (n, 3072) -> (n, 3, 32, 32)
     parts = np.concatenate(split)
     n_train = int((parts == TRAIN).sum())
-    train_items = [f"train/{place:05d}" for place in range(n_train)]
-    test_items = [f"test/{place:05d}" for place in range(len(parts) - n_train)]
+    train_items = [f"train/{index:05d}" for index in range(n_train)]
+    test_items = [f"test/{index:05d}" for index in range(len(parts) - n_train)]
     return ImageSet(
         name=str(folder),
         source=RawImages(values, np.arange(len(values))),

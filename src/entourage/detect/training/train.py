@@ -15,8 +15,8 @@ import torch
 from entourage.compute import fork_rng
 from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.detector import detector_name, find_detector
-from entourage.detect.evaluation.ground_truth import NoPagesError, TruthPage, class_names, read_truth
-from entourage.detect.models.decode import typical_sides
+from entourage.detect.evaluation.ground_truth import GroundTruthPage, NoPagesError, class_names, read_ground_truth
+from entourage.detect.models.decode import typical_box_sizes
 from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
 from entourage.detect.options import DetectorOptions, preset
 from entourage.detect.training.staged import STAGES, train_in_stages
@@ -28,7 +28,7 @@ from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
 
-ClassList = Literal["detector", "v1", "muscima"]
+TrainingClasses = Literal["detector", "v1", "muscima"]
 COMMAND = "detect train"
 MODEL = "detect.safetensors"
 
@@ -38,7 +38,7 @@ class TrainJob:
     """What is to be learned and how.
 
     Attributes:
-        folders: data sets, as `read_truth` reads them.
+        folders: data sets, as `read_ground_truth` reads them.
         out: the folder for the detector, its checkpoints and a summary.
         classes: the network's own list, V1's, or the classes that MUSCIMA++'s pages hold.
         start: a detector to begin with, a file or the name of one that comes with the package; None begins with random
@@ -55,7 +55,7 @@ class TrainJob:
 
     folders: Sequence[str | Path]
     out: Path
-    classes: ClassList = "detector"
+    classes: TrainingClasses = "detector"
     start: str | Path | None = None
     preset: str = "default"
     options: DetectorOptions | None = None
@@ -94,7 +94,7 @@ def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any
         trained, result = learn(task, job)
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
     trained = trained.cpu()
-    trained.remember(typical_sides(boxes, labels, len(pack.classes)))
+    trained.set_typical_sizes(typical_box_sizes(boxes, labels, len(pack.classes)))
     trained.notes = {
         "preset": job.preset if start is None else f"as in {detector_name(start)}",
         "classes": job.classes,
@@ -121,7 +121,7 @@ def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any
 
 def training_pages(job: TrainJob) -> PagePack:
     """The training pages of the job's folders, packed."""
-    pages = [page for folder in job.folders for page in as_classes(read_truth(folder, "train"), job.classes)]
+    pages = [page for folder in job.folders for page in as_classes(read_ground_truth(folder, "train"), job.classes)]
     lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
     return pack_pages(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
 
@@ -149,7 +149,7 @@ def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, Traini
     return task.trained(), result
 
 
-def as_classes(pages: Sequence[TruthPage], classes: ClassList) -> list[TruthPage]:
+def as_classes(pages: Sequence[GroundTruthPage], classes: TrainingClasses) -> list[GroundTruthPage]:
     """Pages whose labels are those of a class list; V1's are whole words where the network's own are letters."""
     if classes == "v1":
         return [replace(page, labels=[name or None for name in page.v1]) for page in pages]
@@ -184,10 +184,10 @@ def _fastest() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _validation(job: TrainJob) -> list[TruthPage]:
+def _validation(job: TrainJob) -> list[GroundTruthPage]:
     """Pages for validation, in turn from every data set that has some."""
     sets = []
     for folder in job.folders if job.recipe.validation else ():
         with suppress(NoPagesError):
-            sets.append(as_classes(read_truth(folder, "val"), job.classes))
+            sets.append(as_classes(read_ground_truth(folder, "val"), job.classes))
     return [page for pages in zip_longest(*sets) for page in pages if page is not None][: job.recipe.validation]

@@ -15,7 +15,7 @@ def of(
     worker: ModuleType, description: dict[str, Any] | None = None, processes: int = 1, **options: Any
 ) -> dict[str, Any]:
     task = worker.Rows()
-    task.describe = lambda: description or {}
+    task.config = lambda: description or {}
     return training_config(task, TrainingOptions(**options), "float32", processes)
 
 

@@ -87,7 +87,7 @@ def test_programmes_for_the_pickle_machine_are_refused(tmp_path: Path, programme
     with pytest.raises(ValueError, match="not a pickle that can be read safely") as caught:
         read_plain_pickle(path)
     assert "\n" not in str(caught.value)
-    assert safe_pickle._Array.state is None
+    assert safe_pickle._ArrayPlaceholder.state is None
     np.testing.assert_array_equal(  # the next file is read as ever
         read_plain_pickle(write(tmp_path / "good", PYTHON_2))["data"],  # type: ignore[arg-type]
         VALUES,
