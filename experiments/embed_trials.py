@@ -22,7 +22,7 @@ from entourage.compute import resolve_device
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.pixels import decode_pixels
 from entourage.embed import retrieval_metrics
-from entourage.embed.data import whole_classes
+from entourage.embed.data import sample_classes
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.training.fit import (
@@ -33,7 +33,7 @@ from entourage.embed.training.fit import (
     train_embedding,
 )
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.run_folder import read_course
+from entourage.embed.training.run_folder import read_training_history
 from entourage.embed.training.task import EmbeddingData, EmbeddingTask
 from entourage.training.images import ImageBank
 from experiments.cells import FailedError
@@ -156,11 +156,11 @@ class Bench:
         halves, parts = self.halves(dataset), {}
         if learnt:
             most = min(len(halves.training), len(halves.test))
-            parts["training"] = whole_classes(halves.labels, halves.training, most)
+            parts["training"] = sample_classes(halves.labels, halves.training, most)
         data = EmbeddingData(halves.bank, halves.labels, halves.training, {**parts, "test": halves.test})
         with tempfile.TemporaryDirectory() as folder:
             self._train(data, recipe, folder)
-            return read_course(folder)
+            return read_training_history(folder)
 
     def task(self, dataset: str, recipe: Recipe) -> EmbeddingTask:
         """What the last stage of such a training trains, to be timed."""
@@ -200,8 +200,8 @@ class Bench:
         """A fresh backbone."""
         return load_backbone(self.setting.backbone, self.setting.device, frozen=False)
 
-    def _train(self, data: EmbeddingData, recipe: Recipe, run: str | None = None) -> TrainedEmbedding:
-        return train_embedding(self.load(), data, recipe, run=run, device=self.setting.device, progress=False)
+    def _train(self, data: EmbeddingData, recipe: Recipe, run_dir: str | None = None) -> TrainedEmbedding:
+        return train_embedding(self.load(), data, recipe, run_dir=run_dir, device=self.setting.device, progress=False)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -90,7 +90,7 @@ def test_a_run_is_measured(run: Path, images: Path) -> None:
 
 
 def test_a_query_finds_its_like(run: Path, images: Path, tmp_path: Path) -> None:
-    result = call("search", run, images, "red0.png", "--count", 2, "--out", tmp_path / "found.html", "--device", "cpu")
+    result = call("search", run, images, "red0.png", "--top-k", 2, "--out", tmp_path / "found.html", "--device", "cpu")
     assert result.exit_code == 0, result.output
     query, first, second, where = result.output.splitlines()
     assert query == "red0.png"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from entourage.demo import learning as demo
-from entourage.embed.report import RIGHT, WRONG
+from entourage.embed.report import CORRECT_COLOUR, WRONG_COLOUR
 from entourage.embed.training.recipes import Stage
 
 QUICK = replace(demo.RECIPE, stages=(Stage(3, 2e-3),))
@@ -39,7 +39,7 @@ def test_the_section_shows_both_ways_a_table_and_a_map(monkeypatch: pytest.Monke
     monkeypatch.setattr(demo, "tsne_positions", lambda vectors: vectors[:, [100, 140]])
     pixels, ours, table, map_ = demo.embed_section().wide
     for block in (pixels, ours):
-        assert block.figure.count(RIGHT) + block.figure.count(WRONG) == 5 * demo.SHOWN_NEIGHBORS
+        assert block.figure.count(CORRECT_COLOUR) + block.figure.count(WRONG_COLOUR) == 5 * demo.SHOWN_NEIGHBORS
     assert [row[0] for row in table.table] == ["compared by", "the pixels as they are", "the Group Loss"]
     assert table.table[1][1:] == table.table[2][1:]
     assert float(table.table[1][1].rstrip("%")) > 95

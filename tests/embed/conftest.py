@@ -10,7 +10,7 @@ from tests.embed import toys as toys_module
 from entourage.backbones.backbone import Backbone
 from entourage.embed import pipeline
 from entourage.embed.losses.options import GroupLossOptions
-from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.pipeline import TrainConfig, train_run
 from entourage.embed.training import run_folder
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.training.images import NO_AUGMENTATION
@@ -72,7 +72,7 @@ def _toy_backbones(toys: ModuleType) -> Iterator[None]:
 def trained(toys: ModuleType, image_folder: Path, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with two members on the toy images."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    job = TrainJob(str(image_folder), out, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
+    config = TrainConfig(str(image_folder), out, recipe, "toy", ensemble=2, hold_out=0.25, device="cpu", progress=False)
     with toy_backbones(toys):
-        train_run(job)
+        train_run(config)
     return out

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from entourage.data.image_set import ImageFiles, ImageSet
-from entourage.embed.data import naming, read_images, split_parts, whole_classes
+from entourage.embed.data import read_images, report_skipped, sample_classes, split_rows
 
 
 def image_set(labels: list[int], split: list[int] | None = None) -> ImageSet:
@@ -42,44 +42,47 @@ def test_what_is_not_there_is_named() -> None:
 
 def test_parts_are_disjoint_and_whole_classes_are_held_out() -> None:
     images = image_set([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5], [0] * 10 + [1] * 2)
-    parts = split_parts(images, 0.4)
-    assert sorted(np.concatenate(list(parts.named().values()))) == list(range(12))
+    parts = split_rows(images, 0.4)
+    assert sorted(np.concatenate(list(parts.by_name().values()))) == list(range(12))
     assert parts.test.tolist() == [10, 11]
     assert not set(images.labels[parts.training]) & set(images.labels[parts.validation])
     assert len(set(images.labels[parts.validation])) == 2
-    assert list(split_parts(images, 0.0).named()) == ["training", "test"]
+    assert list(split_rows(images, 0.0).by_name()) == ["training", "test"]
 
 
 def test_three_classes_are_all_trained_on() -> None:
-    assert list(split_parts(image_set([0, 0, 1, 1, 2, 2]), 0.5).named()) == ["training"]
+    assert list(split_rows(image_set([0, 0, 1, 1, 2, 2]), 0.5).by_name()) == ["training"]
 
 
 def test_classes_of_single_images_cannot_judge() -> None:
-    assert list(split_parts(image_set([0, 1, 2, 3, 4, 5]), 0.5).named()) == ["training"]
+    assert list(split_rows(image_set([0, 1, 2, 3, 4, 5]), 0.5).by_name()) == ["training"]
 
 
 def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match=r"birds: the training images are of 1 class \(bird 0\); expected two or more"):
-        split_parts(image_set([0, 0, 1, 1], [0, 0, 1, 1]), 0.1)
+        split_rows(image_set([0, 0, 1, 1], [0, 0, 1, 1]), 0.1)
 
 
 def test_whole_classes_come_to_as_many_images_as_wanted() -> None:
     labels = np.repeat(np.arange(10), 5)
     rows = np.arange(10, 50)  # classes 2 to 9
-    chosen = whole_classes(labels, rows, 12, seed=3)
+    chosen = sample_classes(labels, rows, 12, seed=3)
     classes, counts = np.unique(labels[chosen], return_counts=True)
     assert len(classes) == 3
     assert set(classes) <= set(range(2, 10))
     assert (counts == 5).all()
-    assert whole_classes(labels, rows, 1000).tolist() == rows.tolist()
-    assert len(whole_classes(labels, rows, 1)) == 10  # two classes at least
+    assert sample_classes(labels, rows, 1000).tolist() == rows.tolist()
+    assert len(sample_classes(labels, rows, 1)) == 10  # two classes at least
 
 
 def test_what_could_not_be_read_is_named_only_where_there_is_something() -> None:
-    with pytest.raises(ValueError, match=r"^too few$"), naming([]):
+    with pytest.raises(ValueError, match=r"^too few$"), report_skipped([]):
         raise ValueError("too few")
     broken = [("a.png", "empty")]
-    with pytest.raises(ValueError, match=r"^too few; 1 images could not be read: a.png \(empty\)$"), naming(broken):
+    with (
+        pytest.raises(ValueError, match=r"^too few; 1 images could not be read: a.png \(empty\)$"),
+        report_skipped(broken),
+    ):
         raise ValueError("too few")
-    with naming(broken):
+    with report_skipped(broken):
         pass

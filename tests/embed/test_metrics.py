@@ -13,7 +13,7 @@ from torch import Tensor
 
 from entourage.embed import metrics as module
 from entourage.embed import retrieval_metrics
-from entourage.game import squared_distances_to
+from entourage.game.neighbors import squared_distances_to
 
 
 def clusters(n: int = 90, d: int = 6, classes: int = 7, *, spread: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ def test_a_training_that_rounds_its_products_does_not_blur_them(monkeypatch: pyt
         seen.append(torch.get_float32_matmul_precision())
         return squared_distances_to(queries, points, norms)
 
-    monkeypatch.setattr(module, "squared_to", product)
+    monkeypatch.setattr(module, "squared_distances_to", product)
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")

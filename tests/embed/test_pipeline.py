@@ -15,10 +15,10 @@ from tests.embed.toys import index_file
 from entourage.backbones import registry
 from entourage.data.pixels import decode_pixels
 from entourage.embed import pipeline
-from entourage.embed.data import Parts, read_images, split_parts
+from entourage.embed.data import SplitRows, read_images, split_rows
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows, build_network, embed_rows
-from entourage.embed.pipeline import TrainJob, train_run
+from entourage.embed.pipeline import TrainConfig, train_run
 from entourage.embed.training.random_search import Trial, search_recipes
 from entourage.embed.training.recipes import Recipe
 from entourage.embed.training.run_folder import read_config
@@ -51,7 +51,7 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
     images = read_images(image_folder)
     pixels = decode_pixels(images, (toys.SIDE, toys.SIDE), progress=False)
     images = images.subset(pixels.indices)
-    rows = split_parts(images, 0.25).validation
+    rows = split_rows(images, 0.25).validation
     network = build_network(toys.backbone(), 2).eval()
     embeddings = embed_rows(network, ImageBank(pixels.values), rows, toys.backbone().preprocessing)
     untrained = retrieval_metrics(embeddings, images.labels[rows])
@@ -68,13 +68,15 @@ def test_the_report_compares_with_the_backbone_as_it_comes(
 def test_a_finished_run_answers_again_and_another_recipe_is_refused(
     trained: Path, image_folder: Path, recipe: Recipe
 ) -> None:
-    job = TrainJob(str(image_folder), trained, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
+    config = TrainConfig(
+        str(image_folder), trained, recipe, "toy", ensemble=2, hold_out=0.25, device="cpu", progress=False
+    )
     summary = json.loads((trained / "summary.json").read_text())
-    assert train_run(job)["metrics"] == summary["metrics"]
+    assert train_run(config)["metrics"] == summary["metrics"]
     longer = replace(recipe, stages=(*recipe.stages[:-1], replace(recipe.stages[-1], epochs=9)))
     said = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; continue it as"
     with pytest.raises(ValueError, match=f"holds a run with task.{re.escape(said)}"):
-        train_run(replace(job, recipe=longer))
+        train_run(replace(config, recipe=longer))
 
 
 def test_other_images_and_another_backbone_are_refused(
@@ -82,8 +84,8 @@ def test_other_images_and_another_backbone_are_refused(
 ) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
     shutil.copytree(image_folder, tmp_path / "toys")
-    job = TrainJob(str(image_folder), run, recipe, "toy", members=2, hold_out=0.25, device="cpu", progress=False)
-    same_pixels = replace(job, data=str(tmp_path / "toys"))
+    config = TrainConfig(str(image_folder), run, recipe, "toy", ensemble=2, hold_out=0.25, device="cpu", progress=False)
+    same_pixels = replace(config, data=str(tmp_path / "toys"))
     assert train_run(same_pixels)["images"] == {"training": 48, "validation": 16}  # wherever they lie
     (tmp_path / "toys" / "class 7" / "63.png").write_bytes((image_folder / "class 7" / "62.png").read_bytes())
     with pytest.raises(ValueError, match="holds a run with other images; continue it as"):
@@ -91,10 +93,10 @@ def test_other_images_and_another_backbone_are_refused(
     load = pipeline.load_backbone
     monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
     with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'other .*'; continue it as"):
-        train_run(replace(job, backbone="other"))
+        train_run(replace(config, backbone="other"))
     monkeypatch.setattr(pipeline, "load_backbone", lambda *at, **how: replace(load(*at, **how), weights="1234"))
     with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'toy 1234'; continue it as"):
-        train_run(job)
+        train_run(config)
 
 
 def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
@@ -109,10 +111,10 @@ def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
         return search_recipes(load, data, held_out, *rest, **options)
 
     monkeypatch.setattr(pipeline, "search_recipes", spy)
-    job = TrainJob(
+    config = TrainConfig(
         str(tmp_path / "data"), tmp_path / "run", recipe, "toy", trials=2, hold_out=0.4, device="cpu", progress=False
     )
-    summary = train_run(job)
+    summary = train_run(config)
     assert [len(classes) for classes in seen] == [4, 2]
     assert seen[0] | seen[1] == set(range(6))  # no class for testing is among them
     first, second = summary["trials"]
@@ -120,19 +122,21 @@ def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
     assert summary["recipe"] == first["recipe"] != asdict(recipe)
     assert asdict(read_config(tmp_path / "run").recipe) == first["recipe"]
     assert summary["classes"] == {"training": 6, "test": 2}
-    assert train_run(job)["metrics"] == summary["metrics"]
+    assert train_run(config)["metrics"] == summary["metrics"]
     with pytest.raises(ValueError, match="holds a run with"):
-        train_run(replace(job, trials=0))
+        train_run(replace(config, trials=0))
 
 
 def test_trials_are_refused_before_the_search(
     trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path
 ) -> None:
-    job = TrainJob(str(image_folder), trained, recipe, "toy", trials=2, hold_out=0.25, device="cpu", progress=False)
+    config = TrainConfig(
+        str(image_folder), trained, recipe, "toy", trials=2, hold_out=0.25, device="cpu", progress=False
+    )
     with pytest.raises(ValueError, match="holds a run without trials; continue it as it was started"):
-        train_run(job)
+        train_run(config)
     with pytest.raises(ValueError, match="none of 8 training classes can judge the trials; expected four classes"):
-        train_run(replace(job, hold_out=0.0, out=tmp_path / "out"))
+        train_run(replace(config, hold_out=0.0, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -141,9 +145,9 @@ def test_other_classes_that_are_held_out_are_told_in_words(
     trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path, hold_out: float
 ) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
-    job = TrainJob(str(image_folder), run, recipe, "toy", 2, hold_out=hold_out, device="cpu", progress=False)
+    config = TrainConfig(str(image_folder), run, recipe, "toy", 2, hold_out=hold_out, device="cpu", progress=False)
     with pytest.raises(ValueError, match=r"with other training images or classes \(is --hold-out the same"):
-        train_run(job)
+        train_run(config)
 
 
 def test_the_curve_of_the_training_is_of_as_many_images_as_the_test(image_folder: Path) -> None:
@@ -151,12 +155,14 @@ def test_the_curve_of_the_training_is_of_as_many_images_as_the_test(image_folder
     images = images.subset(np.array(["broken" not in item for item in images.items]))
     bank, rows = ImageBank(np.zeros((64, 2, 2, 3), dtype=np.uint8)), np.arange(64)
     small, large = np.flatnonzero(images.labels == 4), rows[40:]
-    parts = Parts(rows[:32], np.concatenate([small[:2], [large[0]]]), large[1:])
-    assert len(pipeline._data(images, bank, parts).judged["training"]) == 24  # the test has 23, in classes of eight
-    parts = Parts(rows[:32], large[:16], np.empty(0, dtype=np.int64))
-    assert len(pipeline._data(images, bank, parts).judged["training"]) == 16
-    parts = Parts(rows[:32], rows[:0], rows[:0])
-    assert len(pipeline._data(images, bank, parts).judged["training"]) == 32
+    parts = SplitRows(rows[:32], np.concatenate([small[:2], [large[0]]]), large[1:])
+    assert (
+        len(pipeline._embedding_data(images, bank, parts).eval_sets["training"]) == 24
+    )  # the test has 23, in classes of eight
+    parts = SplitRows(rows[:32], large[:16], np.empty(0, dtype=np.int64))
+    assert len(pipeline._embedding_data(images, bank, parts).eval_sets["training"]) == 16
+    parts = SplitRows(rows[:32], rows[:0], rows[:0])
+    assert len(pipeline._embedding_data(images, bank, parts).eval_sets["training"]) == 32
 
 
 def test_images_that_cannot_be_read_are_named_where_they_leave_too_few(
@@ -168,7 +174,7 @@ def test_images_that_cannot_be_read_are_named_where_they_leave_too_few(
         (tmp_path / "data" / "bad" / f"{number}.png").write_bytes(b"no image")
     message = r"1 class \(good\); .*; 7 images could not be read: bad/0.png \(not an image.*, .*bad/4.png.* and 2 more$"
     with pytest.raises(ValueError, match=message) as caught:
-        train_run(TrainJob(str(tmp_path / "data"), tmp_path / "out", recipe, device="cpu", progress=False))
+        train_run(TrainConfig(str(tmp_path / "data"), tmp_path / "out", recipe, device="cpu", progress=False))
     assert "\n" not in str(caught.value)
 
 
@@ -178,7 +184,7 @@ def test_a_network_that_is_not_there_is_refused_before_images_are_decoded(
     monkeypatch.setattr(pipeline, "decode_pixels", None)
     monkeypatch.setattr(pipeline, "load_backbone", registry.load_backbone)
     with pytest.raises(ValueError, match="backbone 'nonsense' is unknown"):
-        train_run(TrainJob(str(image_folder), tmp_path / "out", backbone="nonsense", device="cpu"))
+        train_run(TrainConfig(str(image_folder), tmp_path / "out", backbone="nonsense", device="cpu"))
     assert not (tmp_path / "out").exists()
 
 
@@ -190,7 +196,7 @@ def test_single_images_are_refused_before_they_are_decoded(
         (tmp_path / "lone" / str(number)).mkdir(parents=True)
         shutil.copy(image_folder / f"class {number}" / f"{8 * number}.png", tmp_path / "lone" / str(number))
     with pytest.raises(ValueError, match="lone: 5 images of 5 classes cannot be measured; expected two images or more"):
-        train_run(TrainJob(str(tmp_path / "lone"), tmp_path / "out", device="cpu"))
+        train_run(TrainConfig(str(tmp_path / "lone"), tmp_path / "out", device="cpu"))
     assert not (tmp_path / "out").exists()
 
 
@@ -200,8 +206,8 @@ def test_a_class_whose_name_is_not_utf_8_is_a_class_like_any_other(
     data, name = tmp_path / "data", os.fsdecode(b"caf\xe9")
     for number in range(3):
         shutil.copytree(image_folder / f"class {number + 1}", data / (name if number else "tea") / str(number))
-    job = TrainJob(str(data), tmp_path / "run", recipe, "toy", hold_out=0, device="cpu", progress=False)
-    assert train_run(job)["classes"] == {"training": 2}
+    config = TrainConfig(str(data), tmp_path / "run", recipe, "toy", hold_out=0, device="cpu", progress=False)
+    assert train_run(config)["classes"] == {"training": 2}
     assert r"caf\udce9" in (tmp_path / "run" / "report.html").read_text("utf-8")
     assert name in read_weights(index_file(tmp_path / "run"))[1]["classes"]
 
@@ -209,14 +215,14 @@ def test_a_class_whose_name_is_not_utf_8_is_a_class_like_any_other(
 def test_one_class_is_refused_before_anything_is_written(tmp_path: Path, image_folder: Path, recipe: Recipe) -> None:
     shutil.copytree(image_folder / "class 1", tmp_path / "one" / "only")
     with pytest.raises(ValueError, match=r"are of 1 class \(only\); expected two or more"):
-        train_run(TrainJob(str(tmp_path / "one"), tmp_path / "out", recipe, device="cpu"))
+        train_run(TrainConfig(str(tmp_path / "one"), tmp_path / "out", recipe, device="cpu"))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path, image_folder: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(ValueError, match="out: is a file; expected a folder"):
-        train_run(TrainJob(str(image_folder), tmp_path / "out"))
+        train_run(TrainConfig(str(image_folder), tmp_path / "out"))
 
 
 def part_of(source: Path, folder: Path, classes: Iterable[int]) -> None:
@@ -240,7 +246,7 @@ def test_what_cannot_be_held_out_or_measured_as_promised_is_told(
     part_of(image_folder, data / "train" if test else data, range(training))
     part_of(image_folder, data / "test", test)
     with pytest.warns(UserWarning, match=re.escape(f"{data}: {told}")) as noted:
-        train_run(TrainJob(str(data), tmp_path / "run", quick(recipe), hold_out=0.5, device="cpu", progress=False))
+        train_run(TrainConfig(str(data), tmp_path / "run", quick(recipe), hold_out=0.5, device="cpu", progress=False))
     assert len(noted) == 1
 
 
@@ -251,8 +257,10 @@ def test_what_is_as_promised_and_what_is_not_asked_for_is_not_told(
     part_of(image_folder, tmp_path / "two" / "test", (5, 6))
     part_of(image_folder, tmp_path / "few", range(3))
     for name, hold_out in (("two", 0.5), ("few", 0.0)):
-        job = TrainJob(str(tmp_path / name), tmp_path / f"run {name}", quick(recipe), hold_out=hold_out, device="cpu")
-        train_run(replace(job, progress=False))
+        config = TrainConfig(
+            str(tmp_path / name), tmp_path / f"run {name}", quick(recipe), hold_out=hold_out, device="cpu"
+        )
+        train_run(replace(config, progress=False))
     assert not recwarn.list
 
 

@@ -11,13 +11,13 @@ from PIL import Image
 
 from entourage.embed.report import (
     COLOURS,
-    INK,
+    CORRECT_COLOUR,
     MAP_SIDE,
-    RIGHT,
-    WRONG,
-    map_picture,
-    retrieval_picture,
-    training_curves,
+    QUERY_COLOUR,
+    WRONG_COLOUR,
+    draw_map,
+    draw_retrieval,
+    plot_training_curves,
     tsne_positions,
 )
 
@@ -37,16 +37,25 @@ def shown(image: ElementTree.Element) -> int:
 
 
 def test_the_retrieval_picture_frames_what_is_right_in_green() -> None:
-    svg = ElementTree.fromstring(retrieval_picture(picture, [0, 3], [[1, 2, 5], [4, 0, 2]], LABELS))
+    svg = ElementTree.fromstring(draw_retrieval(picture, [0, 3], [[1, 2, 5], [4, 0, 2]], LABELS))
     frames, images = svg.findall(f"{SVG}rect"), svg.findall(f"{SVG}image")
-    assert [frame.attrib["fill"] for frame in frames] == [INK, RIGHT, WRONG, RIGHT, INK, WRONG, WRONG, WRONG]
+    assert [frame.attrib["fill"] for frame in frames] == [
+        QUERY_COLOUR,
+        CORRECT_COLOUR,
+        WRONG_COLOUR,
+        CORRECT_COLOUR,
+        QUERY_COLOUR,
+        WRONG_COLOUR,
+        WRONG_COLOUR,
+        WRONG_COLOUR,
+    ]
     assert [shown(image) for image in images] == [0, 1, 2, 5, 3, 4, 0, 2]
     assert [image[0].text for image in images][:2] == ["query: owl", "owl"]
     assert images[4][0].text == "query: <wren> & $5"
 
 
 def test_thumbnails_lie_in_their_frames_and_rows_below_each_other() -> None:
-    svg = ElementTree.fromstring(retrieval_picture(picture, [0, 3], [[1, 2], [4, 0]], LABELS))
+    svg = ElementTree.fromstring(draw_retrieval(picture, [0, 3], [[1, 2], [4, 0]], LABELS))
     width, height = (float(v) for v in svg.attrib["viewBox"].split()[2:])
     boxes = []
     for frame, image in zip(svg.findall(f"{SVG}rect"), svg.findall(f"{SVG}image"), strict=True):
@@ -61,13 +70,13 @@ def test_thumbnails_lie_in_their_frames_and_rows_below_each_other() -> None:
 
 @pytest.mark.parametrize("neighbours", [[[1, 2]], [1, 2]])
 def test_neighbours_must_fit_the_queries(neighbours: object) -> None:
-    with pytest.raises(ValueError, match=r"neighbours have shape .*; expected \(2, k\), a row a query"):
-        retrieval_picture(picture, [0, 3], neighbours, LABELS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"neighbors have shape .*; expected \(2, k\), a row a query"):
+        draw_retrieval(picture, [0, 3], neighbours, LABELS)  # type: ignore[arg-type]
 
 
 def test_the_map_has_a_dot_for_each_item_and_thumbnails_where_there_is_room() -> None:
     positions = np.array([[0.0, 0.0], [0.3, 0.2], [9.0, 9.0], [10.0, 10.0], [0.1, 10.0], [5.1, 5.1]])
-    svg = ElementTree.fromstring(map_picture(picture, positions, LABELS, cells=4))
+    svg = ElementTree.fromstring(draw_map(picture, positions, LABELS, cells=4))
     dots, images = svg.findall(f"{SVG}circle"), svg.findall(f"{SVG}image")
     assert len(dots) == 6
     assert dots[0].attrib["fill"] == dots[1].attrib["fill"] == dots[5].attrib["fill"] == COLOURS[2]
@@ -88,18 +97,18 @@ def test_only_what_is_shown_is_read() -> None:
         return picture(item % 6)
 
     positions = np.random.default_rng(0).random((500, 2))
-    map_picture(counted, positions, np.arange(500) % 6, cells=5)
+    draw_map(counted, positions, np.arange(500) % 6, cells=5)
     assert len(read) == len(set(read)) <= 25
 
 
 @pytest.mark.parametrize("positions", [np.zeros((6, 3)), np.full((6, 2), np.nan)])
 def test_positions_must_be_on_a_plane(positions: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"positions have shape .*; expected \(items, 2\), finite"):
-        map_picture(picture, positions, LABELS)
+        draw_map(picture, positions, LABELS)
 
 
 def test_items_in_one_place_make_a_map() -> None:
-    assert map_picture(picture, np.ones((6, 2)), LABELS).count("<image") == 1
+    assert draw_map(picture, np.ones((6, 2)), LABELS).count("<image") == 1
 
 
 def test_tsne_keeps_groups_together_whatever_their_length() -> None:
@@ -120,6 +129,6 @@ def test_too_few_embeddings_have_no_map(embeddings: np.ndarray) -> None:
 
 
 def test_training_curves_name_their_lines() -> None:
-    svg = training_curves({"training classes": [0.5, 0.8], "new classes": [0.4, 0.6]})
+    svg = plot_training_curves({"training classes": [0.5, 0.8], "new classes": [0.4, 0.6]})
     assert svg.startswith("<svg")
     assert all(text in svg for text in ("training classes", "new classes", "Recall@1", "epoch"))

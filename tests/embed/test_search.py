@@ -1,7 +1,6 @@
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,13 @@ from PIL import Image
 from tests.embed.toys import index_file
 
 from entourage.embed import search
-from entourage.embed.report import RIGHT, UNKNOWN, WRONG
-from entourage.embed.search import SearchJob, search_run
+from entourage.embed.report import CORRECT_COLOUR, UNKNOWN_COLOUR, WRONG_COLOUR
+from entourage.embed.search import SearchResult, search_run
 from entourage.io.weights import read_weights
 
 
-def job(trained: Path, data: Path, *queries: str, page: Path | None = None) -> SearchJob:
-    return SearchJob(trained, str(data), queries, count=3, page=page, device="cpu", progress=False)
+def run_search(trained: Path, data: Path, *queries: str, top_k: int = 3, out: Path | None = None) -> SearchResult:
+    return search_run(trained, str(data), queries, top_k=top_k, out=out, device="cpu", progress=False)
 
 
 def test_an_item_finds_its_nearest_without_a_network(
@@ -24,7 +23,7 @@ def test_an_item_finds_its_nearest_without_a_network(
 ) -> None:
     monkeypatch.setattr(search, "load_members", None)  # the index is enough
     names = ["class 3/24.png", "24.png", str(image_folder / "class 3" / "24.png")]  # three ways to say the same
-    answer = search_run(job(trained, image_folder, *names))
+    answer = run_search(trained, image_folder, *names)
     tensors, notes = read_weights(index_file(trained))
     cosines = (tensors["embeddings"] @ tensors["embeddings"][24]).numpy()
     best = [place for place in np.argsort(-cosines) if place != 24][:3]
@@ -39,20 +38,20 @@ def test_an_item_finds_its_nearest_without_a_network(
 def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
     own = str(tmp_path / "mine.png")
-    answer = search_run(job(trained, image_folder, own, "1.png", page=tmp_path / "found.html"))
+    answer = run_search(trained, image_folder, own, "1.png", out=tmp_path / "found.html")
     assert [query for query, _ in answer.hits] == [own, "1.png"]
     first = answer.hits[0][1][0]
     assert first.item == "class 3/24.png"
     assert first.cosine == pytest.approx(1, abs=1e-5)
     page = (tmp_path / "found.html").read_text()
-    assert page.count(UNKNOWN) == 3  # nobody knows the class of a file
-    assert page.count(RIGHT) + page.count(WRONG) == 3
+    assert page.count(UNKNOWN_COLOUR) == 3  # nobody knows the class of a file
+    assert page.count(CORRECT_COLOUR) + page.count(WRONG_COLOUR) == 3
 
 
 def test_who_asks_beside_an_item_may_still_find_all(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
-    asked = job(trained, image_folder, str(tmp_path / "mine.png"), "24.png", page=tmp_path / "found.html")
-    outside, inside = (hits for _, hits in search_run(replace(asked, count=1000)).hits)
+    names, out = (str(tmp_path / "mine.png"), "24.png"), tmp_path / "found.html"
+    outside, inside = (hits for _, hits in run_search(trained, image_folder, *names, top_k=1000, out=out).hits)
     assert len(outside) == len(inside) + 1
     assert "class 3/24.png" in {hit.item for hit in outside} - {hit.item for hit in inside}
 
@@ -62,7 +61,7 @@ def test_images_that_came_after_the_training_are_found(trained: Path, image_fold
     shutil.copytree(trained, run)
     shutil.copytree(image_folder, data)
     shutil.copy(data / "class 3" / "24.png", data / "class 4" / "new.png")
-    answer = search_run(job(run, data, "24.png"))
+    answer = run_search(run, data, "24.png")
     assert answer.hits[0][1][0].item == "class 4/new.png"
 
 
@@ -71,18 +70,18 @@ def test_a_file_is_meant_before_an_item_that_ends_alike(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(image_folder / "class 5" / "40.png", "24.png")  # an item of another class is called so, too
-    (_, own), (_, whole) = search_run(job(trained, image_folder, "24.png", "class 3/24.png")).hits
+    (_, own), (_, whole) = run_search(trained, image_folder, "24.png", "class 3/24.png").hits
     assert own[0].item == "class 5/40.png"
     assert own[0].cosine == pytest.approx(1, abs=1e-5)
     assert whole[0].item != "class 5/40.png"
     Path("class 3").mkdir()
     shutil.copy("24.png", "class 3/24.png")
-    again = search_run(job(trained, image_folder, "class 3/24.png")).hits[0][1]
+    again = run_search(trained, image_folder, "class 3/24.png").hits[0][1]
     assert [hit.item for hit in again] == [hit.item for hit in whole]  # an item by its whole name goes first
 
 
 def test_a_query_that_is_given_twice_is_answered_twice(trained: Path, image_folder: Path) -> None:
-    hits = search_run(job(trained, image_folder, "24.png", "1.png", "24.png")).hits
+    hits = run_search(trained, image_folder, "24.png", "1.png", "24.png").hits
     assert [query for query, _ in hits] == ["24.png", "1.png", "24.png"]
     assert hits[0] == hits[2] != hits[1]
 
@@ -90,14 +89,14 @@ def test_a_query_that_is_given_twice_is_answered_twice(trained: Path, image_fold
 def test_a_page_that_cannot_be_written_is_refused_before_the_search(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "find_index", None)
+    monkeypatch.setattr(search, "load_or_build_index", None)
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file: is a file; expected a folder to write to"):
-        search_run(job(trained, image_folder, "24.png", page=tmp_path / "file" / "found.html"))
+        run_search(trained, image_folder, "24.png", out=tmp_path / "file" / "found.html")
     with pytest.raises(ValueError, match=r"config\.json: is no place for the result; .* ends in \.html"):
-        search_run(job(trained, image_folder, "24.png", page=trained / "config.json"))
+        run_search(trained, image_folder, "24.png", out=trained / "config.json")
     with pytest.raises(ValueError, match=r"report\.html: is read and would be overwritten"):
-        search_run(job(trained, image_folder, "24.png", page=trained / "report.html"))
+        run_search(trained, image_folder, "24.png", out=trained / "report.html")
 
 
 @pytest.mark.parametrize(
@@ -109,20 +108,20 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_search(
 )
 def test_wrong_queries_are_one_line(trained: Path, image_folder: Path, query: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        search_run(job(trained, image_folder, query))
+        run_search(trained, image_folder, query)
 
 
 def test_wrong_queries_are_refused_before_anything_is_embedded(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "find_index", None)
+    monkeypatch.setattr(search, "load_or_build_index", None)
     for name in ("ant", "bee"):
         shutil.copytree(image_folder / "class 3", tmp_path / "data" / name)
     text = tmp_path / "text.png"
     text.write_text("no image")
     for query, said in (("nothing.png", "nor an image file"), ("24.png", "may mean"), (str(text), "not an image")):
         with pytest.raises(ValueError, match=said):
-            search_run(job(trained, tmp_path / "data", "ant/24.png", query))
+            run_search(trained, tmp_path / "data", "ant/24.png", query)
 
 
 def test_a_query_that_may_mean_two_items_is_refused(trained: Path, image_folder: Path, tmp_path: Path) -> None:
@@ -131,15 +130,15 @@ def test_a_query_that_may_mean_two_items_is_refused(trained: Path, image_folder:
     for name in ("ant", "bee"):
         shutil.copytree(image_folder / "class 3", data / name)
     with pytest.raises(ValueError, match=r"'24.png' may mean 'ant/24.png' or 'bee/24.png' of .*; expected more"):
-        search_run(job(run, data, "24.png"))
+        run_search(run, data, "24.png")
 
 
 def test_a_query_that_is_no_image_is_refused(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(ValueError, match=r"text.png"):
-        search_run(job(trained, image_folder, str(tmp_path / "text.png")))
+        run_search(trained, image_folder, str(tmp_path / "text.png"))
     Image.new("RGB", (5, 5)).save(tmp_path / "fine.png")
-    assert len(search_run(job(trained, image_folder, str(tmp_path / "fine.png"))).hits) == 1
+    assert len(run_search(trained, image_folder, str(tmp_path / "fine.png")).hits) == 1
 
 
 def test_a_search_does_not_wait_for_what_only_reports_need() -> None:

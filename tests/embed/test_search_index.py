@@ -10,16 +10,16 @@ import torch
 from entourage.data.image_set import ImageSet
 from entourage.embed import search as module
 from entourage.embed.data import read_images
-from entourage.embed.search import Index, find_index
+from entourage.embed.search import EmbeddingIndex, load_or_build_index
 from entourage.embed.training.fit import EmbeddedImages, embed_images
 from entourage.embed.training.run_folder import load_members, read_config
-from entourage.game import normalize_rows
+from entourage.game.similarity import normalize_rows
 
 
 def test_nearest_are_the_largest_cosines_without_oneself() -> None:
     torch.manual_seed(0)
     embeddings = normalize_rows(torch.randn(30, 5))
-    index = Index(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
+    index = EmbeddingIndex(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
     queries = torch.stack([embeddings[4], normalize_rows(torch.randn(1, 5))[0]])
     places, cosines = index.nearest(queries, 3, [4, None])
     for row, own in ((0, 4), (1, None)):
@@ -29,7 +29,7 @@ def test_nearest_are_the_largest_cosines_without_oneself() -> None:
 
 
 def test_no_more_are_found_than_there_are() -> None:
-    index = Index(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
+    index = EmbeddingIndex(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
     places, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
     assert places.tolist() == [[1, 2, 0]]
     assert cosines.tolist() == [[0, 0, -torch.inf]]  # itself, which is no find
@@ -45,14 +45,14 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     trained_indices = list(run.glob("index-*.safetensors"))
     calls: list[int] = []
 
-    def find() -> Index:
+    def find() -> EmbeddingIndex:
         config, images = read_config(run), read_images(data)
 
         def embed() -> EmbeddedImages:
             calls.append(len(images))
             return embed_images(load_members(run, config, "cpu"), images, config.recipe.decoded_side, progress=False)
 
-        return find_index(run, config, images, embed)
+        return load_or_build_index(run, config, images, embed)
 
     first, second = find(), find()
     assert calls == [65]
@@ -85,7 +85,7 @@ def embedded(images: ImageSet) -> EmbeddedImages:
 def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "MAX_INDEXES", 3)
     config, images = read_config(trained), read_images(image_folder)
     sets = [images.subset(np.arange(5 + n)) for n in range(5)]
     made: list[int] = []
@@ -95,7 +95,7 @@ def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
             made.append(number)
             return embedded(sets[number])
 
-        assert len(find_index(tmp_path, config, sets[number], embed).items) == 5 + number
+        assert len(load_or_build_index(tmp_path, config, sets[number], embed).items) == 5 + number
         for path in tmp_path.iterdir():  # the clock of a file system may be coarse
             os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**10))
 
@@ -114,7 +114,7 @@ def test_an_index_that_cannot_be_kept_answers_with_a_warning(
     monkeypatch.setattr(module, "write_weights", read_only)
     images = read_images(image_folder)
     with pytest.warns(UserWarning, match=r"^the index is not kept: cannot write to .*: Read-only file system$"):
-        index = find_index(tmp_path, read_config(trained), images, lambda: embedded(images))
+        index = load_or_build_index(tmp_path, read_config(trained), images, lambda: embedded(images))
     assert len(index.items) == len(images)
 
 
@@ -125,8 +125,8 @@ def test_training_leaves_an_index_of_all_images(
         raise AssertionError("the index of the training should do")
 
     config, images = read_config(trained), read_images(image_folder)
-    index = find_index(trained, config, images, embed)
+    index = load_or_build_index(trained, config, images, embed)
     made = embed_images(load_members(trained, config, "cpu"), images, config.recipe.decoded_side, progress=False)
     torch.testing.assert_close(index.embeddings, made.embeddings)
-    assert index.items == [images.items[place] for place in made.kept]
+    assert index.items == [images.items[place] for place in made.indices]
     np.testing.assert_allclose(index.embeddings.norm(dim=1), 1, rtol=1e-5)

@@ -47,7 +47,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[EmbeddingData]:
 
 def test_choosing_never_sees_a_test_class(bench: Bench, seen: list[EmbeddingData]) -> None:
     found = bench.choose("cub200", bench.setting.recipe)
-    held = seen[0].judged["validation"]
+    held = seen[0].eval_sets["validation"]
     assert set(found) == {"recall@1", "epoch"}
     assert found["epoch"] in (1, 2)
     assert len(set(seen[0].labels[held])) == 4
@@ -55,7 +55,7 @@ def test_choosing_never_sees_a_test_class(bench: Bench, seen: list[EmbeddingData
     assert not set(seen[0].labels[held]) & set(seen[0].labels[seen[0].training])
     bench.test("cub200", bench.setting.recipe)
     assert set(seen[1].labels[seen[1].training]) == set(range(8))
-    assert seen[1].judged == {}
+    assert seen[1].eval_sets == {}
 
 
 def test_a_test_measures_what_was_trained(bench: Bench) -> None:
@@ -86,8 +86,8 @@ def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, seen:
     assert course["test"][-1] == pytest.approx(bench.test("cub200", recipe)["recall@1"])  # the last, not the best
     for data in seen[:2]:
         assert set(data.labels[data.training]) == set(range(8))
-        assert np.array_equal(data.judged["test"], halves.test)
-    assert np.array_equal(seen[1].judged["training"], halves.training)  # as many as there are test images
+        assert np.array_equal(data.eval_sets["test"], halves.test)
+    assert np.array_equal(seen[1].eval_sets["training"], halves.training)  # as many as there are test images
 
 
 def test_plans_follow_the_number_of_images_and_epochs() -> None:

@@ -18,7 +18,7 @@ NAMED = 5  # images that could not be read, in a message of one line
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class SplitRows:
     """Rows of a set of images, each ascending and possibly empty.
 
     Attributes:
@@ -31,7 +31,7 @@ class Parts:
     validation: Rows
     test: Rows
 
-    def named(self) -> dict[str, Rows]:
+    def by_name(self) -> dict[str, Rows]:
         """The parts that are not empty, by name, in the order above."""
         parts = {"training": self.training, "validation": self.validation, "test": self.test}
         return {name: rows for name, rows in parts.items() if len(rows)}
@@ -54,7 +54,7 @@ def read_images(source: str | Path) -> ImageSet:
     raise ValueError(f"{source} does not exist; expected a folder of images, a pack (.npz), or one of {names}")
 
 
-def split_parts(images: ImageSet, hold_out: float, seed: int = 0) -> Parts:
+def split_rows(images: ImageSet, hold_out: float, seed: int = 0) -> SplitRows:
     """Which images are trained on, chosen by, and tested on.
 
     Args:
@@ -77,11 +77,11 @@ def split_parts(images: ImageSet, hold_out: float, seed: int = 0) -> Parts:
         kept, held = hold_out_classes(labels, hold_out, seed)
         if np.unique(labels[held], return_counts=True)[1].max() > 1:  # otherwise there is nothing to be found
             training, validation = training[kept], training[held]
-    return Parts(training, validation, np.flatnonzero(images.split == TEST))
+    return SplitRows(training, validation, np.flatnonzero(images.split == TEST))
 
 
 @contextmanager
-def naming(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
+def report_skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
     """Whatever a set is refused for within the block, those of its images that could not be read are named, too.
 
     Args:
@@ -100,7 +100,7 @@ def naming(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
         raise ValueError(f"{error}; {len(skipped)} images could not be read: {names}{more}") from error
 
 
-def whole_classes(labels: Rows, rows: Rows, wanted: int, seed: int = 0) -> Rows:
+def sample_classes(labels: Rows, rows: Rows, wanted: int, seed: int = 0) -> Rows:
     """All images of as many classes as it takes to have `wanted` rows or a little more, ascending.
 
     Recall depends on how many images there are to choose from: a part of one set is compared with all of another only

@@ -157,7 +157,7 @@ def _check_positive(**numbers: float) -> None:
             raise ValueError(f"{name} is {value}; expected a finite number above 0")
 
 
-class Embedded(NamedTuple):
+class NetworkOutput(NamedTuple):
     """What a network says of a batch: embeddings, shape (b, d), and logits, shape (b, m)."""
 
     embeddings: Tensor
@@ -201,10 +201,10 @@ class EmbeddingNetwork(nn.Module):
         embeddings: Tensor = self.project(self.body(images))
         return embeddings
 
-    def forward(self, images: Tensor) -> Embedded:
+    def forward(self, images: Tensor) -> NetworkOutput:
         """Embeddings, shape (b, d), and logits, shape (b, m)."""
         embeddings = self.embed(images)
-        return Embedded(embeddings, self.head(embeddings))
+        return NetworkOutput(embeddings, self.head(embeddings))
 
     def train(self, mode: bool = True) -> Self:
         """As usual, but frozen statistics stay frozen."""

@@ -164,8 +164,8 @@ def _split_warnings(config: TrainConfig, images: ImageSet, parts: SplitRows) -> 
         yield f"{images.name}: the test part, {size}, cannot be measured; {expected}"
     elif shared := len(np.intersect1d(training_classes, test_classes)):
         yield (
-            f"{images.name}: the test part shares {shared} of its {pluralize(len(test_classes), 'classes')} with the training"
-            " part: its figures are not those of classes never seen"
+            f"{images.name}: the test part shares {shared} of its {pluralize(len(test_classes), 'classes')} with the"
+            " training part: its figures are not those of classes never seen"
         )
 
 

@@ -1,7 +1,7 @@
 """What people see of embeddings: what a query finds, a map of all items, and curves of training.
 
-Pictures are SVG elements that hold their thumbnails as JPEG, so that a page needs nothing else. A `Picture` gives an
-item's image by its position; it is asked only for items that are shown. Matplotlib and scikit-learn are imported by
+Pictures are SVG elements that hold their thumbnails as JPEG, so that a page needs nothing else. An `ImageGetter` gives
+an item's image by its position; it is called only for items that are shown. Matplotlib and scikit-learn are imported by
 those that need them: a search answers without.
 
 The report on embeddings: a table of metrics, what queries find, a map of all items, the course of the training.
@@ -25,51 +25,57 @@ from entourage.embed.models import Rows
 from entourage.report.figures import figure_style, to_svg
 from entourage.report.page import Block, Section, thumbnail_data_uri
 
-Picture = Callable[[int], Image.Image]
+ImageGetter = Callable[[int], Image.Image]
 
-INK, RIGHT, WRONG, UNKNOWN = "#22303c", "#2e9e5b", "#d1493f", "#b8c4ce"
+QUERY_COLOUR, CORRECT_COLOUR, WRONG_COLOUR, UNKNOWN_COLOUR = "#22303c", "#2e9e5b", "#d1493f", "#b8c4ce"
 SIDE, FRAME, GAP = 96, 4, 10  # of a thumbnail in the retrieval picture, in pixels
 MAP_SIDE = 960  # of the map
 # Neighbouring classes differ; with more classes than colours they repeat.
 COLOURS = ("#2a6f97", "#d1783f", "#2e9e5b", "#d1493f", "#7d5ba6", "#8c6d46", "#d17fb3", "#7f8c8d", "#b0a82f", "#3fb5c4")
 
 
-def retrieval_picture(
-    picture: Picture, queries: Sequence[int], neighbours: ArrayLike, labels: Sequence[object] | NDArray[np.generic]
+def draw_retrieval(
+    get_image: ImageGetter, queries: Sequence[int], neighbors: ArrayLike, labels: Sequence[object] | NDArray[np.generic]
 ) -> str:
     """A row a query: the query, then what it found, nearest first, framed in green where the class is right.
 
     Args:
-        picture: gives an item's image.
+        get_image: gives an item's image.
         queries: positions of the items that were looked up.
-        neighbours: positions of the items they found, shape (queries, k), nearest first.
+        neighbors: positions of the items they found, shape (queries, k), nearest first.
         labels: the class of each item; None for a query whose class is unknown: what it finds has a grey frame.
 
     Returns:
         An `<svg>` element.
     """
-    found = np.asarray(neighbours)
-    if found.ndim != 2 or len(found) != len(queries):
-        raise ValueError(f"neighbours have shape {found.shape}; expected ({len(queries)}, k), a row a query")
+    indices = np.asarray(neighbors)
+    if indices.ndim != 2 or len(indices) != len(queries):
+        raise ValueError(f"neighbors have shape {indices.shape}; expected ({len(queries)}, k), a row a query")
     step = SIDE + 2 * FRAME + GAP
     marks: list[str] = []
     for row, query in enumerate(queries):
-        marks += _framed(picture(query), 0, row * step, INK, f"query: {labels[query] or 'of unknown class'}")
-        for column, item in enumerate(found[row].tolist(), start=1):
-            colour = UNKNOWN if labels[query] is None else RIGHT if labels[item] == labels[query] else WRONG
+        marks += _framed(get_image(query), 0, row * step, QUERY_COLOUR, f"query: {labels[query] or 'of unknown class'}")
+        for column, item in enumerate(indices[row].tolist(), start=1):
+            colour = (
+                UNKNOWN_COLOUR
+                if labels[query] is None
+                else CORRECT_COLOUR
+                if labels[item] == labels[query]
+                else WRONG_COLOUR
+            )
             left = column * step + GAP  # a little apart from the query
-            marks += _framed(picture(item), left, row * step, colour, str(labels[item]))
-    width, height = (found.shape[1] + 1) * step + GAP, len(found) * step
+            marks += _framed(get_image(item), left, row * step, colour, str(labels[item]))
+    width, height = (indices.shape[1] + 1) * step + GAP, len(indices) * step
     return _svg(width, height, marks)
 
 
-def map_picture(
-    picture: Picture, positions: ArrayLike, labels: Sequence[object] | NDArray[np.generic], *, cells: int = 24
+def draw_map(
+    get_image: ImageGetter, positions: ArrayLike, labels: Sequence[object] | NDArray[np.generic], *, cells: int = 24
 ) -> str:
     """A map of items: a dot in the colour of its class for each, and thumbnails for as many as there is room for.
 
     Args:
-        picture: gives an item's image.
+        get_image: gives an item's image.
         positions: where the items are, shape (n, 2), e.g. as `tsne_positions` gives them.
         labels: the class of each item.
         cells: thumbnails in a row of the map, if it were full.
@@ -77,16 +83,16 @@ def map_picture(
     Returns:
         An `<svg>` element.
     """
-    where = _in_unit_square(positions)  # (n, 2)
+    points = _in_unit_square(positions)  # (n, 2)
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
     colours = [COLOURS[code % len(COLOURS)] for code in codes]
     side = MAP_SIDE / cells
     marks = [
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}" fill-opacity="0.7"/>'
-        for (x, y), colour in zip(where * MAP_SIDE, colours, strict=True)
+        for (x, y), colour in zip(points * MAP_SIDE, colours, strict=True)
     ]
-    for item, (column, row) in _with_room(where, cells):
-        href = thumbnail_data_uri(picture(item), side=2 * round(side))  # sharp when zoomed in
+    for item, (column, row) in _cell_items(points, cells):
+        href = thumbnail_data_uri(get_image(item), side=2 * round(side))  # sharp when zoomed in
         box = f'x="{column * side + 1:.1f}" y="{row * side + 1:.1f}" width="{side - 2:.1f}" height="{side - 2:.1f}"'
         title = f"<title>{escape(str(labels[item]))}</title>"
         marks.append(f'<image {box} href="{href}" preserveAspectRatio="xMidYMid slice">{title}</image>')
@@ -103,11 +109,11 @@ def tsne_positions(embeddings: ArrayLike, *, seed: int = 0) -> NDArray[np.float3
         raise ValueError(f"embeddings have shape {points.shape}; expected (samples, dimensions), four samples or more")
     points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     perplexity = min(30.0, (len(points) - 1) / 3)
-    found = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
-    return np.asarray(found, dtype=np.float32)
+    positions = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(points)
+    return np.asarray(positions, dtype=np.float32)
 
 
-def training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Recall@1") -> str:
+def plot_training_curves(curves: Mapping[str, Sequence[float]], *, label: str = "Recall@1") -> str:
     """A line for each name over epochs 1, 2, ..., e.g. of training classes and of classes never seen."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -142,21 +148,21 @@ def _square(image: Image.Image) -> Image.Image:
 
 
 def _in_unit_square(positions: ArrayLike) -> NDArray[np.float64]:
-    where = np.asarray(positions, dtype=np.float64)
-    if where.ndim != 2 or where.shape[1] != 2 or not np.isfinite(where).all():
-        raise ValueError(f"positions have shape {where.shape}; expected (items, 2), finite")
-    low, span = where.min(axis=0), np.ptp(where, axis=0)
-    return np.asarray((where - low) / np.where(span > 0, span, 1))
+    points = np.asarray(positions, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
+        raise ValueError(f"positions have shape {points.shape}; expected (items, 2), finite")
+    low, span = points.min(axis=0), np.ptp(points, axis=0)
+    return np.asarray((points - low) / np.where(span > 0, span, 1))
 
 
-def _with_room(where: NDArray[np.float64], cells: int) -> list[tuple[int, tuple[int, int]]]:
+def _cell_items(points: NDArray[np.float64], cells: int) -> list[tuple[int, tuple[int, int]]]:
     """Items that have a cell of the map to themselves, with its column and row: in each, the one nearest its middle."""
-    place = np.minimum((where * cells).astype(int), cells - 1)  # (n, 2)
-    off_centre = np.linalg.norm(where * cells - place - 0.5, axis=1)
+    cell = np.minimum((points * cells).astype(int), cells - 1)  # (n, 2)
+    distance = np.linalg.norm(points * cells - cell - 0.5, axis=1)
     best: dict[tuple[int, int], int] = {}
-    for item in np.argsort(off_centre, kind="stable").tolist():
-        best.setdefault((int(place[item, 0]), int(place[item, 1])), item)
-    return [(item, cell) for cell, item in best.items()]
+    for item in np.argsort(distance, kind="stable").tolist():
+        best.setdefault((int(cell[item, 0]), int(cell[item, 1])), item)
+    return [(item, position) for position, item in best.items()]
 
 
 def _svg(width: float, height: float, marks: Sequence[str]) -> str:
@@ -164,30 +170,30 @@ def _svg(width: float, height: float, marks: Sequence[str]) -> str:
     return head + "".join(marks) + "</svg>"
 
 
-RANDOM_QUERIES, FAILED_QUERIES, FOUND = 6, 4, 8  # rows of the retrieval picture, and neighbours of each
-MOST_ON_MAP = 1500
-K = (1, 2, 4, 8)
+RANDOM_QUERIES, FAILED_QUERIES, N_NEIGHBORS = 6, 4, 8  # rows of the retrieval picture, and neighbours of each
+MAX_ON_MAP = 1500
+RECALL_K = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class EmbeddedSet:
     """Images with their embeddings, rows of length 1, shape (n, d)."""
 
     images: ImageSet
     embeddings: Tensor
 
-    def part(self, rows: Rows) -> Embedded:
+    def subset(self, rows: Rows) -> EmbeddedSet:
         """Some of them."""
-        return Embedded(self.images.subset(rows), self.embeddings[torch.from_numpy(rows).to(self.embeddings.device)])
+        return EmbeddedSet(self.images.subset(rows), self.embeddings[torch.from_numpy(rows).to(self.embeddings.device)])
 
 
-def measure(embedded: Embedded, *, nmi: bool = True) -> dict[str, float]:
+def compute_metrics(embedded: EmbeddedSet, *, nmi: bool = True) -> dict[str, float]:
     """The metrics of a set, with Recall@K only for as many neighbours as there are."""
-    k = [at for at in K if at < len(embedded.images)]
+    k = [at for at in RECALL_K if at < len(embedded.images)]
     return retrieval_metrics(embedded.embeddings, embedded.images.labels, k or [1], nmi=nmi)
 
 
-def measurable(labels: Rows) -> bool:
+def is_measurable(labels: Rows) -> bool:
     """Whether there are two classes and two images of one of them: otherwise nothing can be found, or all is right."""
     counts = np.unique(labels, return_counts=True)[1]
     return len(counts) > 1 and int(counts.max()) > 1
@@ -202,7 +208,7 @@ def metrics_table(measured: Mapping[str, Mapping[str, float]]) -> list[tuple[str
     return rows
 
 
-def aligned(table: Sequence[Sequence[str]]) -> str:
+def format_table(table: Sequence[Sequence[str]]) -> str:
     """A table for a terminal."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
@@ -210,7 +216,7 @@ def aligned(table: Sequence[Sequence[str]]) -> str:
 
 
 def embedding_sections(
-    embedded: Embedded,
+    embedded: EmbeddedSet,
     measured: Mapping[str, Mapping[str, float]],
     curves: Mapping[str, Sequence[float]] | None = None,
     skipped: Sequence[tuple[str, str]] = (),
@@ -233,7 +239,7 @@ def embedding_sections(
     sections = [Section("Metrics", lead, wide=[Block(table=metrics_table(measured))])]
     if curves:
         text = "A curve of the training images far above the others means that the network has learnt them by heart."
-        sections.append(Section("The training", text, blocks=[Block(figure=training_curves(curves))]))
+        sections.append(Section("The training", text, blocks=[Block(figure=plot_training_curves(curves))]))
     sections += [_queries(embedded, seed), _map(embedded, seed)]
     if skipped:
         rows = [("item", "reason"), *skipped]
@@ -241,37 +247,37 @@ def embedding_sections(
     return sections
 
 
-def _queries(embedded: Embedded, seed: int) -> Section:
+def _queries(embedded: EmbeddedSet, seed: int) -> Section:
     labels = embedded.images.labels
     order = np.random.default_rng(seed).permutation(len(labels))[:1000]
-    found = _neighbours(embedded.embeddings, order)  # (queries, k)
-    failed = np.flatnonzero(labels[found[:, 0]] != labels[order])
+    neighbors = _neighbors(embedded.embeddings, order)  # (queries, k)
+    failed = np.flatnonzero(labels[neighbors[:, 0]] != labels[order])
     failed = failed[failed >= RANDOM_QUERIES][:FAILED_QUERIES]
-    shown = np.concatenate([np.arange(min(RANDOM_QUERIES, len(order))), failed])
+    selected = np.concatenate([np.arange(min(RANDOM_QUERIES, len(order))), failed])
     names = [embedded.images.class_names[label] for label in labels]
-    picture = retrieval_picture(embedded.images.image, order[shown].tolist(), found[shown], names)
+    picture = draw_retrieval(embedded.images.image, order[selected].tolist(), neighbors[selected], names)
     lead = "The query on the left, then the most similar images: green frames are of its class, red ones of another."
     if len(failed):
         lead += f" The first {RANDOM_QUERIES} queries are drawn at random, the others from those that fail."
     return Section("What queries find", lead, wide=[Block(figure=picture)])
 
 
-def _map(embedded: Embedded, seed: int) -> Section:
+def _map(embedded: EmbeddedSet, seed: int) -> Section:
     n = len(embedded.images)
-    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_ON_MAP])
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:MAX_ON_MAP])
     if len(rows) < 4:
         return Section("A map", "Four images or more could be shown on a map.")
-    some = embedded.part(rows)
-    names = [some.images.class_names[label] for label in some.images.labels]
-    picture = map_picture(some.images.image, tsne_positions(some.embeddings.cpu().numpy(), seed=seed), names)
+    subset = embedded.subset(rows)
+    names = [subset.images.class_names[label] for label in subset.images.labels]
+    picture = draw_map(subset.images.image, tsne_positions(subset.embeddings.cpu().numpy(), seed=seed), names)
     lead = f"t-SNE lays similar images side by side; frames and dots are coloured by class. {len(rows)} of {n} images."
     return Section("A map", lead, wide=[Block(figure=picture)])
 
 
-def _neighbours(embeddings: Tensor, queries: Rows) -> Rows:
+def _neighbors(embeddings: Tensor, queries: Rows) -> Rows:
     """The most similar others of each query, shape (queries, k), most similar first."""
-    places = torch.from_numpy(queries).to(embeddings.device)
-    cosines = embeddings[places] @ embeddings.T  # (queries, n)
-    cosines.scatter_(1, places[:, None], -torch.inf)
-    found: Rows = cosines.topk(min(FOUND, len(embeddings) - 1), dim=1).indices.cpu().numpy()
-    return found
+    rows = torch.from_numpy(queries).to(embeddings.device)
+    cosines = embeddings[rows] @ embeddings.T  # (queries, n)
+    cosines.scatter_(1, rows[:, None], -torch.inf)
+    neighbors: Rows = cosines.topk(min(N_NEIGHBORS, len(embeddings) - 1), dim=1).indices.cpu().numpy()
+    return neighbors

@@ -64,7 +64,7 @@ def test_a_tenth_of_few_classes_is_four_where_there_are_twelve(classes: int, hel
     ("labels", "share", "message"),
     [
         ([0, 1, 2], 0.5, "there are 3 classes; expected four or more"),
-        ([0, 1, 2, 3], 1.0, r"the share of classes to hold out is 1.0; expected"),
+        ([0, 1, 2, 3], 1.0, r"fraction is 1.0; expected"),
     ],
 )
 def test_too_few_classes_or_a_wrong_share_are_refused(labels: list[int], share: float, message: str) -> None:
@@ -74,7 +74,7 @@ def test_too_few_classes_or_a_wrong_share_are_refused(labels: list[int], share: 
 
 def test_training_helps_classes_that_it_never_saw(toys: ModuleType) -> None:
     data = data_of(toys)
-    held = data.judged["validation"]
+    held = data.eval_sets["validation"]
     untrained = fit.build_network(toys.backbone(), 2).eval()
     before = embed_rows(untrained, data.bank, held, toys.backbone().preprocessing)
     trained = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
@@ -87,9 +87,13 @@ def test_training_helps_classes_that_it_never_saw(toys: ModuleType) -> None:
 
 
 def test_a_stopped_training_continues_and_a_finished_one_answers_at_once(toys: ModuleType, tmp_path: Path) -> None:
-    whole = train_embedding(toys.backbone(), data_of(toys), RECIPE, run=tmp_path / "run", device="cpu", progress=False)
+    whole = train_embedding(
+        toys.backbone(), data_of(toys), RECIPE, run_dir=tmp_path / "run", device="cpu", progress=False
+    )
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"stage-1", "stage-2"}
-    again = train_embedding(toys.backbone(), data_of(toys), RECIPE, run=tmp_path / "run", device="cpu", progress=False)
+    again = train_embedding(
+        toys.backbone(), data_of(toys), RECIPE, run_dir=tmp_path / "run", device="cpu", progress=False
+    )
     alone = train_embedding(toys.backbone(), data_of(toys), RECIPE, device="cpu", progress=False)
     for other in (again, alone):
         assert other.best == whole.best
@@ -193,7 +197,7 @@ def test_when_all_is_found_from_the_start_learning_goes_on(
     monkeypatch.setattr(EmbeddingTask, "validate", found)
     recipe = replace(RECIPE, stages=(Stage(5, 1e-2),))
     run = tmp_path if in_folder else None
-    trained = train_embedding(toys.backbone(), data_of(toys), recipe, run=run, device="cpu", progress=False)
+    trained = train_embedding(toys.backbone(), data_of(toys), recipe, run_dir=run, device="cpu", progress=False)
     assert trained.epoch == 4
     assert torch.equal(trained.network.head.weight, weights[3])
     assert not torch.equal(weights[3], weights[0])

@@ -23,7 +23,7 @@ RECIPE = Recipe(size=20, classes_per_batch=4, samples_per_class=4, stages=(Stage
 def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_path: Path) -> None:
     pixels, labels = toys.images()
     data = EmbeddingData(ImageBank(pixels), labels, np.arange(96))
-    members = train_ensemble(toys.backbone, data, RECIPE, 2, run=tmp_path, device="cpu", progress=False)
+    members = train_ensemble(toys.backbone, data, RECIPE, 2, run_dir=tmp_path, device="cpu", progress=False)
     assert {path.name for path in tmp_path.iterdir()} == {"member-1", "member-2"}
     alone = train_embedding(toys.backbone(), data, RECIPE, device="cpu", progress=False)
     rows = np.arange(0, 96, 5)
@@ -36,19 +36,19 @@ def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_pa
 
 def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
     pixels, labels = toys.images()
-    with pytest.raises(ValueError, match="members is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="n_members is 0; expected 1 or more"):
         train_ensemble(toys.backbone, EmbeddingData(ImageBank(pixels), labels, np.arange(96)), RECIPE, 0)
 
 
 def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
     trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(ensemble, "CHUNK", 7)
+    monkeypatch.setattr(ensemble, "CHUNK_SIZE", 7)
     members = load_members(trained, read_config(trained), "cpu")
     images = read_images(image_folder)
     found = embed_images(members, images, 20, progress=False)
     pixels = decode_pixels(images, (20, 20), progress=False)
-    assert found.kept.tolist() == pixels.indices.tolist()
+    assert found.indices.tolist() == pixels.indices.tolist()
     assert found.skipped == pixels.failures
     torch.testing.assert_close(found.embeddings, embed_ensemble(members, ImageBank(pixels.values), np.arange(64)))
     (tmp_path / "a").mkdir()

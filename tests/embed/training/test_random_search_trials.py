@@ -33,7 +33,7 @@ def parts_of(toys: ModuleType) -> tuple[EmbeddingData, Rows]:
 def search(toys: ModuleType, run: Path, count: int = 3, **change: Any) -> list[Trial]:
     data, held_out = parts_of(toys)
     values = {"load": toys.backbone, "data": data, "held_out": held_out, "recipe": RECIPE, **change}
-    return search_recipes(**values, trials=count, run=run, device="cpu", progress=False)
+    return search_recipes(**values, trials=count, run_dir=run, device="cpu", progress=False)
 
 
 class StoppedError(Exception):

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from entourage.embed.training.run_folder import read_course
+from entourage.embed.training.run_folder import read_training_history
 
 
 def test_curves_go_over_all_stages_in_order(tmp_path: Path) -> None:
@@ -11,11 +11,11 @@ def test_curves_go_over_all_stages_in_order(tmp_path: Path) -> None:
         lines += [{"step": 2, "metrics": {"recall@1": value, "training recall@1": value + 0.5}} for value in recalls]
         (tmp_path / stage).mkdir()
         (tmp_path / stage / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    curves = read_course(tmp_path)
+    curves = read_training_history(tmp_path)
     assert curves == {"validation": [0.1, 0.2, 0.3, 0.4], "training": [0.6, 0.7, 0.8, 0.9]}
 
 
 def test_a_run_without_measurements_has_no_curves(tmp_path: Path, trained: Path) -> None:
-    assert read_course(tmp_path) == {}
-    curves = read_course(trained / "training" / "member-1")
+    assert read_training_history(tmp_path) == {}
+    curves = read_training_history(trained / "training" / "member-1")
     assert {name: len(values) for name, values in curves.items()} == {"validation": 4, "training": 4}

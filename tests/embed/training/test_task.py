@@ -128,7 +128,7 @@ def test_validation_is_recall_among_each_judged_set(toys: ModuleType) -> None:
     task = task_of(toys)
     labels = task.data.labels
     rows = np.flatnonzero(labels < 3)
-    task.data = replace(task.data, judged={"validation": rows, "test": np.flatnonzero(labels > 4)})
+    task.data = replace(task.data, eval_sets={"validation": rows, "test": np.flatnonzero(labels > 4)})
     task.model.eval()
     found = task.validate(task.model)
     embeddings = embed_rows(task.model.network, task.data.bank, rows, task.preprocessing)

@@ -55,12 +55,12 @@ class TrainedEmbedding:
         return sum(stage.epochs for stage in self.stages)
 
 
-def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Rows, Rows]:
+def hold_out_classes(labels: ArrayLike, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
     """Splits rows by class: what is validated on is of classes that training never sees, as in a test.
 
     Args:
         labels: classes of the rows, shape (n,).
-        share: of the classes to hold out, rounded; two at least on either side, and four to hold out where there are
+        fraction: of the classes to hold out, rounded; two at least on either side, and four to hold out where there are
             twelve or more: with fewer, many a network finds everything, and none is the best.
         seed: another one holds out other classes.
 
@@ -70,16 +70,18 @@ def hold_out_classes(labels: ArrayLike, share: float, seed: int = 0) -> tuple[Ro
     Raises:
         ValueError: there are fewer than four classes, or the share is not between 0 and 1.
     """
-    given = np.asarray(labels)
-    names = np.unique(given)
-    if not 0 < share < 1:
-        raise ValueError(f"the share of classes to hold out is {share}; expected a number above 0 and below 1")
-    if len(names) < 4:
-        raise ValueError(f"there are {len(names)} classes; expected four or more, two to train on and two to hold out")
-    least = 4 if len(names) >= 12 else 2
-    count = min(max(least, round(share * len(names))), len(names) - 2)
-    held = np.isin(given, np.random.default_rng(seed).permutation(names)[:count])
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    names = np.asarray(labels)
+    classes = np.unique(names)
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction is {fraction}; expected a number above 0 and below 1")
+    if len(classes) < 4:
+        raise ValueError(
+            f"there are {len(classes)} classes; expected four or more, two to train on and two to hold out"
+        )
+    min_held_out = 4 if len(classes) >= 12 else 2
+    count = min(max(min_held_out, round(fraction * len(classes))), len(classes) - 2)
+    held_out = np.isin(names, np.random.default_rng(seed).permutation(classes)[:count])
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def network_preprocessing(backbone: Backbone, recipe: Recipe) -> Preprocessing:
@@ -92,7 +94,7 @@ def train_embedding(
     data: EmbeddingData,
     recipe: Recipe,
     *,
-    run: str | Path | None = None,
+    run_dir: str | Path | None = None,
     device: str | torch.device = "auto",
     progress: bool | None = None,
     title: str = "Training",
@@ -104,7 +106,7 @@ def train_embedding(
         data: images decoded at `recipe.decoded_side`, with a set "validation" among the judged if the best weights
             shall be kept rather than the last.
         recipe: how.
-        run: a folder for checkpoints; a stopped training continues from it.
+        run_dir: a folder for checkpoints; a stopped training continues from it.
         device: where.
         progress: show a line; None: only on a terminal.
         title: what the line calls it.
@@ -113,12 +115,12 @@ def train_embedding(
         The network and how it came about.
     """
     preprocessing = network_preprocessing(backbone, recipe)
-    classes = int(data.codes.max()) + 1
-    learner = build_learner(backbone, recipe, classes)
+    num_classes = int(data.codes.max()) + 1
+    learner = build_learner(backbone, recipe, num_classes)
     results: list[TrainingResult] = []
     best: tuple[float, int, dict[str, Tensor]] | None = None
     for number, stage in enumerate(recipe.stages):
-        if stage.only_head and not _learns_by_itself(learner):
+        if stage.only_head and not _trains_without_backbone(learner):
             continue
         if stage.from_best and best is not None:
             learner.load_state_dict(best[2])
@@ -126,27 +128,27 @@ def train_embedding(
                 learner.loss.memory.clear()  # of embeddings that these weights do not make
         done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
         task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.origin)
-        options = stage_options(recipe, stage, judged="validation" in data.judged)
-        folder = None if run is None else Path(run) / f"stage-{number + 1}"
-        task.root_dir = None if run is None else Path(run)  # each stage goes on from the one before
+        options = stage_options(recipe, stage, validate="validation" in data.eval_sets)
+        folder = None if run_dir is None else Path(run_dir) / f"stage-{number + 1}"
+        task.root_dir = None if run_dir is None else Path(run_dir)  # each stage goes on from the one before
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
         learner.load_state_dict(task.final_model().state_dict())
-        reached = results[-1].best
-        if reached is not None and (best is None or reached >= best[0]):
+        recall = results[-1].best
+        if recall is not None and (best is None or recall >= best[0]):
             weights = {name: value.detach().clone() for name, value in learner.state_dict().items()}
-            best = reached, done + _best_epoch(results[-1]), weights
-    recall, epoch = None, sum(result.epochs for result in results)
+            best = recall, done + _best_epoch(results[-1]), weights
+    best_recall, epoch = None, sum(result.epochs for result in results)
     if best is not None:
-        recall, epoch, weights = best
+        best_recall, epoch, weights = best
         learner.load_state_dict(weights)
-    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), recall, epoch)
+    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), best_recall, epoch)
 
 
-def _learns_by_itself(learner: Learner) -> bool:
+def _trains_without_backbone(learner: Learner) -> bool:
     """Whether the loss has something to learn while the backbone waits: its proxies, an embedding or a classifier."""
-    looks_at_logits = isinstance(learner.loss, (GroupLoss, CrossEntropy))
-    return looks_at_logits or any(True for part in (learner.loss, learner.network.project) for _ in part.parameters())
+    uses_logits = isinstance(learner.loss, (GroupLoss, CrossEntropy))
+    return uses_logits or any(True for part in (learner.loss, learner.network.project) for _ in part.parameters())
 
 
 def _best_epoch(result: TrainingResult) -> int:
@@ -154,23 +156,23 @@ def _best_epoch(result: TrainingResult) -> int:
     return round((result.best_step or result.steps) * result.epochs / result.steps)
 
 
-def build_learner(backbone: Backbone, recipe: Recipe, classes: int) -> Learner:
+def build_learner(backbone: Backbone, recipe: Recipe, num_classes: int) -> Learner:
     """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
     with fork_rng(recipe.seed):  # the classifier's and the proxies' first weights
         network = build_network(
             backbone,
-            classes,
+            num_classes,
             embedding_size=recipe.dimensions,
             head=recipe.head,
             scale=recipe.scale,
             freeze_norm=recipe.freeze_norm,
         )
-        return Learner(network, make_loss(recipe, classes, network.embedding_size))
+        return Learner(network, make_loss(recipe, num_classes, network.embedding_size))
 
 
-def stage_options(recipe: Recipe, stage: Stage, *, judged: bool = False) -> TrainingOptions:
-    """How a stage is trained; where classes are held out (`judged`), the weights that do best on them are kept."""
-    chooses = judged and stage.task == "metric"  # the classification only prepares
+def stage_options(recipe: Recipe, stage: Stage, *, validate: bool = False) -> TrainingOptions:
+    """How a stage is trained; where classes are held out (`validate`), the weights that do best on them are kept."""
+    select_best = validate and stage.task == "metric"  # the classification only prepares
     return TrainingOptions(
         epochs=stage.epochs,
         optimizer=recipe.optimizer,
@@ -179,22 +181,22 @@ def stage_options(recipe: Recipe, stage: Stage, *, judged: bool = False) -> Trai
         schedule=stage.schedule,
         milestones=stage.milestones,
         seed=recipe.seed,
-        monitor=MONITORED if chooses else None,
-        ties="last" if chooses else "first",  # of few classes all are soon found, and learning goes on nevertheless
-        restore_best=chooses,
+        monitor=MONITORED if select_best else None,
+        ties="last" if select_best else "first",  # of few classes all are soon found, and learning goes on nevertheless
+        restore_best=select_best,
     )
 
 
-CHUNK = 2048  # images decoded at a time
+CHUNK_SIZE = 2048  # images decoded at a time
 
 
 def train_ensemble(
     load: Callable[[], Backbone],
     data: EmbeddingData,
     recipe: Recipe,
-    members: int,
+    n_members: int,
     *,
-    run: str | Path | None = None,
+    run_dir: str | Path | None = None,
     device: str | torch.device = "auto",
     progress: bool | None = None,
 ) -> list[TrainedEmbedding]:
@@ -204,26 +206,26 @@ def train_ensemble(
         load: gives a fresh backbone for each.
         data: as for `train_embedding`.
         recipe: of all; the first network has its seed.
-        members: how many networks.
-        run: a folder with one for each of them.
+        n_members: number of networks.
+        run_dir: a folder with one for each of them.
         device: where.
         progress: show a line; None: only on a terminal.
 
     Raises:
         ValueError: there are no members.
     """
-    if members < 1:
-        raise ValueError(f"members is {members}; expected 1 or more")
+    if n_members < 1:
+        raise ValueError(f"n_members is {n_members}; expected 1 or more")
     return [
         train_embedding(
             load(),
             data,
             replace(recipe, seed=recipe.seed + member),
-            run=None if run is None else Path(run) / f"member-{member + 1}",
+            run_dir=None if run_dir is None else Path(run_dir) / f"member-{member + 1}",
             device=device,
             progress=progress,
         )
-        for member in range(members)
+        for member in range(n_members)
     ]
 
 
@@ -233,12 +235,12 @@ class EmbeddedImages:
 
     Attributes:
         embeddings: rows of length 1, shape (k, d), on the networks' device.
-        kept: the place in the set of each, shape (k,), ascending.
+        indices: position in the set of each, shape (k,), ascending.
         skipped: name and reason of each image that could not be read.
     """
 
     embeddings: Tensor
-    kept: Rows
+    indices: Rows
     skipped: list[tuple[str, str]]
 
 
@@ -262,18 +264,18 @@ def embed_images(
     Raises:
         ValueError: none of the images can be read.
     """
-    parts, kept, skipped = [], [], []
+    parts, indices, skipped = [], [], []
     with progress_bar("Embedding images", len(images), progress) as advance:
-        for start in range(0, len(images), CHUNK):
-            places = np.arange(start, min(start + CHUNK, len(images)))
-            pixels = decode_pixels(images.subset(places), (side, side), progress=False)
+        for start in range(0, len(images), CHUNK_SIZE):
+            rows = np.arange(start, min(start + CHUNK_SIZE, len(images)))
+            pixels = decode_pixels(images.subset(rows), (side, side), progress=False)
             parts.append(embed_ensemble(members, ImageBank(pixels.values), np.arange(len(pixels.indices)), flip=flip))
-            kept.append(places[pixels.indices])
+            indices.append(rows[pixels.indices])
             skipped += pixels.failures
-            advance(len(places))
-    if not sum(map(len, kept)):
+            advance(len(rows))
+    if not sum(map(len, indices)):
         raise ValueError(f"{images.name}: none of its {len(images)} images can be read: {skipped[0][1]}")
-    return EmbeddedImages(torch.cat(parts), np.concatenate(kept), skipped)
+    return EmbeddedImages(torch.cat(parts), np.concatenate(indices), skipped)
 
 
 def embed_ensemble(

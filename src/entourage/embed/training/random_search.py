@@ -132,7 +132,7 @@ def search_recipes(
     recipe: Recipe,
     trials: int,
     *,
-    run: str | Path,
+    run_dir: str | Path,
     device: str | torch.device = "auto",
     progress: bool | None = None,
 ) -> list[Trial]:
@@ -144,7 +144,7 @@ def search_recipes(
         held_out: rows to judge by, of classes that are not trained on.
         recipe: where to begin; all that is not drawn stays as it is there, and its seed is that of the draws.
         trials: how many recipes to try.
-        run: a folder that remembers what each trial came to; a search that was stopped continues from it.
+        run_dir: a folder that remembers what each trial came to; a search that was stopped continues from it.
         device: where.
         progress: show a line for each trial; None: only on a terminal.
 
@@ -157,16 +157,16 @@ def search_recipes(
     both = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
     if both:
         raise ValueError(f"{len(both)} classes are both trained on and held out; expected different ones")
-    record = _Record(Path(run), _identity(load().origin, data, held_out, recipe, trials))
+    record = _Record(Path(run_dir), _identity(load().origin, data, held_out, recipe, trials))
 
     def score(drawn: Recipe) -> float:
         if drawn not in record.scores:
             number = len(record.scores) + 1
-            folder = Path(run) / f"trial-{number}"
+            folder = Path(run_dir) / f"trial-{number}"
             title = f"Trial {number} of {trials}"
             try:
                 trained = train_embedding(
-                    load(), data, drawn, run=folder, device=device, progress=progress, title=title
+                    load(), data, drawn, run_dir=folder, device=device, progress=progress, title=title
                 )
                 record.scores[drawn] = _recall(trained, data, held_out)
             except (NonFiniteLossError, NonFiniteInputError):

@@ -113,7 +113,7 @@ def weights_name(number: int) -> str:
     return f"weights-{number}.safetensors"
 
 
-def read_course(folder: str | Path) -> dict[str, list[float]]:
+def read_training_history(folder: str | Path) -> dict[str, list[float]]:
     """Recall@1 after each epoch of a run, by the name of the set it was measured on.
 
     Args:

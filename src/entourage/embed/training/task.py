@@ -16,7 +16,7 @@ from entourage.backbones.backbone import Preprocessing
 from entourage.embed.losses.group_loss import GroupLoss
 from entourage.embed.losses.pml import CrossEntropy, baseline_loss
 from entourage.embed.metrics import retrieval_metrics
-from entourage.embed.models import Embedded, EmbeddingNetwork, Rows, embed_rows
+from entourage.embed.models import EmbeddingNetwork, NetworkOutput, Rows, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.sampler import BalancedBatchSampler
 from entourage.training.images import ImageBank, augment
@@ -36,21 +36,21 @@ class EmbeddingData:
         bank: all decoded images, n of them.
         labels: their classes, shape (n,).
         training: rows that are trained on.
-        judged: rows of other sets by name, each judged by Recall@1 among themselves. "validation" says which weights
+        eval_sets: rows of other sets by name, each judged by Recall@1 among themselves. "validation" says which weights
             are best; the others (a test set, say) are only looked at.
     """
 
     bank: ImageBank
     labels: Rows
     training: Rows
-    judged: Mapping[str, Rows] = field(default_factory=dict)
+    eval_sets: Mapping[str, Rows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.bank),):
             raise ValueError(f"labels have shape {self.labels.shape}; expected ({len(self.bank)},), one an image")
         if len(np.unique(self.labels[self.training])) < 2:
             raise ValueError("the training images are of one class; expected two or more, to be told apart")
-        for name, rows in self.judged.items():  # now, rather than after an epoch
+        for name, rows in self.eval_sets.items():  # now, rather than after an epoch
             classes, sizes = np.unique(self.labels[rows], return_counts=True)
             if len(classes) < 2 or sizes.max() < 2:
                 expected = "expected two or more, and two images of one of them"
@@ -89,7 +89,7 @@ class Learner(nn.Module):
 
     def forward(self, images: Tensor, codes: Tensor, *, classify: bool = False) -> dict[str, Tensor]:
         """Losses of normalised images, by name: the metric loss, or the plain cross-entropy of the classifier."""
-        seen: Embedded = self.network(images)
+        seen: NetworkOutput = self.network(images)
         if classify:
             return {"loss": CrossEntropy()(*seen, codes)}
         if not isinstance(self.loss, GroupLoss):
@@ -178,7 +178,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         """Recall@1 among each of the judged sets; "recall@1" itself is that of the validation set."""
         network = cast(Learner, model).network
         found = {}
-        for name, rows in self.data.judged.items():
+        for name, rows in self.data.eval_sets.items():
             embeddings = embed_rows(network, self.data.bank, rows, self.preprocessing)
             metrics = retrieval_metrics(embeddings, self.data.labels[rows], (1,), nmi=False)
             found[MONITORED if name == "validation" else f"{name} {MONITORED}"] = metrics[MONITORED]
