@@ -30,7 +30,7 @@ SCORE = """<?xml version="1.0" encoding="UTF-8"?>
 
 def run_here(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """What `run_tasks` does, without processes: fast, and within reach of what a test replaces."""
-    yield from map(Worker(job).do, tasks)
+    yield from map(Worker(job).run, tasks)
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ def test_patches_tell_how_far_the_picture_is_off_and_what_is_not_there() -> None
     moved = np.roll(page, (3, -5), axis=(0, 1))
     patches = match_patches(moved, page, 10)
     assert len(patches.points) > 20
-    assert patches.found.all()
+    assert patches.matched.all()
     np.testing.assert_allclose(patches.shifts, np.tile([-5.0, 3.0], (len(patches.shifts), 1)), atol=0.05)
     np.testing.assert_allclose(patches.distances, np.hypot(5, 3), atol=0.05)
-    assert not match_patches(np.full_like(page, 255), page, 10).found.any()
+    assert not match_patches(np.full_like(page, 255), page, 10).matched.any()
     assert np.isinf(match_patches(np.full_like(page, 255), page, 10).distances).all()
-    assert not match_patches(moved, page, 4).found.any()  # it lies beyond
+    assert not match_patches(moved, page, 4).matched.any()  # it lies beyond
 
 
 def bend(points: np.ndarray) -> np.ndarray:

@@ -11,66 +11,51 @@ from entourage.lazy_imports import lazy_exports
 
 if TYPE_CHECKING:
     from entourage.engrave.align import Alignment, write_alignment
-    from entourage.engrave.dataset.inspection import (
-        count_symbols,
-        draw_annotations,
-        read_annotated_page,
-        write_statistics,
-    )
-    from entourage.engrave.dataset.patches import write_crops
+    from entourage.engrave.dataset.inspection import count_symbols, draw_annotations
     from entourage.engrave.dataset.pipeline import engrave
-    from entourage.engrave.engines.fonts import convert_font, find_fonts
+    from entourage.engrave.engines.fonts import find_fonts
     from entourage.engrave.engines.lilypond import LilypondEngraver
     from entourage.engrave.engines.verovio import VerovioEngraver
-    from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
+    from entourage.engrave.options import EngraveOptions, PageOptions
     from entourage.engrave.render.degrade import Degrader
     from entourage.engrave.render.marks import Symbol
     from entourage.engrave.render.page import Page
-    from entourage.engrave.scores.archives import ScoreFile, ScoreReader, find_scores
-    from entourage.engrave.scores.parsing import Score, parse_score, read_score
+    from entourage.engrave.scores.archives import find_scores
+    from entourage.engrave.scores.parsing import parse_score, read_score
 
 __all__ = [
     "Alignment",
     "Degrader",
     "EngraveOptions",
     "LilypondEngraver",
-    "MusicFont",
     "Page",
     "PageOptions",
-    "Score",
-    "ScoreFile",
-    "ScoreReader",
     "Symbol",
     "VerovioEngraver",
-    "convert_font",
     "count_symbols",
     "draw_annotations",
     "engrave",
     "find_fonts",
     "find_scores",
     "parse_score",
-    "read_annotated_page",
     "read_score",
     "write_alignment",
-    "write_crops",
-    "write_statistics",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "align": ("Alignment", "write_alignment"),
-        "dataset.inspection": ("count_symbols", "draw_annotations", "read_annotated_page", "write_statistics"),
-        "dataset.patches": ("write_crops",),
+        "dataset.inspection": ("count_symbols", "draw_annotations"),
         "dataset.pipeline": ("engrave",),
-        "engines.fonts": ("convert_font", "find_fonts"),
+        "engines.fonts": ("find_fonts",),
         "engines.lilypond": ("LilypondEngraver",),
         "engines.verovio": ("VerovioEngraver",),
-        "options": ("EngraveOptions", "MusicFont", "PageOptions"),
+        "options": ("EngraveOptions", "PageOptions"),
         "render.degrade": ("Degrader",),
         "render.marks": ("Symbol",),
         "render.page": ("Page",),
-        "scores.archives": ("ScoreFile", "ScoreReader", "find_scores"),
-        "scores.parsing": ("Score", "parse_score", "read_score"),
+        "scores.archives": ("find_scores",),
+        "scores.parsing": ("parse_score", "read_score"),
     },
 )

@@ -48,39 +48,39 @@ class PatchMatches:
     Attributes:
         places: the middle of each patch on the page, shape (n, 2).
         shifts: how far from there it is found, shape (n, 2).
-        found: whether anything like it is there at all, shape (n,).
+        matched: whether anything like it is there at all, shape (n,).
     """
 
     points: Matrix
     shifts: Matrix
-    found: NDArray[np.bool_]
+    matched: NDArray[np.bool_]
 
     @property
     def distances(self) -> Matrix:
         """The length of each shift, infinite where the patch is not found, shape (n,)."""
-        return np.where(self.found, np.linalg.norm(self.shifts, axis=1), np.inf)
+        return np.where(self.matched, np.linalg.norm(self.shifts, axis=1), np.inf)
 
 
-def match_patches(straight: Grey, page: Grey, reach: int) -> PatchMatches:
+def match_patches(rectified: Grey, page: Grey, radius: int) -> PatchMatches:
     """Searches patches of the page in the straightened picture.
 
     Args:
-        straight: the picture, laid on the page, shape (height, width).
+        rectified: the picture, laid on the page, shape (height, width).
         page: the clean page, of the same shape.
-        reach: how many pixels from its place a patch is searched for.
+        radius: how many pixels from its place a patch is searched for.
     """
-    places, shifts, found = [], [], []
-    for x, y in _corners(page, reach):
+    points, shifts, matched = [], [], []
+    for x, y in _corners(page, radius):
         patch = page[y : y + _PATCH_SIZE, x : x + _PATCH_SIZE]
-        window = straight[y - reach : y + _PATCH_SIZE + reach, x - reach : x + _PATCH_SIZE + reach]
+        window = rectified[y - radius : y + _PATCH_SIZE + radius, x - radius : x + _PATCH_SIZE + radius]
         scores = np.asarray(cv2.matchTemplate(window, patch, cv2.TM_CCOEFF_NORMED), dtype=np.float32)
         _, best, _, (column, row) = cv2.minMaxLoc(scores)
         inside = 0 < column < scores.shape[1] - 1 and 0 < row < scores.shape[0] - 1
         peak = _subpixel_peak(scores, column, row) if inside else (column, row)
-        places.append((x + _PATCH_SIZE / 2, y + _PATCH_SIZE / 2))
-        shifts.append((peak[0] - reach, peak[1] - reach))
-        found.append(inside and best > _MIN_PATCH_CORRELATION)
-    return PatchMatches(np.reshape(places, (-1, 2)), np.reshape(shifts, (-1, 2)), np.array(found, dtype=bool))
+        points.append((x + _PATCH_SIZE / 2, y + _PATCH_SIZE / 2))
+        shifts.append((peak[0] - radius, peak[1] - radius))
+        matched.append(inside and best > _MIN_PATCH_CORRELATION)
+    return PatchMatches(np.reshape(points, (-1, 2)), np.reshape(shifts, (-1, 2)), np.array(matched, dtype=bool))
 
 
 @dataclass(frozen=True)
@@ -97,27 +97,27 @@ class DeformationField:
     terms: Matrix
 
     @classmethod
-    def fit(cls, places: Matrix, shifts: Matrix) -> DeformationField:
+    def fit(cls, points: Matrix, shifts: Matrix) -> DeformationField:
         """The field that most of the shifts agree on; single ones that are far off hardly count.
 
         Args:
-            places: points of the page, shape (n, 2); they must not all lie on one line along an edge.
+            points: points of the page, shape (n, 2); they must not all lie on one line along an edge.
             shifts: the shift at each of them, shape (n, 2).
         """
-        low, high = places.min(axis=0), places.max(axis=0)
+        low, high = points.min(axis=0), points.max(axis=0)
         powers = [(i, j) for i in range(_DEGREE + 1) for j in range(_DEGREE + 1 - i)]
-        x, y = _powers(places[:, 0], low[0], high[0]), _powers(places[:, 1], low[1], high[1])  # (n, degree + 1) each
+        x, y = _powers(points[:, 0], low[0], high[0]), _powers(points[:, 1], low[1], high[1])  # (n, degree + 1) each
         basis = np.stack([x[:, i] * y[:, j] for i, j in powers], axis=1)  # (n, terms)
-        calm = _REGULARISATION * len(places) * np.diag([0.0] + [1.0] * (len(powers) - 1))
-        found: Matrix = np.zeros((len(powers), 2))
-        weight: Matrix = np.ones(len(places))
+        penalty = _REGULARISATION * len(points) * np.diag([0.0] + [1.0] * (len(powers) - 1))
+        coefficients: Matrix = np.zeros((len(powers), 2))
+        weight: Matrix = np.ones(len(points))
         for width in (16.0, 8.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0):  # first all that is near, then what agrees to a pixel
-            pull = basis.T * weight  # (terms, n)
-            found = np.asarray(np.linalg.solve(pull @ basis + calm, pull @ shifts), dtype=np.float64)
-            off = np.asarray(basis @ found - shifts, dtype=np.float64)  # (n, 2)
-            weight = np.asarray(1 / (1 + (off**2).sum(axis=1) / width**2), dtype=np.float64)
+            weighted = basis.T * weight  # (terms, n)
+            coefficients = np.asarray(np.linalg.solve(weighted @ basis + penalty, weighted @ shifts), dtype=np.float64)
+            residuals = np.asarray(basis @ coefficients - shifts, dtype=np.float64)  # (n, 2)
+            weight = np.asarray(1 / (1 + (residuals**2).sum(axis=1) / width**2), dtype=np.float64)
         terms = np.zeros((2, _DEGREE + 1, _DEGREE + 1))
-        for (i, j), both in zip(powers, found, strict=True):
+        for (i, j), both in zip(powers, coefficients, strict=True):
             terms[:, i, j] = both
         return cls(low, high, terms)
 
@@ -144,45 +144,45 @@ def rectify(picture: Grey, homography: Matrix, field: DeformationField | None, h
         height, width: of the page.
     """
     if field is None:
-        flat = cv2.warpPerspective(picture, homography, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
-        return np.asarray(flat, dtype=np.uint8)
+        rectified = cv2.warpPerspective(picture, homography, (width, height), flags=cv2.INTER_LINEAR, borderValue=255)
+        return np.asarray(rectified, dtype=np.uint8)
     x, y = field.shift_grid(height, width)
     x, y = x + np.arange(width), y + np.arange(height)[:, None]
-    back = np.linalg.inv(homography)
-    depth = back[2, 0] * x + back[2, 1] * y + back[2, 2]
-    across = ((back[0, 0] * x + back[0, 1] * y + back[0, 2]) / depth).astype(np.float32)
-    down = ((back[1, 0] * x + back[1, 1] * y + back[1, 2]) / depth).astype(np.float32)
-    return np.asarray(cv2.remap(picture, across, down, cv2.INTER_LINEAR, borderValue=255), dtype=np.uint8)
+    inverse = np.linalg.inv(homography)
+    depth = inverse[2, 0] * x + inverse[2, 1] * y + inverse[2, 2]
+    map_x = ((inverse[0, 0] * x + inverse[0, 1] * y + inverse[0, 2]) / depth).astype(np.float32)
+    map_y = ((inverse[1, 0] * x + inverse[1, 1] * y + inverse[1, 2]) / depth).astype(np.float32)
+    return np.asarray(cv2.remap(picture, map_x, map_y, cv2.INTER_LINEAR, borderValue=255), dtype=np.uint8)
 
 
 def _powers(values: Matrix, low: float, high: float) -> Matrix:
     """1, t, t^2 and so on of values as shares t of their range, from -1 to 1, shape (n, degree + 1)."""
-    shares = 2 * (np.clip(values, low, high) - low) / max(high - low, 1.0) - 1
-    return np.asarray(shares[:, None] ** np.arange(_DEGREE + 1))
+    scaled = 2 * (np.clip(values, low, high) - low) / max(high - low, 1.0) - 1
+    return np.asarray(scaled[:, None] ** np.arange(_DEGREE + 1))
 
 
-def _corners(page: Grey, reach: int) -> list[tuple[int, int]]:
+def _corners(page: Grey, radius: int) -> list[tuple[int, int]]:
     """Patches to search for, spread over the page: those with the strongest corner in each cell of a grid."""
     strength = cv2.cornerMinEigenVal(page, 7)
     height, width = page.shape
-    edge = reach + _PATCH_SIZE // 2 + 1
-    found = []
+    edge = radius + _PATCH_SIZE // 2 + 1
+    corners = []
     for top in range(edge, height - edge, _PATCH_SIZE):
         for left in range(edge, width - edge, _PATCH_SIZE):
             cell = strength[top : min(top + _PATCH_SIZE, height - edge), left : min(left + _PATCH_SIZE, width - edge)]
             row, column = divmod(int(cell.argmax()), cell.shape[1])
             if cell[row, column] > 1e-3:
-                found.append((left + column - _PATCH_SIZE // 2, top + row - _PATCH_SIZE // 2))
-    return found
+                corners.append((left + column - _PATCH_SIZE // 2, top + row - _PATCH_SIZE // 2))
+    return corners
 
 
 def _subpixel_peak(scores: NDArray[np.float32], x: int, y: int) -> tuple[float, float]:
     """The top of the parabola through the best score and its neighbours, in both directions."""
-    parts = []
+    offsets = []
     for before, here, after in (scores[y, x - 1 : x + 2], scores[y - 1 : y + 2, x]):
-        bend = before - 2 * here + after
-        parts.append(float(0.5 * (before - after) / bend) if bend < 0 else 0.0)
-    return x + parts[0], y + parts[1]
+        curvature = before - 2 * here + after
+        offsets.append(float(0.5 * (before - after) / curvature) if curvature < 0 else 0.0)
+    return x + offsets[0], y + offsets[1]
 
 
 _MARGIN = 6  # pixels around a symbol: another in its place seldom ends where it ends
@@ -200,14 +200,14 @@ def missing_symbols(rectified: Grey, page: Grey, boxes: NDArray[np.int64]) -> ND
         page: the clean page, of the same shape.
         boxes: of the symbols, x0, y0, x1, y1 with the ends beyond the last pixel, shape (n, 4).
     """
-    seen, drawn = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (rectified, page))
+    picture, clean = (cv2.GaussianBlur(image, (0, 0), 1.0) for image in (rectified, page))
     edge = _TOLERANCE + _MARGIN
-    seen = cv2.copyMakeBorder(seen, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
-    drawn = cv2.copyMakeBorder(drawn, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
+    picture = cv2.copyMakeBorder(picture, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
+    clean = cv2.copyMakeBorder(clean, edge, edge, edge, edge, cv2.BORDER_REPLICATE)
     missing = np.zeros(len(boxes), dtype=bool)
     for k, (x0, y0, x1, y1) in enumerate(boxes.tolist()):
-        symbol = drawn[y0 + _TOLERANCE : y1 + _TOLERANCE + 2 * _MARGIN, x0 + _TOLERANCE : x1 + _TOLERANCE + 2 * _MARGIN]
-        around = seen[y0 : y1 + 2 * edge, x0 : x1 + 2 * edge]
+        symbol = clean[y0 + _TOLERANCE : y1 + _TOLERANCE + 2 * _MARGIN, x0 + _TOLERANCE : x1 + _TOLERANCE + 2 * _MARGIN]
+        around = picture[y0 : y1 + 2 * edge, x0 : x1 + 2 * edge]
         missing[k] = float(cv2.matchTemplate(around, symbol, cv2.TM_CCOEFF_NORMED).max()) < _MIN_SYMBOL_CORRELATION
     return missing
 
@@ -267,24 +267,35 @@ def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 
         if image.ndim != 2 or min(image.shape) < 200:
             raise ValueError(f"the {name} has the shape {image.shape}; expected a grey image of at least 200 x 200")
     flat = _normalise_lighting(scan)
-    found = _match_features(flat, page)
-    for reach, tolerance in ((40, 8.0), (24, 4.0)):  # loosely: a bent sheet has no exact homography
-        found = _refine(flat, page, found, reach, tolerance)
-    field = _fit_deformation(flat, page, found)
-    straight = rectify(flat, found, field, *page.shape)
-    score = _correlation(straight, page)
+    homography = _match_features(flat, page)
+    for radius, tolerance in ((40, 8.0), (24, 4.0)):  # loosely: a bent sheet has no exact homography
+        homography = _refine(flat, page, homography, radius, tolerance)
+    field = _fit_deformation(flat, page, homography)
+    rectified = rectify(flat, homography, field, *page.shape)
+    score = _correlation(rectified, page)
     if score < min_score:
         raise ValueError(f"the match is poor: the inks correlate by {score:.2f}; expected at least {min_score:.2f}")
-    lengths = match_patches(straight, page, _SEARCH_RADIUS).distances
-    near, seen = int((lengths <= _MATCH_DISTANCE).sum()), lengths[np.isfinite(lengths)]
-    median, far = (float(np.percentile(seen, share)) if len(seen) else np.inf for share in (50, 95))
-    if near < min_fraction * len(lengths) or far > _MAX_PERCENTILE95:
-        off = f"{near / max(len(lengths), 1):.1%} of {len(lengths)} patches lie within {_MATCH_DISTANCE:g} pixels of their place"
-        off += f" (median {median:.1f}, 95th percentile {far:.1f} pixels)"
+    distances = match_patches(rectified, page, _SEARCH_RADIUS).distances
+    n_matches, matched = int((distances <= _MATCH_DISTANCE).sum()), distances[np.isfinite(distances)]
+    median, percentile95 = (
+        float(np.percentile(matched, percentile)) if len(matched) else np.inf for percentile in (50, 95)
+    )
+    if n_matches < min_fraction * len(distances) or percentile95 > _MAX_PERCENTILE95:
+        details = f"{n_matches / max(len(distances), 1):.1%} of {len(distances)} patches lie within {_MATCH_DISTANCE:g} pixels of their place"
+        details += f" (median {median:.1f}, 95th percentile {percentile95:.1f} pixels)"
         raise ValueError(
-            f"the match is poor: {off}; expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
+            f"the match is poor: {details}; expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
         )
-    return Alignment(found, field, rectify(scan, found, field, *page.shape), len(lengths), near, median, far, score)
+    return Alignment(
+        homography,
+        field,
+        rectify(scan, homography, field, *page.shape),
+        len(distances),
+        n_matches,
+        median,
+        percentile95,
+        score,
+    )
 
 
 def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
@@ -302,29 +313,29 @@ def write_alignment(scan_path: Path, page_path: Path, out: Path) -> Alignment:
     picture = cv2.imread(str(scan_path), cv2.IMREAD_GRAYSCALE) if scan_path.is_file() else None  # a pipe would block
     if picture is None:
         raise ValueError(f"{scan_path} cannot be read as an image; expected a scan or photo")
-    colour, rows = read_annotated_page(page_path)
-    page = np.asarray(cv2.cvtColor(colour, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
-    found = _with_missing_symbols(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
+    page_bgr, rows = read_annotated_page(page_path)
+    page = np.asarray(cv2.cvtColor(page_bgr, cv2.COLOR_BGR2GRAY), dtype=np.uint8)
+    alignment = _with_missing_symbols(align(np.asarray(picture, dtype=np.uint8), page), page, rows)
     with atomic_path(out / "images" / f"{page_path.stem}.png") as temporary:
-        temporary.write_bytes(encode_png(found.rectified, dpi=400))
+        temporary.write_bytes(encode_png(alignment.rectified, dpi=400))
     with atomic_path(out / "symbols.parquet") as temporary:
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA.append(pa.field("split", pa.string()))), temporary)
     description = f"{scan_path.name} aligned with {page_path.name}"
     write_deepscores(out / "deepscores.json", [rows], description)
     write_coco(out / "coco.json", [rows], description)
-    facts = {
+    report = {
         "scan": str(scan_path.resolve()),
         "page": str(page_path.resolve()),
-        "homography": found.homography.tolist(),
-        "field": {name: value.tolist() for name, value in vars(found.field).items()},
-        "patches": found.patches,
-        "matches": found.matches,
-        "residuals": {"median": round(found.median, 2), "percentile95": round(found.percentile95, 2)},
-        "score": round(found.score, 4),
-        "missing": found.missing,
+        "homography": alignment.homography.tolist(),
+        "field": {name: value.tolist() for name, value in vars(alignment.field).items()},
+        "patches": alignment.patches,
+        "matches": alignment.matches,
+        "residuals": {"median": round(alignment.median, 2), "percentile95": round(alignment.percentile95, 2)},
+        "score": round(alignment.score, 4),
+        "missing": alignment.missing,
     }
-    write_json(out / "alignment.json", facts, indent=None)
-    return found
+    write_json(out / "alignment.json", report, indent=None)
+    return alignment
 
 
 def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
@@ -334,24 +345,24 @@ def _check_folder(out: Path, scan_path: Path, page_path: Path) -> None:
     if not (out / "alignment.json").exists():
         return
     try:
-        known = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
-        earlier = (known["scan"], known["page"])
+        stored = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
+        earlier = (stored["scan"], stored["page"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{out / 'alignment.json'} is no alignment; expected an empty folder") from error
     if earlier != (str(scan_path.resolve()), str(page_path.resolve())):
         raise ValueError(f"{out} holds the alignment of {earlier[0]} with {earlier[1]}; expected another folder")
 
 
-def _with_missing_symbols(found: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
+def _with_missing_symbols(alignment: Alignment, page: Grey, rows: list[dict[str, Any]]) -> Alignment:
     """The alignment with the symbols that look otherwise; too many of them are another edition of the page."""
     symbols = [row for row in rows if row["label"] and row["label"] != "staff"]  # which is too long to be one picture
     boxes = np.array([[row[name] for name in ("x0", "y0", "x1", "y1")] for row in symbols]).reshape(-1, 4)
-    strange = [symbols[k] for k in np.flatnonzero(missing_symbols(found.rectified, page, boxes))]
-    if len(strange) > _MAX_MISSING * len(symbols):
-        first = f"such as {strange[0]['label']} at ({strange[0]['x0']}, {strange[0]['y0']})"
-        what = f"{len(strange)} of {len(symbols)} symbols look otherwise than on the page, {first}"
-        raise ValueError(f"the match is poor: {what}; expected {_MAX_MISSING:.0%} at most")
-    return replace(found, missing=tuple(row["symbol"] for row in strange))
+    missing = [symbols[k] for k in np.flatnonzero(missing_symbols(alignment.rectified, page, boxes))]
+    if len(missing) > _MAX_MISSING * len(symbols):
+        first = f"such as {missing[0]['label']} at ({missing[0]['x0']}, {missing[0]['y0']})"
+        details = f"{len(missing)} of {len(symbols)} symbols look otherwise than on the page, {first}"
+        raise ValueError(f"the match is poor: {details}; expected {_MAX_MISSING:.0%} at most")
+    return replace(alignment, missing=tuple(row["symbol"] for row in missing))
 
 
 def _normalise_lighting(scan: Grey) -> Grey:
@@ -371,74 +382,84 @@ def _match_features(scan: Grey, page: Grey) -> Matrix:
         for image, s in zip((scan, page), scales, strict=True)
     ]
     detector = cv2.SIFT.create(nfeatures=_FEATURES, contrastThreshold=0.02)
-    (near, left), (far, right) = (detector.detectAndCompute(image, None) for image in small)
-    if min(len(near), len(far)) < _MIN_MATCHES:
-        raise ValueError(f"too little to match: {len(near)} and {len(far)} features; expected {_MIN_MATCHES} at least")
-    pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(left, right, k=2)
-    good = [pair[0] for pair in pairs if len(pair) == 2 and pair[0].distance < _RATIO * pair[1].distance]
-    if len(good) < _MIN_MATCHES:
-        raise ValueError(f"the match is poor: {len(good)} features are alike; expected {_MIN_MATCHES} at least")
-    source = np.array([near[match.queryIdx].pt for match in good]) / scales[0]
-    target = np.array([far[match.trainIdx].pt for match in good]) / scales[1]
-    found, agree = _fit_homography(source, target, 12.0)
-    if found is None or agree < _MIN_MATCHES:
-        raise ValueError(f"the match is poor: {agree} of {len(good)} features agree; expected {_MIN_MATCHES} at least")
-    if not _plausible(found, scan.shape, page.shape):
+    (scan_points, scan_descriptors), (page_points, page_descriptors) = (
+        detector.detectAndCompute(image, None) for image in small
+    )
+    if min(len(scan_points), len(page_points)) < _MIN_MATCHES:
+        raise ValueError(
+            f"too little to match: {len(scan_points)} and {len(page_points)} features; expected {_MIN_MATCHES} at least"
+        )
+    pairs = cv2.BFMatcher(cv2.NORM_L2).knnMatch(scan_descriptors, page_descriptors, k=2)
+    matches = [pair[0] for pair in pairs if len(pair) == 2 and pair[0].distance < _RATIO * pair[1].distance]
+    if len(matches) < _MIN_MATCHES:
+        raise ValueError(f"the match is poor: {len(matches)} features are alike; expected {_MIN_MATCHES} at least")
+    source = np.array([scan_points[match.queryIdx].pt for match in matches]) / scales[0]
+    target = np.array([page_points[match.trainIdx].pt for match in matches]) / scales[1]
+    homography, n_inliers = _fit_homography(source, target, 12.0)
+    if homography is None or n_inliers < _MIN_MATCHES:
+        raise ValueError(
+            f"the match is poor: {n_inliers} of {len(matches)} features agree; expected {_MIN_MATCHES} at least"
+        )
+    if not _plausible(homography, scan.shape, page.shape):
         raise ValueError("the match is poor: the best fit would fold or mirror the page; expected a picture of it")
-    return found
+    return homography
 
 
 def _fit_homography(source: Matrix, target: Matrix, tolerance: float) -> tuple[Matrix | None, int]:
     """The homography that most pairs of points agree on, and how many do; None if there is none."""
     cv2.setRNGSeed(0)
     result: Any = cv2.findHomography(source, target, cv2.USAC_MAGSAC, tolerance, maxIters=20_000, confidence=0.9999)
-    found, inliers = result
-    if found is None or inliers is None:
+    homography, inliers = result
+    if homography is None or inliers is None:
         return None, 0
-    return np.asarray(found, dtype=np.float64), int(inliers.sum())
+    return np.asarray(homography, dtype=np.float64), int(inliers.sum())
 
 
-def _plausible(found: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> bool:
+def _plausible(homography: Matrix, scan: tuple[int, ...], page: tuple[int, ...]) -> bool:
     """A sheet of paper is neither mirrored nor folded, and neither tiny nor huge."""
     height, width = scan[:2]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=np.float64)[:, None]
-    moved = cv2.perspectiveTransform(corners, found)[:, 0]
-    sides = np.roll(moved, -1, axis=0) - moved
+    corners_on_page = cv2.perspectiveTransform(corners, homography)[:, 0]
+    sides = np.roll(corners_on_page, -1, axis=0) - corners_on_page
     turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
-    area = cv2.contourArea(moved.astype(np.float32))
+    area = cv2.contourArea(corners_on_page.astype(np.float32))
     return bool((turns > 0).all() and 0.2 < area / (page[0] * page[1]) < 8)
 
 
-def _refine(scan: Grey, page: Grey, found: Matrix, reach: int, tolerance: float) -> Matrix:
+def _refine(scan: Grey, page: Grey, homography: Matrix, radius: int, tolerance: float) -> Matrix:
     """Searches patches of the page within so many pixels of where the fit puts them, and fits again."""
-    patches = match_patches(rectify(scan, found, None, *page.shape), page, reach)
-    seen = patches.found
-    if seen.sum() < _MIN_MATCHES:
-        raise ValueError(f"the match is poor: {seen.sum()} patches are found again; expected {_MIN_MATCHES} at least")
-    step, agree = _fit_homography((patches.points + patches.shifts)[seen], patches.points[seen], tolerance)
-    if step is None or agree < _MIN_MATCHES:
-        raise ValueError(f"the match is poor: {agree} of {seen.sum()} patches agree; expected {_MIN_MATCHES} at least")
-    better = step @ found
-    return np.asarray(better / better[2, 2])
+    patches = match_patches(rectify(scan, homography, None, *page.shape), page, radius)
+    matched = patches.matched
+    if matched.sum() < _MIN_MATCHES:
+        raise ValueError(
+            f"the match is poor: {matched.sum()} patches are found again; expected {_MIN_MATCHES} at least"
+        )
+    step, n_inliers = _fit_homography((patches.points + patches.shifts)[matched], patches.points[matched], tolerance)
+    if step is None or n_inliers < _MIN_MATCHES:
+        raise ValueError(
+            f"the match is poor: {n_inliers} of {matched.sum()} patches agree; expected {_MIN_MATCHES} at least"
+        )
+    refined = step @ homography
+    return np.asarray(refined / refined[2, 2])
 
 
-def _fit_deformation(scan: Grey, page: Grey, found: Matrix) -> DeformationField:
+def _fit_deformation(scan: Grey, page: Grey, homography: Matrix) -> DeformationField:
     """The field that takes up what the homography leaves over, in steps that search ever closer."""
     field: DeformationField | None = None
-    for reach in (40, 16, 10):
-        patches = match_patches(rectify(scan, found, field, *page.shape), page, reach)
-        places, shifts = patches.points[patches.found], patches.shifts[patches.found]
-        if len(places) < _MIN_MATCHES:
+    for radius in (40, 16, 10):
+        patches = match_patches(rectify(scan, homography, field, *page.shape), page, radius)
+        points, shifts = patches.points[patches.matched], patches.shifts[patches.matched]
+        if len(points) < _MIN_MATCHES:
             raise ValueError(
-                f"the match is poor: {len(places)} patches are found again; expected {_MIN_MATCHES} at least"
+                f"the match is poor: {len(points)} patches are found again; expected {_MIN_MATCHES} at least"
             )
-        field = DeformationField.fit(places, shifts if field is None else shifts + field.shifts_at(places))
+        field = DeformationField.fit(points, shifts if field is None else shifts + field.shifts_at(points))
     assert field is not None
     return field
 
 
-def _correlation(straight: Grey, page: Grey) -> float:
+def _correlation(rectified: Grey, page: Grey) -> float:
     """Correlation of the inks of two pages, slightly blurred: a pixel of play must not cost."""
-    a, b = (cv2.GaussianBlur(255 - image.astype(np.float32), (0, 0), 2.0) for image in (straight, page))
+    a, b = (cv2.GaussianBlur(255 - image.astype(np.float32), (0, 0), 2.0) for image in (rectified, page))
     a, b = a - a.mean(), b - b.mean()
     return float((a * b).sum() / max(np.sqrt((a**2).sum() * (b**2).sum()), 1e-9))

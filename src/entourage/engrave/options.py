@@ -114,8 +114,8 @@ class EngraveOptions:
         if not self.fonts:
             raise ValueError("no font is given; expected at least one")
         names = [font.name.lower() for font in self.fonts]  # as they are in the names of pages
-        if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise ValueError(f"font {twice!r} is given twice; expected fonts of different names")
+        if repeated := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"font {repeated!r} is given twice; expected fonts of different names")
         if not self.sources and self.compose < 1:
             raise ValueError("nothing to engrave; expected scores, or a number of scores to compose")
         if self.balanced and self.compose < 1:
@@ -154,19 +154,25 @@ class EngraveTask:
     index: int = 0
 
 
-def make_tasks(job: EngraveOptions, files: list[ScoreFile]) -> list[EngraveTask]:
+def make_tasks(options: EngraveOptions, files: list[ScoreFile]) -> list[EngraveTask]:
     """The tasks of a job, in an order that depends on names alone.
 
     Raises:
         ValueError: a score has the name of one that is composed.
     """
-    composed = [f"composed-{i:05d}" for i in range(job.compose)]
-    if same := {file.name.casefold() for file in files}.intersection(composed):  # the same file on macOS and Windows
-        raise ValueError(f"a score is called {min(same)}, as is one to be composed; expected another name")
-    named: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
-    named += [(name, None, i) for i, name in enumerate(composed)]
+    composed = [f"composed-{i:05d}" for i in range(options.compose)]
+    if clashing := {file.name.casefold() for file in files}.intersection(
+        composed
+    ):  # the same file on macOS and Windows
+        raise ValueError(f"a score is called {min(clashing)}, as is one to be composed; expected another name")
+    scores: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
+    scores += [(name, None, i) for i, name in enumerate(composed)]
     tasks = []
-    for name, file, index in named:
-        fonts = job.fonts if job.all_fonts else (job.fonts[derive_seed(job.seed, "font", name) % len(job.fonts)],)
+    for name, file, index in scores:
+        fonts = (
+            options.fonts
+            if options.all_fonts
+            else (options.fonts[derive_seed(options.seed, "font", name) % len(options.fonts)],)
+        )
         tasks += [EngraveTask(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
     return tasks

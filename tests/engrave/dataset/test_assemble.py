@@ -15,7 +15,7 @@ from entourage.engrave.scores.archives import ScoreFile
 def test_only_what_is_done_is_assembled_and_pages_are_listed(tmp_path: Path, score_path: Path) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=("coco",))
     tasks = [EngraveTask(name, MusicFont("Leipzig"), ScoreFile(name, score_path)) for name in ("a", "b", "c")]
-    outcomes = {task.name: Worker(job).do(task) for task in tasks[:2]}
+    outcomes = {task.name: Worker(job).run(task) for task in tasks[:2]}
     outcomes["c"] = Outcome("c", failure="c: broken")
     manifest = assemble(job, tasks, outcomes)
     assert manifest["counts"]["scores"] == 2

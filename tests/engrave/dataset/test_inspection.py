@@ -32,7 +32,7 @@ def data_set(tmp_path: Path) -> Path:
 
 
 def test_the_spread_is_that_of_the_definition() -> None:
-    assert Summary.of([1, 2, 3, 6]) == Summary(3.0, 3.5**0.5, 2.5, 6.0, 1.0)
+    assert Summary.from_values([1, 2, 3, 6]) == Summary(3.0, 3.5**0.5, 2.5, 6.0, 1.0)
 
 
 def test_symbols_are_counted_by_page_and_class(data_set: Path) -> None:

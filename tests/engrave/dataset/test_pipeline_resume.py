@@ -36,7 +36,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
 
     with monkeypatch.context() as patch:
         if moment == "between":
-            patch.setattr(Worker, "do", interrupted("do", Worker.do))
+            patch.setattr(Worker, "run", interrupted("run", Worker.run))
         else:
             patch.setattr(work, "source_file", interrupted("source", work.source_file))
         with pytest.raises(KeyboardInterrupt):

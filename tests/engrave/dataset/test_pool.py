@@ -61,13 +61,13 @@ def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
 ) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
     task = EngraveTask("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).do(task)
+    Worker(job).run(task)
     monkeypatch.setattr(pool, "_serve", fragile)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     assert list(run_tasks(job, [task])) == [Outcome("task2", 1)]
     score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
     (outcome,) = run_tasks(job, [task])
-    assert (outcome.pages, outcome.lost) == (0, True)
+    assert (outcome.pages, outcome.worker_lost) == (0, True)
 
 
 def deaf(job: EngraveOptions, connection: Connection) -> None:
@@ -103,7 +103,7 @@ def no_room(job: EngraveOptions, task: EngraveTask) -> Outcome:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    monkeypatch.setattr(Worker, "do", no_room)
+    monkeypatch.setattr(Worker, "run", no_room)
     monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     with pytest.raises(UnwritableError, match="No space left on device"):
@@ -149,7 +149,7 @@ def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch
     order: list[str] = []
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
     monkeypatch.setattr(pool, "_limit_memory", lambda: order.append("bound"))
-    monkeypatch.setattr(Worker, "do", lambda self, task: order.append(task.name) or Outcome(task.name))
+    monkeypatch.setattr(Worker, "run", lambda self, task: order.append(task.name) or Outcome(task.name))
     ours, theirs = mp.Pipe()
     ours.send(TASKS[0])
     ours.send(None)

@@ -67,7 +67,7 @@ class Cluster:
                 os.chdir(self.folder)  # where Ray starts its workers
                 inside = kind(*arguments)
                 remote = SimpleNamespace(remote=partial(Pending, inside, len(self.made)))
-                actor = SimpleNamespace(do=remote, ready=remote)
+                actor = SimpleNamespace(run=remote, versions=remote)
                 self.made.append(actor)
                 return actor
 
@@ -91,10 +91,10 @@ class Cluster:
         if one.task is None:
             if one.number in self.broken:
                 raise ActorDiedError("The actor died in its constructor")
-            return one.server.ready()
+            return one.server.versions()
         if one.task.name == "task2":
             raise ActorDiedError("The actor died unexpectedly")
-        return one.server.do(one.task)
+        return one.server.run(one.task)
 
     def kill(self, actor: Any) -> None:
         self.killed.append(actor)
@@ -124,7 +124,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 def test_crashes_and_endless_tasks_cost_one_score_each(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
     outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
     assert set(outcomes) == {task.name for task in TASKS}
@@ -140,7 +140,7 @@ def test_crashes_and_endless_tasks_cost_one_score_each(
 def test_a_task_waits_for_a_core_as_long_as_it_takes(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.0)
     cluster.waiting = {0, 1}
     assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
@@ -150,7 +150,7 @@ def test_a_task_waits_for_a_core_as_long_as_it_takes(
 def test_a_worker_that_gets_no_core_holds_up_nothing(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
     cluster.waiting = {1}
     tasks = [TASKS[0], TASKS[1], TASKS[3]]
@@ -162,19 +162,21 @@ def test_a_worker_that_gets_no_core_holds_up_nothing(
 def test_a_worker_that_cannot_be_started_costs_a_score(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Worker, "do", lambda self, task: Outcome(task.name, 1))
+    monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     cluster.broken = {0}
     outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, [TASKS[0], TASKS[1], TASKS[3]])}
-    assert outcomes.pop("task0") == Outcome("task0", 0, "task0: the engraver crashed (ActorDiedError)", lost=True)
+    assert outcomes.pop("task0") == Outcome(
+        "task0", 0, "task0: the engraver crashed (ActorDiedError)", worker_lost=True
+    )
     assert [outcome.pages for outcome in outcomes.values()] == [1, 1]
     cluster.broken = set(range(9))
-    assert sum(outcome.lost for outcome in run_tasks(JOB, TASKS)) == len(TASKS)
+    assert sum(outcome.worker_lost for outcome in run_tasks(JOB, TASKS)) == len(TASKS)
 
 
 def test_a_cluster_with_other_versions_is_refused(
     cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_pool, "makers", lambda engine: {"entourage": "another"})
+    monkeypatch.setattr(ray_pool, "software_versions", lambda engine: {"entourage": "another"})
     with pytest.raises(ValueError, match=r"the cluster engraves with .*; expected the versions of this machine, .*ano"):
         list(run_tasks(JOB, TASKS))
     assert cluster.down
@@ -198,7 +200,7 @@ def test_a_full_disk_stops_the_run(cluster: Cluster, bounds: list[str], monkeypa
     def no_room(self: Worker, task: EngraveTask) -> Outcome:
         raise UnwritableError("images/a.png cannot be written: No space left on device")
 
-    monkeypatch.setattr(Worker, "do", no_room)
+    monkeypatch.setattr(Worker, "run", no_room)
     with pytest.raises(UnwritableError, match="No space left on device"):
         list(run_tasks(JOB, TASKS))
     assert cluster.down

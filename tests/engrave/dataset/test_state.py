@@ -11,7 +11,6 @@ from entourage.engrave.dataset import state as parts
 from entourage.engrave.dataset.formats import SCHEMA
 from entourage.engrave.dataset.state import (
     UnwritableError,
-    makers,
     read_record,
     record_path,
     record_paths,
@@ -20,6 +19,7 @@ from entourage.engrave.dataset.state import (
     reservation_paths,
     reserve_files,
     reserved_files,
+    software_versions,
     write_file,
     write_record,
 )
@@ -95,13 +95,13 @@ def test_places_add_up_and_a_line_cut_short_is_none(tmp_path: Path) -> None:
 
 
 def test_what_makes_pages_has_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert makers("verovio") == {
+    assert software_versions("verovio") == {
         "entourage": __version__,
         "verovio": version("verovio"),
         "rules": str(parts.RULES_VERSION),
     }
     monkeypatch.setattr(parts, "version", lambda package: f"version of {package}")
-    assert makers("lilypond")["lilypond"] == "version of lilypond"
+    assert software_versions("lilypond")["lilypond"] == "version of lilypond"
 
 
 def test_what_cannot_be_written_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

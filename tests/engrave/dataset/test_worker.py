@@ -30,7 +30,7 @@ def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -
     tune = tmp_path / "tune.abc"
     tune.write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
     job = EngraveOptions(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
-    assert Worker(job).do(EngraveTask("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
+    assert Worker(job).run(EngraveTask("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
     rows = pq.read_table(record_path(job.out, "t")).to_pylist()
     heads = [row["element"] for row in rows if row["label"].startswith("notehead")]
     mei = (job.out / "sources" / "t.mei").read_text()
@@ -45,13 +45,13 @@ def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> 
     job = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     assert read_record(record_path(tmp_path, "s")) is None
-    assert Worker(job).do(task).pages == 1
+    assert Worker(job).run(task).pages == 1
     meta = read_record(record_path(tmp_path, "s"))
     assert meta is not None
     assert meta["title"] == "Études"
     record_path(tmp_path, "s").write_bytes(b"PAR1")
     assert read_record(record_path(tmp_path, "s")) is None
-    assert Worker(job).do(task).failure == ""
+    assert Worker(job).run(task).failure == ""
     assert read_record(record_path(tmp_path, "s")) == meta
     assert not (tmp_path / "segmentation").exists()  # no format asked for it
 
@@ -64,7 +64,7 @@ def test_a_score_that_fails_half_way_has_noted_what_it_left(
 
     monkeypatch.setattr(work, "source_file", fail)
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
-    outcome = Worker(job).do(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome == Outcome("s", failure="it ends in the middle")
     left = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
     assert {*reserved_files(reservation_path(job.out, "s"))} == left - {".state/s.begun"}
@@ -82,7 +82,7 @@ def test_places_are_noted_before_they_are_written_to(
         assert reserved_files(reservation_path(tmp_path, "s")) == written
 
     monkeypatch.setattr(work, "write_file", write)
-    assert Worker(job).do(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
+    assert Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
     assert written == ["images/s-1.png", "sources/s.mxl"]
 
 
@@ -91,7 +91,7 @@ def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
 ) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).do(task)
+    Worker(job).run(task)
     image, text = job.out / "images" / "s-1.png", score_path.read_text()
     before, places = image.read_bytes(), ["images/s-1.png", "sources/s.mxl"]
 
@@ -102,12 +102,12 @@ def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
     with monkeypatch.context() as patch:
         patch.setattr(work, "source_file", killed)
         with pytest.raises(KeyboardInterrupt):
-            Worker(job).do(task)
+            Worker(job).run(task)
     assert image.read_bytes() != before
     assert reserved_files(reservation_path(job.out, "s"))[2:4] == places  # those of the part that is gone
     score_path.write_text(text)
-    assert Worker(job).done(task) is None
-    assert Worker(job).do(task) == Outcome("s", 1)
+    assert Worker(job).finished_outcome(task) is None
+    assert Worker(job).run(task) == Outcome("s", 1)
     assert image.read_bytes() == before
 
 
@@ -117,26 +117,26 @@ def test_what_another_version_made_is_not_done(
 ) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).do(task)
-    assert Worker(job).done(task) == Outcome("s", 1)
+    Worker(job).run(task)
+    assert Worker(job).finished_outcome(task) == Outcome("s", 1)
     monkeypatch.setattr(f"entourage.engrave.dataset.state.{what}", "another")
-    assert Worker(job).done(task) is None
-    assert Worker(job).do(task).pages == 1
+    assert Worker(job).finished_outcome(task) is None
+    assert Worker(job).run(task).pages == 1
     meta = read_record(record_path(job.out, "s"))
     assert meta is not None
     assert "another" in meta["makers"].values()
-    assert Worker(job).done(task) == Outcome("s", 1)
+    assert Worker(job).finished_outcome(task) == Outcome("s", 1)
 
 
 def test_a_score_that_changed_or_is_gone_is_not_done(tmp_path: Path, score_path: Path) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    assert Worker(job).done(task) is None
-    Worker(job).do(task)
+    assert Worker(job).finished_outcome(task) is None
+    Worker(job).run(task)
     score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
-    assert Worker(job).done(task) is None
+    assert Worker(job).finished_outcome(task) is None
     score_path.unlink()
-    assert Worker(job).done(task) is None
+    assert Worker(job).finished_outcome(task) is None
 
 
 def test_a_full_disk_is_no_fault_of_the_score(
@@ -151,7 +151,7 @@ def test_a_full_disk_is_no_fault_of_the_score(
     monkeypatch.setattr(Path, "write_bytes", full)
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
-        Worker(job).do(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+        Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
 
 
 def test_what_nobody_foresaw_is_the_failure_of_one_score(
@@ -162,7 +162,7 @@ def test_what_nobody_foresaw_is_the_failure_of_one_score(
 
     monkeypatch.setattr(work, "read_score", fail)
     job = EngraveOptions(tmp_path / "out", (score_path,))
-    outcome = Worker(job).do(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome.failure == f"{score_path} cannot be engraved: it breaks the engraver (KeyError: 'p1m1n1')"
 
 
@@ -175,16 +175,16 @@ def test_a_meter_without_a_unit_is_a_reason_with_a_path(tmp_path: Path) -> None:
     music = f"<music><body><mdiv>{score}</mdiv></body></music>"
     path.write_text(f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead/>{music}</mei>')
     job = EngraveOptions(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
-    outcome = Worker(job).do(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", path)))
+    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", path)))
     assert outcome.failure.startswith(f"{path} cannot be engraved: it breaks the engraver (ZeroDivisionError")
 
 
 def test_a_task_is_done_only_while_its_files_are_there(tmp_path: Path, score_path: Path) -> None:
     job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).do(task)
+    Worker(job).run(task)
     image = job.out / "images" / "s-1.png"
     before = image.read_bytes()
     image.unlink()
-    assert Worker(job).do(task).pages == 1
+    assert Worker(job).run(task).pages == 1
     assert image.read_bytes() == before

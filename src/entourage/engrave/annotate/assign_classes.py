@@ -71,13 +71,13 @@ def split_clef(edges: Edges, clef: str, y: float, scale: float) -> tuple[Edges, 
     above, below = (y + reach * scale for reach in _CLEF_EXTENTS[clef])
     heights = [(ring[:, 1].min(), ring[:, 1].max()) for ring in rings(edges)]
     top, bottom = min(low for low, _ in heights), max(high for _, high in heights)
-    tall = _DIGIT_HEIGHT * scale
+    digit_height = _DIGIT_HEIGHT * scale
     if bottom - below > above - top:  # the number hangs below
-        beyond = [low for low, _ in heights if low > below]
-        upper, lower = split_at(edges, min(beyond) - tall / 8 if beyond else bottom - tall)
+        edges_beyond = [low for low, _ in heights if low > below]
+        upper, lower = split_at(edges, min(edges_beyond) - digit_height / 8 if edges_beyond else bottom - digit_height)
         return upper, lower
-    beyond = [high for _, high in heights if high < above]
-    upper, lower = split_at(edges, max(beyond) + tall / 8 if beyond else top + tall)
+    edges_beyond = [high for _, high in heights if high < above]
+    upper, lower = split_at(edges, max(edges_beyond) + digit_height / 8 if edges_beyond else top + digit_height)
     return lower, upper
 
 
@@ -109,20 +109,20 @@ def fill_attributes(symbol: Symbol, events: Mapping[str, Event], ids: Collection
 
 def _copy_event(symbol: Symbol, event: Event, kind: str, events: Mapping[str, Event]) -> None:
     """What a group of that kind says, where groups within it have said nothing."""
-    silent = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
-    if symbol.onset is None and event.onset is not None and kind not in silent:
+    ignored = ("measure", "staff") if symbol.label == "legerLine" else ("measure",)  # a line of no note has no onset
+    if symbol.onset is None and event.onset is not None and kind not in ignored:
         symbol.onset = float(event.onset)
     if not symbol.notes and kind not in ("staff", "layer", "measure"):
-        symbol.notes = tuple(note for one in event.notes for note in _notes_of(one, events))
+        symbol.notes = tuple(note for note_id in event.notes for note in _notes_of(note_id, events))
     if event.kind in ("rest", "mRest", "multiRest") and symbol.duration is None and event.duration is not None:
         symbol.duration = float(event.duration)
     symbol.staff = symbol.staff or event.staff
 
 
-def _notes_of(identity: str, events: Mapping[str, Event]) -> tuple[str, ...]:
+def _notes_of(element_id: str, events: Mapping[str, Event]) -> tuple[str, ...]:
     """The notes of a chord, or a note itself."""
-    event = events.get(identity)
-    return event.notes if event and event.kind == "chord" and event.notes else (identity,)
+    event = events.get(element_id)
+    return event.notes if event and event.kind == "chord" and event.notes else (element_id,)
 
 
 _MAX_SMALL_SCALE = 0.93  # of the normal size of glyphs
@@ -208,22 +208,22 @@ class _ClassAssigner:
 
     def _unlabelled(self) -> list[str]:
         """The glyphs that no rule has taken, whatever the reason: the page is not complete with them."""
-        taken = {i for symbol in self.symbols for i in symbol.marks}
-        return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in taken and _is_music(mark)]
+        assigned = {i for symbol in self.symbols for i in symbol.marks}
+        return [hex(mark.code) for i, mark in enumerate(self.marks) if i not in assigned and _is_music(mark)]
 
     def _add(self, i: int, mark: Mark, label: str, v1: str | None = None) -> Symbol:
-        plain = CLASSES[label].v1 if label else None
-        symbol = Symbol(label, (plain or "") if v1 is None else v1, [i], mark.group)
+        default_v1 = CLASSES[label].v1 if label else None
+        symbol = Symbol(label, (default_v1 or "") if v1 is None else v1, [i], mark.group)
         self.symbols.append(symbol)
         return symbol
 
     def _join(self, i: int, mark: Mark, label: str, key: object = None) -> None:
         """All marks of a group, or of a key, are one symbol."""
-        whole = (label, mark.group if key is None else key)
-        if whole in self.joined:
-            self.joined[whole].marks.append(i)
+        joined_key = (label, mark.group if key is None else key)
+        if joined_key in self.joined:
+            self.joined[joined_key].marks.append(i)
         else:
-            self.joined[whole] = self._add(i, mark, label)
+            self.joined[joined_key] = self._add(i, mark, label)
 
     def _is_small(self, mark: Mark) -> bool:
         return mark.scale < _MAX_SMALL_SCALE * 4 * self.interline  # an em is four interlines
@@ -245,8 +245,8 @@ class _ClassAssigner:
         event = self.events.get(note.id) if note else None
         number = event.staff if event and event.staff else self.staves.number(mark)
         position, lines = self.staves.position(mark, number)
-        where = "OnLine" if (position + lines - 1) % 2 == 0 else "InSpace"
-        symbol = self._add(i, mark, f"notehead{head}{where}{'Small' if self._is_small(mark) else ''}")
+        place = "OnLine" if (position + lines - 1) % 2 == 0 else "InSpace"
+        symbol = self._add(i, mark, f"notehead{head}{place}{'Small' if self._is_small(mark) else ''}")
         symbol.position, symbol.staff = position, number
         if event is not None:
             symbol.duration = None if event.duration is None else float(event.duration)
@@ -305,10 +305,10 @@ class _ClassAssigner:
         self._grace(i, mark)
 
     def _grace(self, i: int, mark: Mark) -> None:
-        owner = mark.group.closest("chord") or mark.group.closest("note")
-        event = self.events.get(owner.id) if owner else None
-        if owner and event and event.grace:
-            self.graces.setdefault(owner, []).append(i)
+        group = mark.group.closest("chord") or mark.group.closest("note")
+        event = self.events.get(group.id) if group else None
+        if group and event and event.grace:
+            self.graces.setdefault(group, []).append(i)
 
     def _hairpin(self, i: int, mark: Mark) -> None:
         event = self.events.get(mark.group.id)

@@ -19,30 +19,30 @@ LETTERS = {0xE520: "p", 0xE521: "m", 0xE522: "f", 0xE523: "r", 0xE524: "s", 0xE5
 
 def combine_dynamics(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
     """Letters that stand together are one dynamic in V1; what V1 has no name for falls into parts that it has."""
-    words: dict[Group, list[Symbol]] = {}
+    letters_by_group: dict[Group, list[Symbol]] = {}
     for symbol in symbols:
         if symbol.group.kind == "dynam" and marks[symbol.marks[0]].code in LETTERS:
-            words.setdefault(symbol.group, []).append(symbol)
-    found = []
-    for group, letters in words.items():
+            letters_by_group.setdefault(symbol.group, []).append(symbol)
+    combined = []
+    for group, letters in letters_by_group.items():
         text = "".join(LETTERS[marks[symbol.marks[0]].code] for symbol in letters)
         for name, span in split_dynamics(text):
-            together = [i for symbol in letters[span] for i in symbol.marks]
-            found.append(Symbol("", name, together, group))
-    return found
+            indices = [i for symbol in letters[span] for i in symbol.marks]
+            combined.append(Symbol("", name, indices, group))
+    return combined
 
 
 def combine_times(symbols: Sequence[Symbol], marks: Sequence[Mark]) -> list[Symbol]:
     """12 and 16 are one symbol in V1, and their digits are none there."""
     digits = [s for s in symbols if s.label.startswith("timeSig") and s.group.kind == "meterSig"]
-    found = []
+    combined = []
     for first, second in pairwise(digits):
         pair = first.label[-1] + second.label[-1]
-        level = abs(marks[first.marks[0]].y - marks[second.marks[0]].y) < 1
-        if first.group is second.group and pair in ("12", "16") and level:
+        same_row = abs(marks[first.marks[0]].y - marks[second.marks[0]].y) < 1
+        if first.group is second.group and pair in ("12", "16") and same_row:
             first.v1 = second.v1 = ""
-            found.append(Symbol("", f"timeSig{pair}", [*first.marks, *second.marks], first.group))
-    return found
+            combined.append(Symbol("", f"timeSig{pair}", [*first.marks, *second.marks], first.group))
+    return combined
 
 
 def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> list[Symbol]:
@@ -52,17 +52,17 @@ def combine_graces(graces: Mapping[Group, list[int]], marks: Sequence[Mark]) -> 
         graces: the marks of each grace note or chord.
         marks: all marks of the page.
     """
-    found = []
-    for owner, parts in graces.items():
-        flags = [i for i in parts if marks[i].group.kind == "flag"]
+    combined = []
+    for group, indices in graces.items():
+        flags = [i for i in indices if marks[i].group.kind == "flag"]
         if not flags:
             continue
-        lines = [marks[i].points for i in parts if marks[i].shape == "line"]
+        lines = [marks[i].points for i in indices if marks[i].shape == "line"]
         stroke = any(abs(line[0, 0] - line[-1, 0]) > 1 for line in lines)  # a stem is upright
         name = "Acciaccatura" if stroke else "Appoggiatura"
         label = f"graceNote{name}Stem{'Up' if marks[flags[0]].code % 2 == 0 else 'Down'}"
-        found.append(Symbol(label, label, parts, owner))
-    return found
+        combined.append(Symbol(label, label, indices, group))
+    return combined
 
 
 StaffKey = tuple[Group | None, int]  # a measure, and the number of a staff in it
@@ -138,10 +138,10 @@ def attach_ledgers(
         mark = marks[line.marks[0]]
         line.staff = staves.number(mark)
         position, _ = staves.position(mark, line.staff)
-        near = heads.get((line.group.closest("measure"), line.staff), [])
-        found = [head for head in near if _is_beyond(head, position) and _crosses(mark, marks[head.marks[0]])]
-        found.sort(key=lambda head: abs((head.position or 0) - position))
-        line.notes = tuple(note.id for head in found if (note := head.group.closest("note")))
+        candidates = heads.get((line.group.closest("measure"), line.staff), [])
+        attached = [head for head in candidates if _is_beyond(head, position) and _crosses(mark, marks[head.marks[0]])]
+        attached.sort(key=lambda head: abs((head.position or 0) - position))
+        line.notes = tuple(note.id for head in attached if (note := head.group.closest("note")))
         line.element = next((note for note in line.notes if note in ids), "")
         event = events.get(line.notes[0]) if line.notes else None
         if event and event.onset is not None:

@@ -120,21 +120,21 @@ def _definition(element: etree._Element, state: _State) -> None:
 
 def _measure(measure: etree._Element, state: _State) -> None:
     lengths: list[Fraction] = []
-    waiting: list[tuple[str, Event]] = []  # rests that last as long as the measure does
+    full_measure: list[tuple[str, Event]] = []  # rests that last as long as the measure does
     number = measure.get(_ID, "")
     state.events[number] = Event("measure", state.time)
     for staff in measure.iter("{*}staff"):
         n = int(staff.get("n", "1"))
         state.events[staff.get(_ID, "")] = Event("staff", state.time, staff=n)
         for layer in staff.iter("{*}layer"):
-            end = _Layer(state, n, waiting).read(layer)
+            end = _Layer(state, n, full_measure).read(layer)
             if end is not None:
                 lengths.append(end)
     length = max(lengths, default=Fraction(0)) or state.bar
-    for identity, event in waiting:
-        state.events[identity] = replace(event, duration=event.duration or length)
-    if any(event.kind == "multiRest" for _, event in waiting):
-        length = max(event.duration or length for _, event in waiting)
+    for element_id, event in full_measure:
+        state.events[element_id] = replace(event, duration=event.duration or length)
+    if any(event.kind == "multiRest" for _, event in full_measure):
+        length = max(event.duration or length for _, event in full_measure)
     for child in measure:
         if _tag(child) != "staff" and child.get(_ID):
             state.events[child.get(_ID)] = _control_event(child, state)
@@ -162,10 +162,10 @@ def _control_event(element: etree._Element, state: _State) -> Event:
 class _Layer:
     """Reads one layer of one staff in one measure, moving along in time."""
 
-    def __init__(self, state: _State, staff: int, waiting: list[tuple[str, Event]]) -> None:
+    def __init__(self, state: _State, staff: int, full_measure: list[tuple[str, Event]]) -> None:
         self.state = state
         self.staff = staff
-        self.full_measure = waiting
+        self.full_measure = full_measure
         self.offset = Fraction(0)
         self.ratio = Fraction(1)
         self.grace = ""
@@ -182,7 +182,7 @@ class _Layer:
             if tag in _TIMED:
                 self._event(child, tag)
             elif tag in _CONTAINERS:
-                before, grace = self.ratio, self.grace
+                outer_ratio, grace = self.ratio, self.grace
                 if tag == "tuplet":
                     self.ratio *= Fraction(int(child.get("numbase", "2")), int(child.get("num", "3")))
                 if tag == "fTrem" and not any(e.get("dur.ppq") for e in child.iter()):
@@ -190,13 +190,13 @@ class _Layer:
                 self.grace = child.get("grace", "unknown") if tag == "graceGrp" else grace
                 self._add_container(child, tag)
                 self._read_children(child)
-                self.ratio, self.grace = before, grace
+                self.ratio, self.grace = outer_ratio, grace
             elif child.get(_ID) if tag else False:
                 self._add_container(child, tag)
 
     def _add_container(self, element: etree._Element, tag: str) -> None:
-        inside = tuple(n.get(_ID) for n in element.iter("{*}note") if n.get(_ID))
-        event = Event(tag, self.state.time + self.offset, staff=self.staff, notes=inside)
+        note_ids = tuple(n.get(_ID) for n in element.iter("{*}note") if n.get(_ID))
+        event = Event(tag, self.state.time + self.offset, staff=self.staff, notes=note_ids)
         self.state.events[element.get(_ID, "")] = event
 
     def _event(self, element: etree._Element, tag: str) -> None:
@@ -204,8 +204,8 @@ class _Layer:
         onset = self.state.time + self.offset
         if tag in ("mRest", "mSpace", "mRpt", "halfmRpt", "multiRest"):
             bars = int(element.get("num", "1")) if tag == "multiRest" else 1
-            known = self.state.bar * bars if bars > 1 else None
-            self.full_measure.append((element.get(_ID, ""), Event(tag, onset, known, staff)))
+            total = self.state.bar * bars if bars > 1 else None
+            self.full_measure.append((element.get(_ID, ""), Event(tag, onset, total, staff)))
             return
         grace = element.get("grace", self.grace)
         duration = Fraction(0) if grace else self._duration(element)
@@ -216,12 +216,12 @@ class _Layer:
         self.state.events[element.get(_ID, "")] = base
         for note in notes:
             pitch, midi = _pitch(note)
-            where = int(note.get("staff", staff))
-            self.state.events[note.get(_ID, "")] = replace(base, kind="note", staff=where, pitch=pitch, midi=midi)
+            note_staff = int(note.get("staff", staff))
+            self.state.events[note.get(_ID, "")] = replace(base, kind="note", staff=note_staff, pitch=pitch, midi=midi)
         for part in element.iter("{*}accid", "{*}artic", "{*}dots", "{*}stem", "{*}flag", "{*}verse"):
-            owner = part.getparent()
-            owned = (owner.get(_ID, ""),) if _tag(owner) == "note" else ids
-            event = Event(_tag(part), onset, staff=staff, notes=owned)
+            parent = part.getparent()
+            note_ids = (parent.get(_ID, ""),) if _tag(parent) == "note" else ids
+            event = Event(_tag(part), onset, staff=staff, notes=note_ids)
             self.state.events[part.get(_ID, "")] = event
         self.offset += duration
         self.timed = True
@@ -235,8 +235,8 @@ class _Layer:
         if name is None:
             return Fraction(0)
         dots = int(element.get("dots", "0")) or sum(1 for _ in element.iterchildren("{*}dot"))
-        written = Fraction(_LONG[name]) if name in _LONG else Fraction(4, int(name)) if name.isdigit() else Fraction(0)
-        return written * (2 - Fraction(1, 2**dots)) * self.ratio
+        base = Fraction(_LONG[name]) if name in _LONG else Fraction(4, int(name)) if name.isdigit() else Fraction(0)
+        return base * (2 - Fraction(1, 2**dots)) * self.ratio
 
 
 def _pitch(note: etree._Element) -> tuple[str, int | None]:

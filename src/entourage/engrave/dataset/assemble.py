@@ -43,7 +43,8 @@ def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
     """
     shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
     sizes = {
-        name: max(round(share * len(shuffled)), 1 if len(shuffled) > 2 else 0) for name, share in _FRACTIONS.items()
+        name: max(round(fraction * len(shuffled)), 1 if len(shuffled) > 2 else 0)
+        for name, fraction in _FRACTIONS.items()
     }
     split: dict[str, Split] = dict.fromkeys(shuffled, "train")
     split |= dict.fromkeys(shuffled[: sizes["val"]], "val")
@@ -58,34 +59,36 @@ _OUTPUT_FILES = (TABLE_FILE, PATCHES_FILE, "pages.csv", "failures.csv", *_JSON_F
 _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
-def assemble(job: EngraveOptions, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> dict[str, Any]:
+def assemble(options: EngraveOptions, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> dict[str, Any]:
     """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
 
     Args:
-        job: what was asked for.
+        options: what was asked for.
         tasks: all tasks, in order.
         outcomes: what became of each, by name.
 
     Returns:
         The manifest.
     """
-    parts = {task.name: read_record(record_path(job.out, task.name)) for task in tasks}
-    done = {name: meta for name, meta in parts.items() if meta is not None and not outcomes[name].failure}
-    split = split_works((meta["work"] for meta in done.values()), job.seed)
-    _write_table(job.out, list(done), {name: split[meta["work"]] for name, meta in done.items()})
-    _write_splits(job.out, done, split)
+    records = {task.name: read_record(record_path(options.out, task.name)) for task in tasks}
+    done = {name: meta for name, meta in records.items() if meta is not None and not outcomes[name].failure}
+    split = split_works((meta["work"] for meta in done.values()), options.seed)
+    _write_table(options.out, list(done), {name: split[meta["work"]] for name, meta in done.items()})
+    _write_splits(options.out, done, split)
     for name in SPLITS:
         members = [task for task, meta in done.items() if split[meta["work"]] == name]
-        if "deepscoresv2" in job.formats:
-            write_deepscores(job.out / f"deepscores_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
-        if "coco" in job.formats:
-            write_coco(job.out / f"coco_{name}.json", _pages(job.out, members), f"{_DESCRIPTION}: {name}")
-    if "patches" in job.formats:
-        write_patches(job.out, job.seed)
-    _write_failures(job.out, tasks, outcomes)
-    read = {task.file.path for task in tasks if task.file is not None}
-    remove_stale_files(job.out, done, {place for meta in done.values() for place in meta["files"]}, read)
-    return _write_manifest(job, tasks, done)
+        if "deepscoresv2" in options.formats:
+            write_deepscores(
+                options.out / f"deepscores_{name}.json", _pages(options.out, members), f"{_DESCRIPTION}: {name}"
+            )
+        if "coco" in options.formats:
+            write_coco(options.out / f"coco_{name}.json", _pages(options.out, members), f"{_DESCRIPTION}: {name}")
+    if "patches" in options.formats:
+        write_patches(options.out, options.seed)
+    _write_failures(options.out, tasks, outcomes)
+    inputs = {task.file.path for task in tasks if task.file is not None}
+    remove_stale_files(options.out, done, {place for meta in done.values() for place in meta["files"]}, inputs)
+    return _write_manifest(options, tasks, done)
 
 
 def _write_table(out: Path, names: list[str], split: dict[str, Split]) -> None:
@@ -111,8 +114,10 @@ def _write_splits(out: Path, done: dict[str, dict[str, Any]], split: dict[str, S
         writer.writerow(["page", "split", "work", "source", "font", "number", "unlabelled"])
         for meta in done.values():
             for page in meta["pages"]:
-                what = [page["number"], " ".join(page["unlabelled"])]
-                writer.writerow([page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *what])
+                details = [page["number"], " ".join(page["unlabelled"])]
+                writer.writerow(
+                    [page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *details]
+                )
 
 
 def _write_failures(out: Path, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> None:
@@ -124,26 +129,28 @@ def _write_failures(out: Path, tasks: list[EngraveTask], outcomes: dict[str, Out
         writer.writerows(sorted(rows))
 
 
-def _write_manifest(job: EngraveOptions, tasks: list[EngraveTask], done: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _write_manifest(
+    options: EngraveOptions, tasks: list[EngraveTask], done: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
-    files = {place: digest for meta in done.values() for place, digest in meta["files"].items()}
+    files = {path: digest for meta in done.values() for path, digest in meta["files"].items()}
     for name in _OUTPUT_FILES:
-        if (job.out / name).is_file():
-            with (job.out / name).open("rb") as stream:
+        if (options.out / name).is_file():
+            with (options.out / name).open("rb") as stream:
                 files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    packages = _PACKAGES + (("lilypond",) if job.engine == "lilypond" else ())
-    own = {"entourage": __version__, "rules": str(RULES_VERSION), "python": platform.python_version()}
+    packages = _PACKAGES + (("lilypond",) if options.engine == "lilypond" else ())
+    versions = {"entourage": __version__, "rules": str(RULES_VERSION), "python": platform.python_version()}
     manifest = {
-        "versions": own | {package: version(package) for package in packages},
-        "options": job.config(),
+        "versions": versions | {package: version(package) for package in packages},
+        "options": options.config(),
         "counts": {
             "scores": len({(task.file, task.index) for task in tasks if task.name in done}),  # each in several fonts
             "pages": sum(len(meta["pages"]) for meta in done.values()),
-            "symbols": pq.read_metadata(job.out / TABLE_FILE).num_rows,
+            "symbols": pq.read_metadata(options.out / TABLE_FILE).num_rows,
             "failures": len(tasks) - len(done),
         },
         "sources": {name: meta["source_sha256"] for name, meta in done.items()},
         "files": dict(sorted(files.items())),
     }
-    write_json(job.out / "manifest.json", manifest, indent=1)
+    write_json(options.out / "manifest.json", manifest, indent=1)
     return manifest

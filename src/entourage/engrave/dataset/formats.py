@@ -65,18 +65,18 @@ def page_table(page: Page, *, score: str, source: str, work: str, name: str, fon
     height, width = page.image.shape
     symbols = page.symbols
     heads = {s.notes[0]: i for i, s in enumerate(symbols, start=1) if s.label.startswith("notehead") and s.notes}
-    count = len(symbols)
+    n_symbols = len(symbols)
     columns = {
-        "score": [score] * count,
-        "source": [source] * count,
-        "work": [work] * count,
-        "page": [name] * count,
-        "number": [page.number] * count,
-        "width": [width] * count,
-        "height": [height] * count,
-        "font": [font] * count,
-        "complete": [page.complete] * count,
-        "symbol": range(1, count + 1),
+        "score": [score] * n_symbols,
+        "source": [source] * n_symbols,
+        "work": [work] * n_symbols,
+        "page": [name] * n_symbols,
+        "number": [page.number] * n_symbols,
+        "width": [width] * n_symbols,
+        "height": [height] * n_symbols,
+        "font": [font] * n_symbols,
+        "complete": [page.complete] * n_symbols,
+        "symbol": range(1, n_symbols + 1),
         "label": [s.label for s in symbols],
         "label_id": [EXTENDED_IDS.get(s.label, 0) for s in symbols],
         "v1": [s.v1 for s in symbols],
@@ -131,8 +131,8 @@ def write_coco(path: Path, pages: Iterable[Rows], description: str) -> None:
         number = 1
         for image, rows in enumerate(pages, start=1):
             first = rows[0]
-            known = {name: first[name] for name in ("width", "height", "source", "complete")}
-            images.append({"id": image, "file_name": f"{first['page']}.png", **known})
+            attributes = {name: first[name] for name in ("width", "height", "source", "complete")}
+            images.append({"id": image, "file_name": f"{first['page']}.png", **attributes})
             annotations = [_annotation(row, image, 0) for row in rows if row["label_id"]]
             for annotation in annotations:
                 annotation["id"] = number
@@ -199,8 +199,8 @@ def write_deepscores(path: Path, pages: Iterable[Rows], description: str) -> Non
 
 def _categories() -> dict[str, dict[str, Any]]:
     """Name, annotation set and the value of the class in segmentation images of this data set."""
-    ours = {str(n): {"name": name, "annotation_set": "deepscores", "color": n} for name, n in EXTENDED_IDS.items()}
-    return ours | {
+    extended = {str(n): {"name": name, "annotation_set": "deepscores", "color": n} for name, n in EXTENDED_IDS.items()}
+    return extended | {
         str(n): {"name": name, "annotation_set": "muscima++", "color": n - 136} for name, n in MUSCIMA_IDS.items()
     }
 
@@ -237,18 +237,18 @@ def _annotations(rows: Rows, image: int, number: int) -> Iterator[tuple[str, dic
 
 
 def _comments(row: Mapping[str, Any]) -> str:
-    known = {"instance": f"#{row['symbol']:06x}"}
+    comments = {"instance": f"#{row['symbol']:06x}"}
     for name, key in (("onset", "onset"), ("duration", "duration"), ("rel_position", "position")):
         if row[key] is not None:
-            known[name] = (
+            comments[name] = (
                 f"{round(row[key], 6):.15g}"  # the table has six decimals, and late onsets many digits before them
             )
     for name in ("staff", "pitch", "element"):
         if row[name]:
-            known[name] = str(row[name])
+            comments[name] = str(row[name])
     if row["heads"]:
-        known["heads"] = ",".join(f"#{head:06x}" for head in row["heads"])
-    return "".join(f"{name}:{value};" for name, value in known.items())
+        comments["heads"] = ",".join(f"#{head:06x}" for head in row["heads"])
+    return "".join(f"{name}:{value};" for name, value in comments.items())
 
 
 __all__ = ["SCHEMA", "page_table", "page_xml", "read_table", "write_coco", "write_deepscores"]

@@ -37,13 +37,13 @@ class Summary:
     """How numbers are spread (the first table of chapter 5)."""
 
     mean: float
-    deviation: float
+    std: float
     median: float
     maximum: float
     minimum: float
 
     @classmethod
-    def of(cls, values: ArrayLike) -> Summary:
+    def from_values(cls, values: ArrayLike) -> Summary:
         """The spread of numbers, of which there must be at least one."""
         array = np.asarray(values, dtype=float)
         numbers = (array.mean(), array.std(), np.median(array), array.max(), array.min())
@@ -76,10 +76,10 @@ class SymbolStatistics:
 
     def table(self) -> list[tuple[str, str, str]]:
         """Rows for people: the measure, its value for pages, its value for classes."""
-        page, kind = asdict(Summary.of(self.pages)), asdict(Summary.of(self.classes))
-        names = {"mean": "mean", "deviation": "standard deviation", "median": "median"}
+        page_summary, class_summary = asdict(Summary.from_values(self.pages)), asdict(Summary.from_values(self.classes))
+        names = {"mean": "mean", "std": "standard deviation", "median": "median"}
         names |= {"maximum": "maximum", "minimum": "minimum"}
-        rows = [(name, f"{page[key]:,.1f}", f"{kind[key]:,.1f}") for key, name in names.items()]
+        rows = [(name, f"{page_summary[key]:,.1f}", f"{class_summary[key]:,.1f}") for key, name in names.items()]
         return [("statistic", "symbols a page", "symbols a class"), *rows]
 
 
@@ -98,11 +98,11 @@ def count_symbols(folder: Path, classes: ClassSet = "extended") -> SymbolStatist
         raise ValueError("class list 'muscima' is not counted; expected extended, v1 or v1-118")
     names = class_ids(classes)
     labels = table["label" if classes == "extended" else "v1"]
-    known = labels.isin(list(names))
-    if not known.any():
+    counted_rows = labels.isin(list(names))
+    if not counted_rows.any():
         raise ValueError(f"{folder} holds no symbols; expected at least one")
-    pages = table["page"][known].value_counts().reindex(table["page"].unique(), fill_value=0).sort_index()
-    counts = labels[known].value_counts().reindex(list(names), fill_value=0)
+    pages = table["page"][counted_rows].value_counts().reindex(table["page"].unique(), fill_value=0).sort_index()
+    counts = labels[counted_rows].value_counts().reindex(list(names), fill_value=0)
     return SymbolStatistics(pages, counts.sort_values(ascending=False, kind="stable"), classes)
 
 
@@ -121,10 +121,10 @@ def contact_sheet(folder: Path, statistics: SymbolStatistics) -> NDArray[np.uint
         y, x = (k // _COLUMNS) * height, (k % _COLUMNS) * _CELL_WIDTH
         sheet[y + 4 : y + _CELL_HEIGHT - 4, x + 4 : x + _CELL_WIDTH - 4] = patches[name]
         for line, text in enumerate((name, f"{statistics.classes[name]:,}")):
-            wide = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _FONT_SCALE, 1)[0][0]
-            size = _FONT_SCALE * min(1.0, (_CELL_WIDTH - 8) / wide)  # no name runs into the next
-            place = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
-            cv2.putText(sheet, text, place, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
+            text_width = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _FONT_SCALE, 1)[0][0]
+            size = _FONT_SCALE * min(1.0, (_CELL_WIDTH - 8) / text_width)  # no name runs into the next
+            position = (x + 4, y + _CELL_HEIGHT + 11 + 15 * line)
+            cv2.putText(sheet, text, position, cv2.FONT_HERSHEY_SIMPLEX, size, 0, 1, cv2.LINE_AA)
     return sheet
 
 
@@ -149,9 +149,9 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
     with atomic_path(out / "classes.csv") as temporary:
         frame.to_csv(temporary, index=False)
     sheet = contact_sheet(folder, statistics)
-    packed = encode_png(sheet, dpi=100, level=6)
+    png = encode_png(sheet, dpi=100, level=6)
     with atomic_path(out / "contact_sheet.png") as temporary:
-        temporary.write_bytes(packed)
+        temporary.write_bytes(png)
     lead = f"{len(statistics.pages):,} pages with {int(statistics.classes.sum()):,} symbols of {len(frame)} classes. "
     lead += f"The ten commonest classes hold {statistics.top_ten_fraction:.0%} of them; {len(statistics.absent)} do not occur."
     blocks = [
@@ -159,8 +159,8 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
         Block("Pages by number of symbols", figure=_histogram(statistics.pages.to_numpy())),
     ]
     order = Block("Symbols of each class", figure=_frequencies(statistics.classes))
-    one = Block("One of each class, and how many there are", figure=raster_figure(packed, "png", *sheet.shape[::-1]))
-    sections = [Section("Statistics", lead, blocks, wide=[order, one])]
+    examples = Block("One of each class, and how many there are", figure=raster_figure(png, "png", *sheet.shape[::-1]))
+    sections = [Section("Statistics", lead, blocks, wide=[order, examples])]
     write_page(out / "report.html", "Engraved pages", str(folder), sections)
 
 
@@ -224,24 +224,26 @@ def draw_annotations(image: Colour, rows: list[dict[str, Any]], layers: Collecti
         rows: its symbols, as rows of the table.
         layers: what to draw. Labels of noteheads are "class onset/position/duration" if onsets are drawn.
     """
-    drawn = image.copy()
+    canvas = image.copy()
     height = image.shape[0]
     symbols = [row for row in rows if row["label"]]
     if "masks" in layers:
         for row in symbols:
             x, y = mask_pixels(row["mask"], height)
-            drawn[y, x] = (0.45 * drawn[y, x] + 0.55 * np.array(class_colour(row["label"]))).astype(np.uint8)
+            canvas[y, x] = (0.45 * canvas[y, x] + 0.55 * np.array(class_colour(row["label"]))).astype(np.uint8)
     for row in symbols:
         if row["label"] == "staff":
             continue
         colour = class_colour(row["label"])
         if "boxes" in layers:
             corners = np.round(np.array(row["oriented"]).reshape(4, 1, 2)).astype(np.int32)
-            cv2.polylines(drawn, [corners], True, colour, 1, cv2.LINE_AA)
+            cv2.polylines(canvas, [corners], True, colour, 1, cv2.LINE_AA)
         text = _caption(row, layers)
         if text:
-            cv2.putText(drawn, text, (row["x0"], row["y0"] - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.32, colour, 1, cv2.LINE_AA)
-    return drawn
+            cv2.putText(
+                canvas, text, (row["x0"], row["y0"] - 3), cv2.FONT_HERSHEY_SIMPLEX, 0.32, colour, 1, cv2.LINE_AA
+            )
+    return canvas
 
 
 def class_colour(label: str) -> tuple[int, int, int]:

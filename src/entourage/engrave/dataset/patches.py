@@ -41,8 +41,8 @@ def cut_patch(image: Image, box: NDArray[np.int64], width: int = PATCH_WIDTH, he
     y = int(box[1] + box[3] - height) // 2
     patch = np.full((height, width), 255, dtype=np.uint8)
     top, left = max(y, 0), max(x, 0)
-    seen = image[top : max(y + height, 0), left : max(x + width, 0)]
-    patch[top - y : top - y + seen.shape[0], left - x : left - x + seen.shape[1]] = seen
+    visible = image[top : max(y + height, 0), left : max(x + width, 0)]
+    patch[top - y : top - y + visible.shape[0], left - x : left - x + visible.shape[1]] = visible
     return patch
 
 
@@ -62,19 +62,21 @@ def write_patches(out: Path, seed: int, per_class: int = _PATCHES_PER_CLASS) -> 
     columns = ["page", "symbol", "label", "v1", "split", "x0", "y0", "x1", "y1"]
     symbols = pq.read_table(out / "symbols.parquet", columns=columns).to_pandas()
     symbols["class"] = symbols["v1"].where(symbols["v1"] != "", symbols["label"])
-    chosen = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
+    sampled = sample_per_class(symbols[symbols["class"] != "staff"], per_class, seed)
     with (
         atomic_path(out / PATCHES_FILE) as temporary,
         pq.ParquetWriter(temporary, _PATCH_SCHEMA, compression="none") as writer,
     ):
-        for page, rows in chosen.groupby("page", sort=True):
+        for page, rows in sampled.groupby("page", sort=True):
             image = read_grey(out / "images" / f"{page}.png")
             boxes = rows[["x0", "y0", "x1", "y1"]].to_numpy()
             patches = [cut_patch(image, box) for box in boxes]
             pngs = [cv2.imencode(".png", patch)[1].tobytes() for patch in patches]
-            known = {name: pa.array(rows[name], _PATCH_SCHEMA.field(name).type) for name in _PATCH_SCHEMA.names[:-1]}
-            writer.write_table(pa.table({**known, "png": pa.array(pngs, pa.binary())}, schema=_PATCH_SCHEMA))
-    return len(chosen)
+            columns_of_page = {
+                name: pa.array(rows[name], _PATCH_SCHEMA.field(name).type) for name in _PATCH_SCHEMA.names[:-1]
+            }
+            writer.write_table(pa.table({**columns_of_page, "png": pa.array(pngs, pa.binary())}, schema=_PATCH_SCHEMA))
+    return len(sampled)
 
 
 CROP_WIDTH, CROP_HEIGHT = 130, 80
@@ -115,18 +117,18 @@ def write_crops(
     fits = (symbols["x1"] - symbols["x0"] <= CROP_WIDTH - 4) & (symbols["y1"] - symbols["y0"] <= CROP_HEIGHT - 4)
     counts = symbols["class"].value_counts()
     rare = counts.index[counts < max_frequency * len(symbols)]
-    chosen = sample_per_class(symbols[fits & symbols["class"].isin(list(rare))], per_class, seed)
-    if len(chosen) == 0:
+    sampled = sample_per_class(symbols[fits & symbols["class"].isin(list(rare))], per_class, seed)
+    if len(sampled) == 0:
         raise ValueError(
             f"{folder} has no class with less than {max_frequency:.1%} of the symbols; expected a larger max_frequency"
         )
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, _CROP_SCHEMA) as writer:
-        for page, rows in chosen.groupby("page", sort=True):
+        for page, rows in sampled.groupby("page", sort=True):
             image = read_grey(folder / "images" / f"{page}.png")
             around = symbols[symbols["page"] == page]
             crops = [_crop(image, row, around) for _, row in rows.iterrows()]
             writer.write_table(pa.Table.from_pylist(crops, schema=_CROP_SCHEMA))
-    return {str(name): int(count) for name, count in chosen["class"].value_counts().items()}
+    return {str(name): int(count) for name, count in sampled["class"].value_counts().items()}
 
 
 def _crop(image: np.ndarray, row: pd.Series, around: pd.DataFrame) -> dict[str, object]:

@@ -23,11 +23,11 @@ from entourage.io.progress import progress_bar, status
 from entourage.runs.directory import try_lock
 
 
-def engrave(job: EngraveOptions) -> dict[str, Any]:
+def engrave(options: EngraveOptions) -> dict[str, Any]:
     """Engraves everything that the job asks for; a run that was killed continues where it stopped.
 
     Args:
-        job: what to engrave, how, and where to.
+        options: what to engrave, how, and where to.
 
     Returns:
         The manifest, with the failures under "failed".
@@ -37,36 +37,36 @@ def engrave(job: EngraveOptions) -> dict[str, Any]:
             the folder holds a data set made with other options, or another run is at work on it.
         OSError: the folder cannot be written to.
     """
-    given = job.fonts
-    job = replace(job, fonts=tuple(_stored_font(font, job.out) for font in given))
-    tasks = make_tasks(job, find_scores(job.sources, job.out) if job.sources else [])
-    if job.engine == "lilypond":
-        LilypondEngraver(job.page)  # says at once, rather than of every score, that it is not installed
-    if job.ray:
-        check_address(job.ray)
+    fonts = options.fonts
+    options = replace(options, fonts=tuple(_stored_font(font, options.out) for font in fonts))
+    tasks = make_tasks(options, find_scores(options.sources, options.out) if options.sources else [])
+    if options.engine == "lilypond":
+        LilypondEngraver(options.page)  # says at once, rather than of every score, that it is not installed
+    if options.ray:
+        check_address(options.ray)
     outcomes: dict[str, Outcome] = {}
-    with _locked_folder(job.out):
-        _check_config(job)
-        for font, kept in zip(given, job.fonts, strict=True):
-            _copy_font(font, kept)
+    with _locked_folder(options.out):
+        _check_config(options)
+        for font, stored in zip(fonts, options.fonts, strict=True):
+            _copy_font(font, stored)
         with progress_bar("Engraving", len(tasks)) as advance:
-            for outcome in run_tasks(job, tasks):
+            for outcome in run_tasks(options, tasks):
                 outcomes[outcome.name] = outcome
                 advance(1)
         with status("Writing annotations"):
-            manifest = assemble(job, tasks, outcomes)
-    _warn_unsubstituted(job, manifest)
+            manifest = assemble(options, tasks, outcomes)
+    _warn_unsubstituted(options, manifest)
     failed = {outcome.name: outcome.failure for outcome in outcomes.values() if outcome.failure}
     return manifest | {"failed": dict(sorted(failed.items()))}
 
 
-def _warn_unsubstituted(job: EngraveOptions, manifest: dict[str, Any]) -> None:
+def _warn_unsubstituted(options: EngraveOptions, manifest: dict[str, Any]) -> None:
     """Says of how many scores symbols were to be replaced, and could not be."""
     sources = {name for name in manifest["files"] if name.startswith("sources/")}
-    others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
-    if job.substitute and others:
-        are = "1 score is" if others == 1 else f"{others} scores are"
-        warnings.warn(f"{are} not MusicXML, in which alone symbols are replaced", stacklevel=3)
+    n_others = sum(f"sources/{name}.mxl" not in sources for name in manifest["sources"])
+    if options.substitute and n_others:
+        subject = "1 score is" if n_others == 1 else f"{n_others} scores are"
+        warnings.warn(f"{subject} not MusicXML, in which alone symbols are replaced", stacklevel=3)
 
 
 def _stored_font(font: MusicFont, out: Path) -> MusicFont:
@@ -76,9 +76,9 @@ def _stored_font(font: MusicFont, out: Path) -> MusicFont:
     return replace(font, file=out.absolute() / STATE / "fonts" / font.digest / font.file.name)
 
 
-def _copy_font(font: MusicFont, kept: MusicFont) -> None:
-    if font.file is not None and kept.file is not None:
-        with atomic_path(kept.file) as temporary:
+def _copy_font(font: MusicFont, stored: MusicFont) -> None:
+    if font.file is not None and stored.file is not None:
+        with atomic_path(stored.file) as temporary:
             shutil.copyfile(font.file, temporary)
 
 
@@ -89,34 +89,36 @@ def _locked_folder(out: Path) -> Iterator[None]:
     if out.exists() and not state.is_dir() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; expected a new one, or one that this command has begun")
     state.mkdir(parents=True, exist_ok=True)
-    with try_lock(state / "run") as mine:
-        if not mine:
+    with try_lock(state / "run") as locked:
+        if not locked:
             raise ValueError(f"another run is at work on {out}; expected to be alone")
         yield
 
 
-def _check_config(job: EngraveOptions) -> None:
+def _check_config(options: EngraveOptions) -> None:
     """Notes the options, or checks that the folder was begun with the same ones, and tidies up after a kill."""
-    path = job.out / STATE / "options.json"
-    options = job.config()
+    path = options.out / STATE / "options.json"
+    current = options.config()
     if path.exists():
-        begun = json.loads(path.read_text(encoding="utf-8"))
-        differ = sorted(name for name in options if options[name] != begun.get(name))
-        if differ:
-            what = f"{differ[0]} was {begun.get(differ[0])!r} and is {options[differ[0]]!r}"
-            raise ValueError(f"{job.out} was begun with other options: {what}; expected the same, or an empty folder")
-        _remove_unfinished(job.out)
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        different = sorted(name for name in current if current[name] != stored.get(name))
+        if different:
+            what = f"{different[0]} was {stored.get(different[0])!r} and is {current[different[0]]!r}"
+            raise ValueError(
+                f"{options.out} was begun with other options: {what}; expected the same, or an empty folder"
+            )
+        _remove_unfinished(options.out)
         return
-    write_json(path, options, indent=1)
+    write_json(path, current, indent=1)
 
 
 def _remove_unfinished(out: Path) -> None:
     """Removes what is not yet complete, where this command writes: other folders in there may be at work themselves."""
-    places = [
+    paths = [
         *out.glob(".*"),
         *(out / STATE).rglob(".*"),
         *(p for name in OUTPUT_FOLDERS for p in (out / name).glob(".*")),
     ]
-    for leftover in places:
-        if leftover.is_file() and is_unfinished(leftover):
-            leftover.unlink()
+    for path in paths:
+        if path.is_file() and is_unfinished(path):
+            path.unlink()

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from entourage.engrave.dataset.state import UnwritableError, makers
+from entourage.engrave.dataset.state import UnwritableError, software_versions
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.io.files import error_reason
@@ -35,25 +35,25 @@ class ActorWorker:
     """What runs on the cluster: a worker that keeps its engravers from task to task.
 
     Args:
-        job: what to engrave.
+        options: what to engrave.
         folder: where the run was started, so that paths mean (and failures say) the same as there.
         limit_memory: sets the bounds of the process.
     """
 
-    def __init__(self, job: EngraveOptions, folder: Path, limit_memory: Callable[[], None]) -> None:
+    def __init__(self, options: EngraveOptions, folder: Path, limit_memory: Callable[[], None]) -> None:
         limit_memory()
         with suppress(OSError):  # it is not needed where all paths are absolute
             os.chdir(folder)
-        self._worker = Worker(job)
+        self._worker = Worker(options)
 
-    def ready(self) -> dict[str, str]:
+    def versions(self) -> dict[str, str]:
         """The versions at work here; that they come says that the worker has its core."""
-        return self._worker.makers
+        return self._worker.versions
 
-    def do(self, task: EngraveTask) -> Outcome | UnwritableError:
+    def run(self, task: EngraveTask) -> Outcome | UnwritableError:
         """The outcome of a task; an error is returned, for Ray would wrap what is raised."""
         try:
-            return self._worker.do(task)
+            return self._worker.run(task)
         except UnwritableError as error:
             return error
 
@@ -62,7 +62,7 @@ class RayPool:
     """Actors of a Ray cluster that are handed one task at a time, so that it is known which one a crash belongs to.
 
     Args:
-        job: what to engrave; all machines of the cluster must see its folders.
+        options: what to engrave; all machines of the cluster must see its folders.
         tasks: what there is to do.
         timeout: seconds after which a task is given up.
         limit_memory: sets the bounds of each process.
@@ -72,12 +72,12 @@ class RayPool:
     """
 
     def __init__(
-        self, job: EngraveOptions, tasks: list[EngraveTask], timeout: float, limit_memory: Callable[[], None]
+        self, options: EngraveOptions, tasks: list[EngraveTask], timeout: float, limit_memory: Callable[[], None]
     ) -> None:
-        self.ray = _connect(job.ray)
-        self.make: Any = self.ray.remote(num_cpus=1, max_restarts=0)(ActorWorker)
-        self.actor_arguments = (replace(job, out=job.out.absolute()), Path.cwd(), limit_memory)
-        self.makers = makers(job.engine)
+        self.ray = _connect(options.ray)
+        self.actor_class: Any = self.ray.remote(num_cpus=1, max_restarts=0)(ActorWorker)
+        self.actor_arguments = (replace(options, out=options.out.absolute()), Path.cwd(), limit_memory)
+        self.software_versions = software_versions(options.engine)
         self.queue = deque(tasks)
         self.timeout = timeout
         self.size = min(max(int(self.ray.cluster_resources().get("CPU", 1)), 1), len(tasks))
@@ -97,11 +97,11 @@ class RayPool:
             for _ in range(self.size):
                 self._start()
             while self.running or self.queue:
-                pending, late = self._next()
+                future, expired = self._next()
                 outcome = (
-                    self._handle_started(pending)
-                    if pending in self.starting
-                    else self._receive(pending, timed_out=late)
+                    self._handle_started(future)
+                    if future in self.starting
+                    else self._receive(future, timed_out=expired)
                 )
                 if outcome is not None:
                     yield outcome
@@ -112,54 +112,56 @@ class RayPool:
         """What comes first: an answer, or the end of somebody's time. To wait for a core costs a task no time."""
         while True:
             first = min((end for _, _, end in self.running.values()), default=None)
-            left = None if first is None else max(first - time.monotonic(), 0.0)
-            ready, _ = self.ray.wait([*self.running, *self.starting], num_returns=1, timeout=left)
-            late = [pending for pending, (_, _, end) in self.running.items() if end <= time.monotonic()]
-            for pending in ready or late:
-                return pending, not ready
+            remaining = None if first is None else max(first - time.monotonic(), 0.0)
+            ready, _ = self.ray.wait([*self.running, *self.starting], num_returns=1, timeout=remaining)
+            expired = [future for future, (_, _, end) in self.running.items() if end <= time.monotonic()]
+            for future in ready or expired:
+                return future, not ready
 
     def _start(self) -> None:
-        actor = self.make.remote(*self.actor_arguments)
-        self.starting[actor.ready.remote()] = actor
+        actor = self.actor_class.remote(*self.actor_arguments)
+        self.starting[actor.versions.remote()] = actor
 
-    def _handle_started(self, pending: Any) -> Outcome | None:
+    def _handle_started(self, future: Any) -> Outcome | None:
         """Hands a new actor its first task; one that cannot be started costs a task, or there would be no end of it."""
-        actor = self.starting.pop(pending)
+        actor = self.starting.pop(future)
         try:
-            found = self.ray.get(pending)
+            versions = self.ray.get(future)
         except self.ray.exceptions.RayError as error:
             return (
                 self._replace_actor(actor, self.queue.popleft(), f"crashed ({type(error).__name__})")
                 if self.queue
                 else None
             )
-        if found != self.makers:
-            raise ValueError(f"the cluster engraves with {found}; expected the versions of this machine, {self.makers}")
+        if versions != self.software_versions:
+            raise ValueError(
+                f"the cluster engraves with {versions}; expected the versions of this machine, {self.software_versions}"
+            )
         self._assign(actor)
         return None
 
     def _assign(self, actor: Any) -> None:
         if self.queue:
             task = self.queue.popleft()
-            self.running[actor.do.remote(task)] = (actor, task, time.monotonic() + self.timeout)
+            self.running[actor.run.remote(task)] = (actor, task, time.monotonic() + self.timeout)
 
-    def _replace_actor(self, actor: Any, task: EngraveTask, why: str) -> Outcome:
+    def _replace_actor(self, actor: Any, task: EngraveTask, reason: str) -> Outcome:
         self.ray.kill(actor)
         if self.queue:
             self._start()
-        return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
+        return Outcome(task.name, failure=f"{task.name}: the engraver {reason}", worker_lost=True)
 
-    def _receive(self, pending: Any, *, timed_out: bool) -> Outcome:
-        actor, task, _ = self.running.pop(pending)
-        why = f"took longer than {self.timeout:g} s"
+    def _receive(self, future: Any, *, timed_out: bool) -> Outcome:
+        actor, task, _ = self.running.pop(future)
+        reason = f"took longer than {self.timeout:g} s"
         try:
-            outcome = None if timed_out else self.ray.get(pending)
+            outcome = None if timed_out else self.ray.get(future)
         except self.ray.exceptions.RayError as error:
-            outcome, why = None, f"crashed ({type(error).__name__})"
+            outcome, reason = None, f"crashed ({type(error).__name__})"
         if isinstance(outcome, UnwritableError):
             raise outcome
         if outcome is None:
-            return self._replace_actor(actor, task, why)
+            return self._replace_actor(actor, task, reason)
         self._assign(actor)
         return outcome  # type: ignore[no-any-return]
 
@@ -183,13 +185,13 @@ def _connect(address: str) -> Any:
 def _limited_retries(address: str) -> Iterator[None]:
     """Ray would try for 20 s to make sense of somebody else who answers; it learns how often when it is imported."""
     name, number = _RETRY_VARIABLE
-    ours = address not in ("local", "auto") and name not in os.environ
-    if ours:
+    changed = address not in ("local", "auto") and name not in os.environ
+    if changed:
         os.environ[name] = number
     try:
         yield
     finally:
-        if ours:
+        if changed:
             os.environ.pop(name, None)
 
 
@@ -201,11 +203,11 @@ def check_address(address: str) -> None:
     """
     if address in ("local", "auto"):
         return
-    place = re.fullmatch(r"(?:ray://)?\[?([^\s/]+?)\]?:(\d{1,5})", address)
-    if place is None:
+    match = re.fullmatch(r"(?:ray://)?\[?([^\s/]+?)\]?:(\d{1,5})", address)
+    if match is None:
         raise ValueError(f"Ray's address is {address!r}; expected local, auto, HOST:PORT or ray://HOST:PORT")
     try:
-        socket.create_connection((place[1], int(place[2])), timeout=_CONNECT_TIMEOUT).close()
+        socket.create_connection((match[1], int(match[2])), timeout=_CONNECT_TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise ValueError(f"no Ray cluster answers at {address!r}: {error}; expected a running one") from error
 
@@ -215,7 +217,7 @@ _TERMINATION_TIMEOUT = 5.0  # seconds in which a worker may end what it has star
 _MEMORY_LIMIT = 8 * 2**30  # bytes that a worker may use
 
 
-def run_tasks(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
+def run_tasks(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """Does all tasks and yields their outcomes as they come.
 
     A score that crashes the engraver takes its worker with it; the task is reported as a failure, a new worker takes
@@ -229,12 +231,12 @@ def run_tasks(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome
     if not tasks:
         return
     tasks = sorted(tasks, key=_archive_order)
-    workers = min(job.workers or os.cpu_count() or 1, len(tasks))
-    pool = RayPool(job, tasks, _TASK_TIMEOUT, _limit_memory) if job.ray else _Pool(job, tasks, workers)
-    named = {task.name: task for task in tasks}
+    workers = min(options.workers or os.cpu_count() or 1, len(tasks))
+    pool = RayPool(options, tasks, _TASK_TIMEOUT, _limit_memory) if options.ray else _Pool(options, tasks, workers)
+    by_name = {task.name: task for task in tasks}
     for outcome in pool.run():
-        before = Worker(job).done(named[outcome.name]) if outcome.lost else None
-        yield before or outcome
+        finished = Worker(options).finished_outcome(by_name[outcome.name]) if outcome.worker_lost else None
+        yield finished or outcome
 
 
 def _archive_order(task: EngraveTask) -> tuple[str, int]:
@@ -246,10 +248,9 @@ def _archive_order(task: EngraveTask) -> tuple[str, int]:
 class _Pool:
     """Processes that are handed one task at a time, so that it is known which one a crash belongs to."""
 
-    def __init__(self, job: EngraveOptions, tasks: list[EngraveTask], workers: int) -> None:
-        self.job = job
+    def __init__(self, options: EngraveOptions, tasks: list[EngraveTask], workers: int) -> None:
+        self.options = options
         self.queue = iter(tasks)
-        self.left = len(tasks)
         self.context = mp.get_context("spawn")  # a fork would inherit threads of numpy and OpenCV
         self.running: dict[Connection, tuple[BaseProcess, EngraveTask, float]] = {}  # the last is when its time is over
         self.workers = workers
@@ -261,8 +262,8 @@ class _Pool:
             while self.running:
                 first = min(deadline for _, _, deadline in self.running.values())
                 ready = wait(list(self.running), timeout=max(first - time.monotonic(), 0.0))
-                late = [pipe for pipe, (_, _, deadline) in self.running.items() if deadline <= time.monotonic()]
-                for connection in ready or late:
+                expired = [pipe for pipe, (_, _, deadline) in self.running.items() if deadline <= time.monotonic()]
+                for connection in ready or expired:
                     assert isinstance(connection, Connection)
                     yield self._receive(connection, timed_out=not ready)
         finally:
@@ -276,11 +277,11 @@ class _Pool:
         task = next(self.queue, None)
         if task is None:
             return
-        ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=_serve, args=(self.job, theirs), daemon=True)
+        parent_connection, child_connection = self.context.Pipe()
+        process = self.context.Process(target=_serve, args=(self.options, child_connection), daemon=True)
         process.start()
-        theirs.close()
-        self._assign(ours, process, task)
+        child_connection.close()
+        self._assign(parent_connection, process, task)
 
     def _assign(self, connection: Connection, process: BaseProcess, task: EngraveTask) -> None:
         self.running[connection] = (process, task, time.monotonic() + _TASK_TIMEOUT)
@@ -297,8 +298,8 @@ class _Pool:
             _terminate(process)
             connection.close()
             self._start()
-            why = f"took longer than {_TASK_TIMEOUT:g} s" if timed_out else f"crashed (exit code {process.exitcode})"
-            return Outcome(task.name, failure=f"{task.name}: the engraver {why}", lost=True)
+            reason = f"took longer than {_TASK_TIMEOUT:g} s" if timed_out else f"crashed (exit code {process.exitcode})"
+            return Outcome(task.name, failure=f"{task.name}: the engraver {reason}", worker_lost=True)
         if isinstance(outcome, UnwritableError):
             connection.close()  # which ends the worker
             raise outcome
@@ -320,11 +321,11 @@ def _terminate(process: BaseProcess) -> None:
     process.join()
 
 
-def _serve(job: EngraveOptions, connection: Connection) -> None:
+def _serve(options: EngraveOptions, connection: Connection) -> None:
     """What a worker process does: tasks in, outcomes out, until there are no more."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # with LilyPond, if that is at work
     _limit_memory()
-    worker = Worker(job)
+    worker = Worker(options)
     while True:
         try:
             task = connection.recv()
@@ -333,14 +334,14 @@ def _serve(job: EngraveOptions, connection: Connection) -> None:
         if task is None:
             return
         try:
-            connection.send(worker.do(task))
+            connection.send(worker.run(task))
         except UnwritableError as error:
             connection.send(error)
         except BrokenPipeError:  # the run was killed
             return
 
 
-def _limit_memory(bound: int = _MEMORY_LIMIT) -> None:
+def _limit_memory(max_bytes: int = _MEMORY_LIMIT) -> None:
     import cv2
 
     cv2.setNumThreads(1)  # the processes are the parallelism
@@ -350,5 +351,5 @@ def _limit_memory(bound: int = _MEMORY_LIMIT) -> None:
         return
     # Of the process' own data: the address space would count what Ray shares between processes, too.
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    soft = max_bytes if hard == resource.RLIM_INFINITY else min(max_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))

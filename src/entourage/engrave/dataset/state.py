@@ -31,15 +31,15 @@ OUTPUT_FOLDERS = ("images", "segmentation", "instances", "xml_annotations", "sou
 RULES_VERSION = 1  # of annotation: one more with every change of what the same score becomes
 _BEGUN = ".begun"
 _META = b"entourage"
-_TEXTS = ("name", "work", "source_sha256", "title", "composer", "source", "font")
-_PAGE = {"page": str, "number": int, "unlabelled": list}
+_TEXT_FIELDS = ("name", "work", "source_sha256", "title", "composer", "source", "font")
+_PAGE_FIELDS = {"page": str, "number": int, "unlabelled": list}
 
 
 class UnwritableError(OSError):
     """The output cannot be written, which is no fault of the score: the run has to stop."""
 
 
-def makers(engine: Engine) -> dict[str, str]:
+def software_versions(engine: Engine) -> dict[str, str]:
     """The versions that decide what a score becomes: of this package, of the engraver, of the rules of annotation."""
     return {"entourage": __version__, engine: version(engine), "rules": str(RULES_VERSION)}
 
@@ -75,7 +75,7 @@ def write_record(path: Path, table: pa.Table, meta: dict[str, Any]) -> None:
 def read_record(path: Path) -> dict[str, Any] | None:
     """What is known of a finished task; None if it is not finished, or its file is damaged or of another make."""
     schema, meta = _read(path)
-    if schema is None or not schema.equals(SCHEMA) or not all(isinstance(meta.get(name), str) for name in _TEXTS):
+    if schema is None or not schema.equals(SCHEMA) or not all(isinstance(meta.get(name), str) for name in _TEXT_FIELDS):
         return None
     pages = meta.get("pages")
     if not isinstance(pages, list) or not pages or not all(_is_page(page) for page in pages):
@@ -86,10 +86,10 @@ def read_record(path: Path) -> dict[str, Any] | None:
 def recorded_files(path: Path) -> list[str]:
     """The places that a finished task wrote to, whatever version of this package noted them."""
     files = _read(path)[1].get("files")
-    return [place for place in files if isinstance(place, str)] if isinstance(files, dict) else []
+    return [file for file in files if isinstance(file, str)] if isinstance(files, dict) else []
 
 
-def reserve_files(path: Path, places: Iterable[str]) -> None:
+def reserve_files(path: Path, files: Iterable[str]) -> None:
     """Adds places to those that a task writes to, before it does.
 
     Raises:
@@ -99,22 +99,22 @@ def reserve_files(path: Path, places: Iterable[str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as stream:
             # The line ends come first: what a kill has cut short then spoils no other line.
-            stream.write("".join(f"\n{json.dumps(place)}" for place in places))
+            stream.write("".join(f"\n{json.dumps(file)}" for file in files))
     except OSError as error:
         raise UnwritableError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def reserved_files(path: Path) -> list[str]:
     """The places that were noted; a line that was cut short is none, for nothing had been written there."""
-    places = []
+    files = []
     for line in path.read_bytes().splitlines():
         try:
-            place = json.loads(line)
+            file = json.loads(line)
         except ValueError:
             continue
-        if isinstance(place, str):
-            places.append(place)
-    return places
+        if isinstance(file, str):
+            files.append(file)
+    return files
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -144,7 +144,7 @@ def _is_texts(value: object) -> bool:
 
 
 def _is_page(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in _PAGE.items())
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in _PAGE_FIELDS.items())
 
 
 def remove_stale_files(
@@ -161,23 +161,23 @@ def remove_stale_files(
     Returns:
         The files of pages and sources that were removed, as paths in the data set, in order.
     """
-    parts, begun = record_paths(out), reservation_paths(out)
-    noted = {place for path in parts.values() for place in recorded_files(path)}
-    noted |= {place for path in begun.values() for place in reserved_files(path)}
-    read = {path.resolve() for path in sources}
-    removed = sorted(place for place in noted.difference(files) if _is_removable(out, place, read))
-    for place in removed:
-        (out / place).unlink(missing_ok=True)
-    for name, path in parts.items():
+    records, reservations = record_paths(out), reservation_paths(out)
+    written = {file for path in records.values() for file in recorded_files(path)}
+    written |= {file for path in reservations.values() for file in reserved_files(path)}
+    inputs = {path.resolve() for path in sources}
+    removed = sorted(file for file in written.difference(files) if _is_removable(out, file, inputs))
+    for file in removed:
+        (out / file).unlink(missing_ok=True)
+    for name, path in records.items():
         if name not in done:
             path.unlink(missing_ok=True)
-    for path in begun.values():  # last of all: a run that is killed here still knows the places
+    for path in reservations.values():  # last of all: a run that is killed here still knows the places
         path.unlink(missing_ok=True)
     return removed
 
 
-def _is_removable(out: Path, place: str, read: Collection[Path]) -> bool:
+def _is_removable(out: Path, file: str, inputs: Collection[Path]) -> bool:
     """Whether something is to be removed there: a damaged note must lead to nothing outside the folders of tasks."""
-    path = out / place
-    inside = len(PurePosixPath(place).parts) == 2 and PurePosixPath(place).parts[0] in OUTPUT_FOLDERS
-    return inside and path.is_file() and not path.is_symlink() and path.resolve() not in read
+    path = out / file
+    inside = len(PurePosixPath(file).parts) == 2 and PurePosixPath(file).parts[0] in OUTPUT_FOLDERS
+    return inside and path.is_file() and not path.is_symlink() and path.resolve() not in inputs

@@ -16,12 +16,12 @@ from entourage.compute import derive_seed
 from entourage.engrave.dataset.formats import page_table, page_xml
 from entourage.engrave.dataset.state import (
     UnwritableError,
-    makers,
     read_record,
     record_path,
     recorded_files,
     reservation_path,
     reserve_files,
+    software_versions,
     write_file,
     write_record,
 )
@@ -54,18 +54,18 @@ class Outcome:
     name: str
     pages: int = 0
     failure: str = ""
-    lost: bool = False
+    worker_lost: bool = False
 
 
 class Worker:
     """Does the tasks of a job one after the other; engravers and the open archive are kept from task to task."""
 
-    def __init__(self, job: EngraveOptions) -> None:
-        self.job = job
+    def __init__(self, options: EngraveOptions) -> None:
+        self.options = options
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
         self._reader = ScoreReader()
 
-    def do(self, task: EngraveTask) -> Outcome:
+    def run(self, task: EngraveTask) -> Outcome:
         """Does a task, unless it has been done before, by the same versions, and its files are still there.
 
         Bad scores are an outcome, not an error.
@@ -81,44 +81,44 @@ class Worker:
         except Exception as error:  # no score may stop the others, whatever it brings about
             reason = " ".join(str(error).split())
             if not isinstance(error, ValueError) or not reason:
-                told = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-                reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({told})"
+                message = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+                reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({message})"
             return Outcome(task.name, failure=reason)
 
-    def done(self, task: EngraveTask) -> Outcome | None:
+    def finished_outcome(self, task: EngraveTask) -> Outcome | None:
         """The outcome of a task that is done and whose score has not changed since; None of any other."""
-        if read_record(record_path(self.job.out, task.name)) is None:  # which spares reading the score
+        if read_record(record_path(self.options.out, task.name)) is None:  # which spares reading the score
             return None
         with suppress(Exception):  # as in `do`
             return self._finished(task, self._score(task))
         return None
 
     @cached_property
-    def makers(self) -> dict[str, str]:
+    def versions(self) -> dict[str, str]:
         """The versions at work here."""
-        return makers(self.job.engine)
+        return software_versions(self.options.engine)
 
     def _finished(self, task: EngraveTask, score: Score) -> Outcome | None:
-        meta = read_record(record_path(self.job.out, task.name))
-        if meta is None or meta["makers"] != self.makers or meta["source_sha256"] != _digest(score):
+        meta = read_record(record_path(self.options.out, task.name))
+        if meta is None or meta["makers"] != self.versions or meta["source_sha256"] != _digest(score):
             return None
-        there = all((self.job.out / place).is_file() for place in meta["files"])
-        return Outcome(task.name, len(meta["pages"])) if there else None
+        complete = all((self.options.out / path).is_file() for path in meta["files"])
+        return Outcome(task.name, len(meta["pages"])) if complete else None
 
     def _score(self, task: EngraveTask) -> Score:
         if task.file is None:
-            text = compose(self.job.seed, task.index, balanced=self.job.balanced)
+            text = compose(self.options.seed, task.index, balanced=self.options.balanced)
             return parse_score(text, f"composed-{task.index:05d}")
-        return substitute_symbols(read_score(task.file, self._reader), self.job.substitute, self.job.seed)
+        return substitute_symbols(read_score(task.file, self._reader), self.options.substitute, self.options.seed)
 
     def _engrave(self, task: EngraveTask, score: Score) -> Outcome:
-        part, files = record_path(self.job.out, task.name), dict[str, str]()
-        reserve_files(reservation_path(self.job.out, task.name), recorded_files(part))
-        part.unlink(missing_ok=True)  # with the first page that is written it no longer holds
+        record, files = record_path(self.options.out, task.name), dict[str, str]()
+        reserve_files(reservation_path(self.options.out, task.name), recorded_files(record))
+        record.unlink(missing_ok=True)  # with the first page that is written it no longer holds
         source = source_path(task.name, score)
         tables, pages = [], []
         for page in self._pages(task, score):
-            if len(page.symbols) < self.job.min_symbols:
+            if len(page.symbols) < self.options.min_symbols:
                 continue
             name = f"{task.name}-{page.number}"
             tables.append(
@@ -127,20 +127,20 @@ class Worker:
             pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
             self._save(task, self._files(page, name), files)
         if not pages:
-            raise ValueError(f"{task.name}: no page has {self.job.min_symbols} symbols or more")
+            raise ValueError(f"{task.name}: no page has {self.options.min_symbols} symbols or more")
         self._save(task, self._sources(task, score), files)
         meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
         meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
-        meta["makers"] = self.makers
-        write_record(part, pa.concat_tables(tables), meta)
+        meta["makers"] = self.versions
+        write_record(record, pa.concat_tables(tables), meta)
         return Outcome(task.name, len(pages))
 
     def _save(self, task: EngraveTask, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
         """Writes files of the output, each noted before, so that a kill leaves none unknown; and their checksums."""
-        for place, data in contents:
-            files[place] = hashlib.sha256(data).hexdigest()
-            reserve_files(reservation_path(self.job.out, task.name), [place])
-            write_file(self.job.out / place, data)
+        for path, data in contents:
+            files[path] = hashlib.sha256(data).hexdigest()
+            reserve_files(reservation_path(self.options.out, task.name), [path])
+            write_file(self.options.out / path, data)
 
     def _sources(self, task: EngraveTask, score: Score) -> Iterator[tuple[str, bytes]]:
         """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
@@ -152,27 +152,27 @@ class Worker:
     def _pages(self, task: EngraveTask, score: Score) -> Iterator[Page]:
         key = task.font.name
         if key not in self._engravers:
-            if self.job.engine == "lilypond":
-                self._engravers[key] = LilypondEngraver(self.job.page)
+            if self.options.engine == "lilypond":
+                self._engravers[key] = LilypondEngraver(self.options.page)
             else:
-                self._engravers[key] = VerovioEngraver(self.job.page, task.font)
+                self._engravers[key] = VerovioEngraver(self.options.page, task.font)
         return self._engravers[key].engrave(score, lambda number: self._degrader(task, number))
 
     def _degrader(self, task: EngraveTask, number: int) -> Degrader | None:
-        if self.job.degrade == "none":
+        if self.options.degrade == "none":
             return None
-        seed = derive_seed(self.job.seed, "degrade", task.name, number)
-        return Degrader(self.job.degrade, self.job.page.height, self.job.page.width, seed)
+        seed = derive_seed(self.options.seed, "degrade", task.name, number)
+        return Degrader(self.options.degrade, self.options.page.height, self.options.page.width, seed)
 
     def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:
         """The files of a page, as path in the output and content."""
-        dpi = self.job.page.dpi
+        dpi = self.options.page.dpi
         yield f"images/{name}.png", encode_png(page.image, dpi)
-        if "segmentation" in self.job.formats:
+        if "segmentation" in self.options.formats:
             yield f"segmentation/{name}_seg.png", encode_png(page.segmentation(EXTENDED_IDS), dpi)
-        if "instances" in self.job.formats:
+        if "instances" in self.options.formats:
             yield f"instances/{name}_inst.png", encode_png(page.instances(), dpi)
-        if "deepscores" in self.job.formats:
+        if "deepscores" in self.options.formats:
             yield f"xml_annotations/{name}.xml", page_xml(page, f"{name}.png").encode()
 
 
