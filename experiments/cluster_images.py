@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.sampling.augmentation import ImageDisguise, ImageView, plain_image
+from entourage.cluster.sampling.augmentation import ImageAugmentation, ImageClassAugmentation, unaugmented_image
 from entourage.data.datasets.registry import find_dataset
 from entourage.data.pixels import decode_pixels
 from experiments.cluster_rows import (
@@ -50,24 +50,29 @@ def main() -> None:
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, 3, 128, 128)
     labels = images.labels[pixels.indices]
     if options.baselines:
-        baseline_rows(ledger, split(values, labels, 0, disguised=False), options.sets, N, as_pixels)
+        baseline_rows(ledger, split(values, labels, 0, augment_classes=False), options.sets, N, as_pixels)
 
     def one(name: str, seed: int) -> None:
-        measure_episodes(ledger, name, seed, split(values, labels, seed, disguised=True), options)
+        measure_episodes(ledger, name, seed, split(values, labels, seed, augment_classes=True), options)
 
     measure_networks(ledger, options, one)
     ledger.write_table("Clusters of objects: COIL-100", _text)
 
 
-def split(values: Tensor, labels: np.ndarray, seed: int, *, disguised: bool) -> Data:
+def split(values: Tensor, labels: np.ndarray, seed: int, *, augment_classes: bool) -> Data:
     """Objects to learn from, to validate with and to be tested on, none in two of them."""
     objects = np.random.default_rng(seed).permutation(np.unique(labels))
     parts = np.split(objects, [TRAIN_OBJECTS, TRAIN_OBJECTS + OTHER_OBJECTS])
     rows = [np.flatnonzero(np.isin(labels, part)) for part in parts]
-    disguise = ImageDisguise() if disguised else None
-    seen = LabelledSampler(values[rows[0]], labels[rows[0]], K, view=ImageView(), disguise=disguise)
-    others = [LabelledSampler(values[part], labels[part], K, view=plain_image) for part in rows[1:]]
-    return Data(seen, *others)
+    train = LabelledSampler(
+        values[rows[0]],
+        labels[rows[0]],
+        K,
+        augmentation=ImageAugmentation(),
+        class_augmentation=ImageClassAugmentation() if augment_classes else None,
+    )
+    others = [LabelledSampler(values[part], labels[part], K, augmentation=unaugmented_image) for part in rows[1:]]
+    return Data(train, *others)
 
 
 def as_pixels(x: Tensor) -> Tensor:
@@ -78,7 +83,7 @@ def as_pixels(x: Tensor) -> Tensor:
 def _text(ledger: Ledger) -> str:
     lead = (
         f"Sets of n = {N} images, k = 1 to {K}, of {OTHER_OBJECTS} objects that no network has seen; {TRAIN_OBJECTS} "
-        f"are learned from and {OTHER_OBJECTS} validate, drawn by the seed. Rivals see 16 x 16 pixels."
+        f"are learned from and {OTHER_OBJECTS} validate, drawn by the seed. Baselines get 16 x 16 pixels."
     )
     return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
 

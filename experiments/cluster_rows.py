@@ -27,7 +27,7 @@ from entourage.cluster.evaluation import (
 from entourage.cluster.models.options import Metric
 from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, Curriculum, Episode, EpisodeSampler
 from entourage.cluster.sampling.points import VARIED
-from entourage.cluster.task import ClusterTask, learn, resolve_model_options
+from entourage.cluster.task import ClusterTask, resolve_model_options, train_network
 from entourage.cluster.train import finetuning_recipe, load_pretrained
 from entourage.compute import resolve_device
 from experiments.claims import alone
@@ -103,8 +103,8 @@ BASELINES = ("random", "k-means, k given", "k-means, k by silhouette", "DBSCAN",
 class Data:
     """Episodes to learn from, to validate with and to be tested on."""
 
-    learn: EpisodeSampler
-    validate: EpisodeSampler
+    train: EpisodeSampler
+    validation: EpisodeSampler
     test: EpisodeSampler
 
 
@@ -164,22 +164,24 @@ def trained(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.
 def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.Namespace) -> ClusterNetwork:
     network = NETWORKS[name]
     chosen = preset(network.preset)
-    model = resolve_model_options(data.learn, chosen, recipe.curriculum, metric=network.metric)
+    model = resolve_model_options(data.train, chosen, recipe.curriculum, metric=network.metric)
     if options.small:
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)
     title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
     about = {"preset": network.preset}
     if options.start is None:
-        built = ClusterNetwork(data.learn.shape, model)
+        built = ClusterNetwork(data.train.shape, model)
     else:
         built, about["from"] = load_pretrained(options.start)
         recipe = finetuning_recipe(recipe)
         if built.options != model:
             raise ValueError(f"{options.start}: holds another network than {name!r} is; expected one of its kind")
-    loss = chosen.loss_for(points=len(data.learn.shape) == 1)
-    task = ClusterTask(built, data.learn, data.validate, loss, recipe, notes=about, log=lambda s: say(f"{title}: {s}"))
-    ready, result = learn(task, run, minutes=options.minutes, device=options.device, title=title)
+    loss = chosen.loss_for(points=len(data.train.shape) == 1)
+    task = ClusterTask(
+        built, data.train, data.validation, loss, recipe, notes=about, log=lambda s: say(f"{title}: {s}")
+    )
+    ready, result = train_network(task, run, minutes=options.minutes, device=options.device, title=title)
     ready.notes["date"] = date.today().isoformat()
     save_network(ready, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
@@ -231,7 +233,7 @@ def baseline_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Featu
 
     def tuned(best: Callable[..., Any]) -> dict[str, Any]:
         pairs = []
-        for episode in draw_sets(data.validate, min(BASELINE_SETS, sets), n, seed=BASELINE_SEED):
+        for episode in draw_sets(data.validation, min(BASELINE_SETS, sets), n, seed=BASELINE_SEED):
             pairs += list(zip(*_given(episode, features), strict=True))
         baseline, name = best(pairs)
         return {"setting": name, **run(lambda X, k: baseline(X))}

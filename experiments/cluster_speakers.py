@@ -24,8 +24,8 @@ from torch import Tensor
 
 from entourage.cluster import LabelledSampler
 from entourage.cluster.data import BANDS, FRAMES, RATE, mel_spectrogram
-from entourage.cluster.sampling.augmentation import SoundDisguise, SoundView, plain_sound
-from entourage.cluster.sampling.labelled import View
+from entourage.cluster.sampling.augmentation import SoundAugmentation, SoundClassAugmentation, unaugmented_sound
+from entourage.cluster.sampling.labelled import ItemAugmentation
 from entourage.data.media import decode_audio, has_audio_name, read_audio
 from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
@@ -140,9 +140,11 @@ def split(voices: Voices, seed: int) -> Data:
     some = round(TEST_FRACTION * len(people)), round(VALIDATION_FRACTION * len(people))
     test, validate, learn = np.split(people, np.cumsum(some))
     heard = cut(voices, learn, 2 * FRAMES, FRAMES)
-    stretches = LabelledSampler(*heard, K, view=_Bytes(SoundView()), disguise=SoundDisguise())
+    stretches = LabelledSampler(
+        *heard, K, augmentation=_Bytes(SoundAugmentation()), class_augmentation=SoundClassAugmentation()
+    )
     unheard = [cut(voices, who, FRAMES, FRAMES) for who in (validate, test)]
-    others = [LabelledSampler(*snippets, K, view=_Bytes(plain_sound)) for snippets in unheard]
+    others = [LabelledSampler(*snippets, K, augmentation=_Bytes(unaugmented_sound)) for snippets in unheard]
     return Data(stretches, *others)
 
 
@@ -165,10 +167,10 @@ def cut(voices: Voices, people: NDArray[np.str_], length: int, step: int) -> tup
 class _Bytes:
     """A view of spectrograms that are kept as bytes."""
 
-    view: View
+    augmentation: ItemAugmentation
 
     def __call__(self, items: Tensor, generator: torch.Generator) -> Tensor:
-        return self.view(items.float() * STEP + LOWEST, generator)
+        return self.augmentation(items.float() * STEP + LOWEST, generator)
 
 
 def as_statistics(x: Tensor) -> Tensor:
@@ -191,7 +193,7 @@ def _text(ledger: Ledger, voices: Voices) -> str:
         f"Sets of n = {N} snippets of 1.28 s as {BANDS} x {FRAMES} mel spectrograms, k = 1 to {K}, of {other} speakers "
         f"that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the seed. "
         "Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The published "
-        "figures are on TIMIT. Rivals hear the mean and spread of each band."
+        "figures are on TIMIT. Baselines get the mean and spread of each band."
     )
     return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
 

@@ -34,9 +34,9 @@ def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
     assert (tmp_path / "out" / "clusters.csv").read_text().startswith("item,cluster,probability,p0")
     in_parts = CliRunner().invoke(app, [*arguments, "--set-size", "8"])
     assert ", the mean of 4 parts): " in in_parts.output
-    known = CliRunner().invoke(app, [*arguments, "--clusters", "2", "--set-size", "8"])
+    known = CliRunner().invoke(app, [*arguments, "--n-clusters", "2", "--set-size", "8"])
     assert "P(k)" not in known.output
-    alone = CliRunner().invoke(app, [*arguments, "--clusters", "1"])
+    alone = CliRunner().invoke(app, [*arguments, "--n-clusters", "1"])
     assert alone.output.startswith("20 items, 1 cluster: ")
 
 
@@ -44,10 +44,10 @@ def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
 def test_more_clusters_can_be_asked_for_than_the_network_was_trained_with(tmp_path: Path, network: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 2)))
     arguments = ["cluster", "run", str(tmp_path / "x.npy"), "--out", str(tmp_path / "out"), "--model", str(network)]
-    assert CliRunner().invoke(app, [*arguments, "--most", "9"]).exit_code == 0
+    assert CliRunner().invoke(app, [*arguments, "--max-clusters", "9"]).exit_code == 0
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["count_probabilities"]) == 9
-    assert CliRunner().invoke(app, [*arguments, "--clusters", "6"]).exit_code == 0
-    refused = CliRunner().invoke(app, [*arguments, "--clusters", "25"])
+    assert CliRunner().invoke(app, [*arguments, "--n-clusters", "6"]).exit_code == 0
+    refused = CliRunner().invoke(app, [*arguments, "--n-clusters", "25"])
     assert "25 clusters were asked for; expected 1 to 20, the items there are" in str(refused.exception)
 
 

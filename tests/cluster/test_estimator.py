@@ -23,7 +23,7 @@ from entourage.cluster import (
 )
 from entourage.cluster import estimator as module
 from entourage.cluster import (
-    task as usual,
+    task as task_module,
 )
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.network import ClusterNetwork
@@ -128,7 +128,7 @@ def test_a_known_number_may_be_larger_than_any_the_network_was_trained_with() ->
 
 def test_where_counting_ended_too_early_it_is_told() -> None:
     X, truth = blobs(60, 4)
-    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* raise k_max \(--most\)"):
+    with pytest.warns(UserWarning, match=r"number of clusters is 4, the largest .* raise k_max \(--max-clusters\)"):
         trained().predict(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -157,7 +157,7 @@ def test_fit_learns_from_a_sampler_and_a_file_keeps_it(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("name", ["default", "thesis"])
 def test_fit_trains_what_the_command_line_trains(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = []
-    monkeypatch.setattr(module, "learn", lambda task, *_, **__: tasks.append(task) or (task.network, None))
+    monkeypatch.setattr(module, "train_network", lambda task, *_, **__: tasks.append(task) or (task.network, None))
     sampler = LabelledSampler(np.zeros((20, 9)), np.arange(20) % 10, 3)
     clusterer = LearnedClustering(name, metric="euclidean").fit(sampler)
     assert tasks[0].recipe == default_recipe(sampler, preset(name))
@@ -173,7 +173,7 @@ def test_the_lines_of_the_documentation_run(tmp_path: Path, monkeypatch: pytest.
     lines = lines.replace(", minutes=1", "")  # two steps are enough here
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(PRESETS, "default", Preset(SMALL))
-    monkeypatch.setattr(usual, "DEFAULT_STEPS", 2)
+    monkeypatch.setattr(task_module, "DEFAULT_STEPS", 2)
     names: dict[str, Any] = {}
     exec(lines, names)
     assert names["model"].n_clusters_ == 2
@@ -303,7 +303,7 @@ def test_chance_needs_no_seed() -> None:
 
 
 def test_more_clusters_than_there_may_be_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"n_clusters is 5 \(--clusters\), k_max 3 \(--most\); expected no more"):
+    with pytest.raises(ValueError, match="n_clusters is 5; expected 3 or less"):
         trained().set_params(n_clusters=5, k_max=3).predict(blobs()[0])
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from entourage.cluster import ClusterNetwork, ModelOptions, save_network
-from entourage.cluster.pipeline import RunJob, run_source
+from entourage.cluster.pipeline import run_source
 
 TINY = ModelOptions(k_max=4, width=8, depth=1, heads=2, code=4, frequencies=2)
 
@@ -27,16 +27,22 @@ def write_network(path: Path, shape: tuple[int, ...], **notes: str) -> str:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> RunJob:
+def arguments(tmp_path: Path) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     np.savetxt(tmp_path / "points.csv", rng.normal(size=(30, 2)), delimiter=",", header="x,y", comments="")
     model = write_network(tmp_path / "n.safetensors", (2,), items="points")
-    return RunJob(tmp_path / "points.csv", tmp_path / "out", model, device="cpu", progress=False)
+    return {
+        "source": tmp_path / "points.csv",
+        "out": tmp_path / "out",
+        "model": model,
+        "device": "cpu",
+        "progress": False,
+    }
 
 
-def test_points_get_clusters_and_probabilities(job: RunJob) -> None:
-    summary = run_source(job)
-    with (job.out / "clusters.csv").open(newline="") as stream:
+def test_points_get_clusters_and_probabilities(arguments: dict[str, Any]) -> None:
+    summary = run_source(**arguments)
+    with (arguments["out"] / "clusters.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     k = summary["clusters"]
     assert list(rows[0]) == ["item", "cluster", "probability", *(f"p{c}" for c in range(k))]
@@ -47,17 +53,17 @@ def test_points_get_clusters_and_probabilities(job: RunJob) -> None:
         assert int(row["cluster"]) == int(np.argmax(p))
         assert float(row["probability"]) == max(p)
     assert np.bincount([int(row["cluster"]) for row in rows]).tolist() == summary["sizes"]
-    assert summary == json.loads((job.out / "summary.json").read_text())
+    assert summary == json.loads((arguments["out"] / "summary.json").read_text())
     assert sum(summary["count_probabilities"]) == pytest.approx(1, abs=1e-4)
-    assert sorted(p.name for p in job.out.iterdir()) == ["clusters.csv", "report.html", "summary.json"]
+    assert sorted(p.name for p in arguments["out"].iterdir()) == ["clusters.csv", "report.html", "summary.json"]
 
 
 @pytest.mark.filterwarnings("ignore:3 clusters were asked for")
-def test_the_number_can_be_given_and_large_data_are_taken_in_parts(job: RunJob) -> None:
-    assert run_source(replace(job, n_clusters=3, set_size=12))["clusters"] <= 3
+def test_the_number_can_be_given_and_large_data_are_taken_in_parts(arguments: dict[str, Any]) -> None:
+    assert run_source(**arguments, n_clusters=3, set_size=12)["clusters"] <= 3
 
 
-def test_images_and_sounds_are_recognised_by_the_network(job: RunJob, tmp_path: Path) -> None:
+def test_images_and_sounds_are_recognised_by_the_network(arguments: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "things"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -66,16 +72,16 @@ def test_images_and_sounds_are_recognised_by_the_network(job: RunJob, tmp_path: 
         soundfile.write(folder / f"{n}.wav", 0.1 * rng.normal(size=30000), 16000)
     (folder / "broken.png").write_bytes(b"no image")
     images = write_network(tmp_path / "i.safetensors", (3, 128, 128), items="images")
-    summary = run_source(replace(job, source=folder, model=images))
+    summary = run_source(**{**arguments, "source": folder, "model": images})
     assert (summary["items"], [one["item"] for one in summary["skipped"]]) == (3, ["broken.png"])
-    assert "data:image/jpeg" in (job.out / "report.html").read_text()
+    assert "data:image/jpeg" in (arguments["out"] / "report.html").read_text()
     sounds = write_network(tmp_path / "s.safetensors", (1, 128, 128), items="sounds")
-    assert run_source(replace(job, source=folder, model=sounds))["items"] == 3
-    assert (job.out / "report.html").read_text().count("<audio") == 3
+    assert run_source(**{**arguments, "source": folder, "model": sounds})["items"] == 3
+    assert (arguments["out"] / "report.html").read_text().count("<audio") == 3
 
 
 def test_a_network_behind_a_backbone_brings_it_along(
-    job: RunJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "images"
@@ -83,19 +89,19 @@ def test_a_network_behind_a_backbone_brings_it_along(
     for n in range(3):
         Image.new("RGB", (32, 32), (80 * n, 0, 0)).save(folder / f"{n}.png")
     model = write_network(tmp_path / "b.safetensors", (1280,), items="images", backbone="efficientnet-lite0")
-    assert run_source(replace(job, source=folder, model=model))["items"] == 3
+    assert run_source(**{**arguments, "source": folder, "model": model})["items"] == 3
 
 
-def test_names_need_not_be_utf8(job: RunJob, tmp_path: Path) -> None:
+def test_names_need_not_be_utf8(arguments: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "images"
     folder.mkdir()
     for n, name in enumerate((b"a.png", b"caf\xe9.png")):
         Image.new("RGB", (8, 8), (80 * n, 0, 0)).save(folder / os.fsdecode(name))
     model = write_network(tmp_path / "i.safetensors", (3, 128, 128), items="images")
-    assert run_source(replace(job, source=folder, model=model))["items"] == 2
-    with (job.out / "clusters.csv").open(newline="", encoding="utf-8") as stream:
+    assert run_source(**{**arguments, "source": folder, "model": model})["items"] == 2
+    with (arguments["out"] / "clusters.csv").open(newline="", encoding="utf-8") as stream:
         assert [row["item"] for row in csv.DictReader(stream)] == ["a.png", r"caf\udce9.png"]
-    assert r"caf\udce9.png" in (job.out / "report.html").read_text(encoding="utf-8")
+    assert r"caf\udce9.png" in (arguments["out"] / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -106,18 +112,18 @@ def test_names_need_not_be_utf8(job: RunJob, tmp_path: Path) -> None:
         ("x,y,z\n0,1,2\n3,4,5\n", "has 3 columns of numbers; model .* is for 2"),
     ],
 )
-def test_bad_tables_are_refused_and_nothing_is_written(job: RunJob, text: str, message: str) -> None:
-    job.source.write_text(text)
+def test_bad_tables_are_refused_and_nothing_is_written(arguments: dict[str, Any], text: str, message: str) -> None:
+    arguments["source"].write_text(text)
     with pytest.raises(ValueError, match=message):
-        run_source(job)
-    assert not job.out.exists()
+        run_source(**arguments)
+    assert not arguments["out"].exists()
 
 
-def test_what_is_read_is_never_overwritten(job: RunJob) -> None:
-    job.out.mkdir()
-    target = job.out / "clusters.csv"
-    target.write_bytes(job.source.read_bytes())
+def test_what_is_read_is_never_overwritten(arguments: dict[str, Any]) -> None:
+    arguments["out"].mkdir()
+    target = arguments["out"] / "clusters.csv"
+    target.write_bytes(arguments["source"].read_bytes())
     with pytest.raises(ValueError, match="is read and would be overwritten"):
-        run_source(replace(job, source=target))
+        run_source(**{**arguments, "source": target})
     with pytest.raises(ValueError, match="is a file; expected a folder"):
-        run_source(replace(job, out=job.source))
+        run_source(**{**arguments, "out": arguments["source"]})

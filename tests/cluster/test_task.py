@@ -119,7 +119,7 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
         described(GAUSSIANS, backbone="some"),
         described(LabelledSampler(items, codes, 3)),
         described(LabelledSampler(items, codes, 3, min_cluster_size=1)),
-        described(LabelledSampler(items, codes, 3, view=lambda items, generator: items)),
+        described(LabelledSampler(items, codes, 3, augmentation=lambda items, generator: items)),
         described(LabelledSampler(other, codes, 3)),
         described(LabelledSampler(items, codes[::-1], 2)),
         described(LabelledSampler(items, np.roll(codes, 1), 3)),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.cluster.small import RECIPE, SIZES, SMALL, make
 
-from entourage.cluster.task import ClusterTask, learn
+from entourage.cluster.task import ClusterTask, train_network
 
 
 def state(network: torch.nn.Module) -> torch.Tensor:
@@ -18,7 +18,7 @@ def test_a_network_learns_to_cluster() -> None:
     recipe = replace(RECIPE, steps=90, epoch=45, curriculum=replace(SIZES, sets=12, base_fraction=1.0))
     task = make(recipe)
     before = task.validate(task.model)
-    _, result = learn(task, device="cpu", progress=False)
+    _, result = train_network(task, device="cpu", progress=False)
     after = result.metrics
     assert result.steps == 90
     assert after["mr"] < 0.6 * before["mr"]
@@ -26,7 +26,7 @@ def test_a_network_learns_to_cluster() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    whole, _ = learn(make(), tmp_path / "whole", device="cpu", progress=False)
+    complete, _ = train_network(make(), tmp_path / "whole", device="cpu", progress=False)
     task = make()
 
     class StopError(Exception):
@@ -39,24 +39,24 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path: Path) -> None:
 
     task.after_step = stop  # type: ignore[method-assign]
     with pytest.raises(StopError):
-        learn(task, tmp_path / "parts", device="cpu", progress=False)
-    resumed, result = learn(make(), tmp_path / "parts", device="cpu", progress=False)
+        train_network(task, tmp_path / "parts", device="cpu", progress=False)
+    resumed, result = train_network(make(), tmp_path / "parts", device="cpu", progress=False)
     assert result.steps == 6
-    assert torch.equal(state(resumed), state(whole))
+    assert torch.equal(state(resumed), state(complete))
 
 
 def test_the_outcome_is_the_average_unless_there_is_none() -> None:
     task = make()
-    network, _ = learn(task, device="cpu", progress=False)
+    network, _ = train_network(task, device="cpu", progress=False)
     assert network is not task.model
     assert not torch.equal(state(network), state(task.model))
-    plain = make(replace(RECIPE, average=0.0))
-    assert learn(plain, device="cpu", progress=False)[0] is plain.model
+    unaveraged = make(replace(RECIPE, average=0.0))
+    assert train_network(unaveraged, device="cpu", progress=False)[0] is unaveraged.model
 
 
 def test_the_metric_stays_semidefinite_during_training() -> None:
     task = make(replace(RECIPE, learning_rate=0.5, average=0.0), replace(SMALL, metric="diagonal", units=4))
-    learn(task, device="cpu", progress=False)
+    train_network(task, device="cpu", progress=False)
     a = task.model.clustering.metric.a  # type: ignore[union-attr]
     assert (a >= 0).all()
     assert not torch.equal(a, torch.ones(4))
@@ -80,6 +80,6 @@ def test_a_run_that_is_stopped_within_its_first_epoch_loses_little(
 
     task.after_step, again.after_step = stop, count  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        learn(task, tmp_path, device="cpu", progress=False)
-    learn(again, tmp_path, device="cpu", progress=False)
+        train_network(task, tmp_path, device="cpu", progress=False)
+    train_network(again, tmp_path, device="cpu", progress=False)
     assert made == [5, 6, 7, 8]

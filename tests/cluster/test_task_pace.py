@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from tests.cluster.small import RECIPE, make
 
-from entourage.cluster.task import learn, steps_in_budget
+from entourage.cluster.task import steps_in_budget, train_network
 from entourage.training import time_budget as pace
 
 
 def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
     task = make(replace(RECIPE, steps=10**6))
-    _, result = learn(task, tmp_path, minutes=0.003, device="cpu", progress=False)
+    _, result = train_network(task, tmp_path, minutes=0.003, device="cpu", progress=False)
     plan = json.loads((tmp_path / "steps.json").read_text())
     assert result.steps == plan["steps"] == task.recipe.steps < 1000
     again = make(replace(RECIPE, steps=10**6))
-    assert learn(again, tmp_path, minutes=0.003, device="cpu", progress=False)[1].steps == plan["steps"]
+    assert train_network(again, tmp_path, minutes=0.003, device="cpu", progress=False)[1].steps == plan["steps"]
     with pytest.raises(ValueError, match=r"holds a run for 0.003 minutes \(\d+ steps\), now 5; "):
-        learn(make(replace(RECIPE, steps=10**6)), tmp_path, minutes=5, device="cpu", progress=False)
+        train_network(make(replace(RECIPE, steps=10**6)), tmp_path, minutes=5, device="cpu", progress=False)
     with pytest.raises(ValueError, match="minutes is 0"):
-        learn(make(), minutes=0, device="cpu")
+        train_network(make(), minutes=0, device="cpu")
 
 
 def test_the_trial_does_all_that_the_training_does_with_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from entourage.cluster import Episode, ModelOptions, load_network
-from entourage.cluster import task as usual
+from entourage.cluster import task as task_module
 from entourage.cluster import train as module
 from entourage.cluster.models.options import PRESETS, LossOptions, Preset
 from entourage.cluster.sampling.episodes import Curriculum
@@ -30,10 +30,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         base_size=8, base_clusters=2, base_fraction=1.0, min_size=8, max_size=8, sets=2, min_cluster_size=2
     )
     for name in ("ITEMS_CURRICULUM", "THESIS_ITEMS_CURRICULUM", "THESIS_POINTS_CURRICULUM"):
-        monkeypatch.setattr(usual, name, sizes)
-    monkeypatch.setattr(usual, "Curriculum", lambda: sizes)
-    recipe = usual.Recipe
-    monkeypatch.setattr(usual, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
+        monkeypatch.setattr(task_module, name, sizes)
+    monkeypatch.setattr(task_module, "Curriculum", lambda: sizes)
+    recipe = task_module.Recipe
+    monkeypatch.setattr(task_module, "Recipe", lambda **given: recipe(**given, validation=2, epoch=2))
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def images(tmp_path: Path) -> Path:
 
 
 def train(source: object, tmp_path: Path, **more: object) -> dict[str, object]:
-    job = TrainConfig(str(source), tmp_path / "n.safetensors", steps=2, device="cpu", progress=False, **more)  # type: ignore[arg-type]
-    return train_source(job)
+    config = TrainConfig(str(source), tmp_path / "n.safetensors", steps=2, device="cpu", progress=False, **more)  # type: ignore[arg-type]
+    return train_source(config)
 
 
 @pytest.mark.parametrize("name", ["default", "thesis"])
@@ -80,18 +80,18 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
     first = load_network(tmp_path / "n.safetensors")
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
     recipes: list[Recipe] = []
-    learn = module.learn
+    train_network = module.train_network
 
-    def heard(task: ClusterTask, *given: Any, **more: Any) -> Any:
+    def recorded(task: ClusterTask, *given: Any, **more: Any) -> Any:
         recipes.append(task.recipe)
         for key, value in task.network.state_dict().items():
             torch.testing.assert_close(value, first.state_dict()[key])  # where the first ended, the second begins
-        return learn(task, *given, **more)
+        return train_network(task, *given, **more)
 
-    monkeypatch.setattr(module, "learn", heard)
-    train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
-    monkeypatch.setattr(module, "learn", learn)
-    assert recipes[0].learning_rate == FINETUNING_FACTOR * usual.Recipe(steps=1).learning_rate
+    monkeypatch.setattr(module, "train_network", recorded)
+    train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
+    monkeypatch.setattr(module, "train_network", train_network)
+    assert recipes[0].learning_rate == FINETUNING_FACTOR * task_module.Recipe(steps=1).learning_rate
     assert recipes[0].curriculum.growth == (0, 0)
     second = load_network(tmp_path / "n.safetensors")
     assert second.options == first.options
@@ -101,7 +101,7 @@ def test_a_network_that_has_learned_before_goes_on_from_there(
         train("points", tmp_path, start=tmp_path / "first.safetensors", metric="full")
     (tmp_path / "n.safetensors").replace(tmp_path / "first.safetensors")  # the same name, other weights
     with pytest.raises(ValueError, match=r"holds a run with task\.from 'first.safetensors, \w+', now 'first.saf"):
-        train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+        train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
 
 
 def test_an_lstm_to_begin_with_brings_its_number_of_clusters_along(tmp_path: Path) -> None:
@@ -109,17 +109,17 @@ def test_an_lstm_to_begin_with_brings_its_number_of_clusters_along(tmp_path: Pat
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
     first = load_network(tmp_path / "first.safetensors").options
     assert (first.k_max, first.set_size) == (6, 12)
-    train("points", tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+    train("points", tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
     assert load_network(tmp_path / "n.safetensors").options == first
     with pytest.raises(ValueError, match="sets have 8 items; the network to begin with reads rows of 12 distances"):
-        train("points", tmp_path, start=tmp_path / "first.safetensors", k_max=2, run=tmp_path / "third")
+        train("points", tmp_path, start=tmp_path / "first.safetensors", k_max=2, run_dir=tmp_path / "third")
 
 
 def test_a_network_to_begin_with_must_be_for_such_items(tmp_path: Path, images: Path) -> None:
     train("points", tmp_path)
     (tmp_path / "n.safetensors").rename(tmp_path / "first.safetensors")
     with pytest.raises(ValueError, match=r"items have shape \(3, 128, 128\); the network is for \(2,\)"):
-        train(images, tmp_path, start=tmp_path / "first.safetensors", run=tmp_path / "second")
+        train(images, tmp_path, start=tmp_path / "first.safetensors", run_dir=tmp_path / "second")
     with pytest.raises(ValueError, match=r"backbone 'efficientnet-lite0' and a network to begin with are given"):
         train(images, tmp_path, start=tmp_path / "first.safetensors", backbone="efficientnet-lite0")
     with pytest.raises(ValueError, match="model 'nobody' is no file"):
@@ -134,12 +134,12 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
     assert load_network(tmp_path / "n.safetensors").shape == (3, 128, 128)
 
 
-def test_classes_of_images_are_learned_in_disguise_and_validated_without(tmp_path: Path, images: Path) -> None:
-    job = TrainConfig(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
-    lessons = module._lessons(job)
-    seen, unseen = lessons.learn, lessons.validate
-    assert isinstance(seen.disguise, module.ImageDisguise)  # type: ignore[attr-defined]
-    assert unseen.disguise is None  # type: ignore[attr-defined]
+def test_classes_of_images_are_augmented_for_training_alone(tmp_path: Path, images: Path) -> None:
+    config = TrainConfig(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
+    samplers = module._make_samplers(config)
+    seen, unseen = samplers.train, samplers.validation
+    assert isinstance(seen.class_augmentation, module.ImageClassAugmentation)  # type: ignore[attr-defined]
+    assert unseen.class_augmentation is None  # type: ignore[attr-defined]
     assert seen._sizes.numel() + unseen._sizes.numel() == 5  # type: ignore[attr-defined]
 
 
@@ -170,7 +170,7 @@ def test_tables_need_labels_or_pairs(tmp_path: Path) -> None:
     train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv")
     assert load_network(tmp_path / "n.safetensors").shape == (3,)
     (tmp_path / "p.csv").write_text("first,second,same\ni0,i3,1\ni1,i4,1\ni0,i1,0\n")
-    result = train(tmp_path / "t.csv", tmp_path, pairs=tmp_path / "p.csv", run=tmp_path / "other")
+    result = train(tmp_path / "t.csv", tmp_path, pairs=tmp_path / "p.csv", run_dir=tmp_path / "other")
     assert result["steps"] == 2
     with pytest.raises(ValueError, match="both labels and pairs"):
         train(tmp_path / "t.csv", tmp_path, labels=tmp_path / "l.csv", pairs=tmp_path / "p.csv")
@@ -237,10 +237,10 @@ def write_table(folder: Path, classes: int, n: int = 24) -> tuple[Path, Path]:
 
 
 def test_it_is_told_what_was_validated_on(tmp_path: Path) -> None:
-    assert train("points", tmp_path, run=tmp_path / "a")["measured_on"] == "unseen sets"
+    assert train("points", tmp_path, run_dir=tmp_path / "a")["measured_on"] == "unseen sets"
     for classes, expected in ((4, "unseen classes"), (3, "the classes learned from, too few to hold some out,")):
         table, labels = write_table(tmp_path, classes)
-        result = train(table, tmp_path, labels=labels, run=tmp_path / f"run{classes}")
+        result = train(table, tmp_path, labels=labels, run_dir=tmp_path / f"run{classes}")
         assert result["measured_on"] == expected
     table, labels = write_table(tmp_path, 1)
     with pytest.raises(ValueError, match=r"l\.csv: all items have the label 'c0'; expected two classes or more"):
@@ -253,20 +253,20 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
     cannot = [f"i{i},i{j},0" for i in range(6) for j in range(i)]
     path = tmp_path / "p.csv"
     path.write_text("\n".join(["first,second,same", *must, *cannot]))
-    job = TrainConfig(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
-    lessons = module._lessons(job)
-    assert lessons.measured_on == "unseen pairs"
+    config = TrainConfig(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
+    samplers = module._make_samplers(config)
+    assert samplers.measured_on == "unseen pairs"
     learned, validated = (
         {tuple(x) for x in one.draw(40, 8, torch.Generator().manual_seed(0)).x.flatten(0, 1).tolist()}
-        for one in (lessons.learn, lessons.validate)
+        for one in (samplers.train, samplers.validation)
     )
     assert len(validated) == 8  # two parts
     assert len(learned) == 16
     assert not learned & validated
-    assert lessons.validate.draw(40, 8, torch.Generator().manual_seed(0)).k.max() == 2
+    assert samplers.validation.draw(40, 8, torch.Generator().manual_seed(0)).k.max() == 2
     assert train(table, tmp_path, pairs=path)["measured_on"] == "unseen pairs"
     path.write_text("\n".join(["first,second,same", *must[:2], *cannot[:1]]))
-    result = train(table, tmp_path, pairs=path, run=tmp_path / "few")
+    result = train(table, tmp_path, pairs=path, run_dir=tmp_path / "few")
     assert result["measured_on"] == "the pairs learned from, too few to hold some out,"
 
 
@@ -301,17 +301,17 @@ def test_only_points_are_taught_with_the_centre_loss(
     monkeypatch.setattr(
         module, "ClusterTask", lambda *parts, **more: given.append(parts[3].centre) or task(*parts, **more)
     )
-    train("points", tmp_path, preset="original", run=tmp_path / "a")
-    train(images, tmp_path, preset="original", run=tmp_path / "b")
+    train("points", tmp_path, preset="original", run_dir=tmp_path / "a")
+    train(images, tmp_path, preset="original", run_dir=tmp_path / "b")
     assert given == [0.5, 0.0]
 
 
 @pytest.mark.parametrize("out", ["t.csv/n.safetensors", "t.csv/deep/n.safetensors"])
 def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: str) -> None:
     (tmp_path / "t.csv").write_text("x,y\n0,1\n")
-    job = TrainConfig("points", tmp_path / out, steps=2, device="cpu", progress=False)
+    config = TrainConfig("points", tmp_path / out, steps=2, device="cpu", progress=False)
     with pytest.raises(ValueError, match=r"t\.csv: is a file; expected a folder to write to"):
-        train_source(job)
+        train_source(config)
 
 
 def test_neither_examples_nor_files_are_overwritten(tmp_path: Path) -> None:

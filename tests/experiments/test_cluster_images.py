@@ -27,19 +27,19 @@ def objects_of(sampler: EpisodeSampler) -> set[int]:
 
 
 def test_no_object_is_in_two_parts_and_the_seed_draws_them() -> None:
-    data = split(VALUES, LABELS, 0, disguised=True)
-    parts = [objects_of(one) for one in (data.learn, data.validate, data.test)]
+    data = split(VALUES, LABELS, 0, augment_classes=True)
+    parts = [objects_of(one) for one in (data.train, data.validation, data.test)]
     assert [len(part) for part in parts] == [8, 2, 2]
     assert set.union(*parts) == set(range(OBJECTS))
-    again, other = (objects_of(split(VALUES, LABELS, seed, disguised=True).test) for seed in (0, 1))
+    again, other = (objects_of(split(VALUES, LABELS, seed, augment_classes=True).test) for seed in (0, 1))
     assert again == parts[2] != other
 
 
-def test_only_objects_to_learn_from_are_disguised_and_distorted() -> None:
-    for disguised in (True, False):
-        data = split(VALUES, LABELS, 0, disguised=disguised)
-        assert (data.learn.disguise is not None) == disguised  # type: ignore[attr-defined]
-        assert data.validate.disguise is data.test.disguise is None  # type: ignore[attr-defined]
+def test_only_training_objects_are_augmented() -> None:
+    for augment_classes in (True, False):
+        data = split(VALUES, LABELS, 0, augment_classes=augment_classes)
+        assert (data.train.class_augmentation is not None) == augment_classes  # type: ignore[attr-defined]
+        assert data.validation.class_augmentation is data.test.class_augmentation is None  # type: ignore[attr-defined]
         episode = data.test.draw(4, 6, torch.Generator().manual_seed(0))
         greys = (episode.x[:, :, 0, 0, 0] + 1) * 127.5
         assert set(greys.round().flatten().tolist()) <= objects_of(data.test)

@@ -82,8 +82,8 @@ def test_baselines_have_rows_of_unequal_clusters_and_a_setting_for_them(
     monkeypatch.setattr("sys.argv", f"x --networks none --sets 3 --small --results {tmp_path}".split())
     cluster_points.main()
     (usual, *_), (mixed, sets, n, features, prefix) = asked
-    assert {one.unequal for one in (usual.learn, usual.validate, usual.test)} == {0}
-    assert {one.unequal for one in (mixed.learn, mixed.validate, mixed.test)} == {1}
+    assert {one.unequal for one in (usual.train, usual.validation, usual.test)} == {0}
+    assert {one.unequal for one in (mixed.train, mixed.validation, mixed.test)} == {1}
     assert (sets, n, prefix) == (3, 200, "unequal: ")
     assert torch.equal(features(torch.ones(2)), torch.ones(2))
     assert (tmp_path / "cluster_points.md").is_file()
@@ -120,7 +120,7 @@ def test_networks_learn_from_the_sets_that_their_rows_tell(
     given: list[PointSampler] = []
 
     def trained(name: str, data: Data, *_: object) -> ClusterNetwork:
-        given.append(data.learn)  # type: ignore[arg-type]
+        given.append(data.train)  # type: ignore[arg-type]
         return tiny()
 
     monkeypatch.setattr(cluster_points, "trained", trained)

@@ -36,7 +36,7 @@ def speakers_of(sampler: EpisodeSampler) -> set[int]:
 
 def test_no_speaker_is_in_two_parts_and_the_seed_draws_them() -> None:
     data = split(voices(), 0)
-    parts = [speakers_of(one) for one in (data.learn, data.validate, data.test)]
+    parts = [speakers_of(one) for one in (data.train, data.validation, data.test)]
     assert [len(part) for part in parts] == [14, 3, 3]  # 16 % of 20 each, rounded
     assert set.union(*parts) == set(range(PEOPLE))
     again, other = (speakers_of(split(voices(), seed).test) for seed in (0, 1))

@@ -20,8 +20,8 @@ def run(
     ],
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
     model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
-    clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
-    most: Annotated[
+    n_clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
+    max_clusters: Annotated[
         int | None, typer.Option(min=1, help="The most there may be; by default what the model was trained with.")
     ] = None,
     set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
@@ -29,15 +29,23 @@ def run(
     seed: Seed = 0,
 ) -> None:
     """Cluster points, images or sounds, and find how many clusters there are."""
-    from entourage.cluster.pipeline import RunJob, run_source
+    from entourage.cluster.pipeline import run_source
     from entourage.report.page import pluralize
 
-    job = RunJob(source, out, model, n_clusters=clusters, k_max=most, set_size=set_size, device=device, seed=seed)
-    summary = run_source(job)
-    sure = summary["count_probabilities"][summary["clusters"] - 1] if clusters is None else None
+    summary = run_source(
+        source,
+        out,
+        model=model,
+        n_clusters=n_clusters,
+        k_max=max_clusters,
+        set_size=set_size,
+        device=device,
+        seed=seed,
+    )
+    probability = summary["count_probabilities"][summary["clusters"] - 1] if n_clusters is None else None
     parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
-    known = "" if sure is None else f" (P(k) {sure:.0%}{parts})"
-    typer.echo(f"{summary['items']} items, {pluralize(summary['clusters'], 'clusters')}{known}: {out / 'report.html'}")
+    note = "" if probability is None else f" (P(k) {probability:.0%}{parts})"
+    typer.echo(f"{summary['items']} items, {pluralize(summary['clusters'], 'clusters')}{note}: {out / 'report.html'}")
     tell_skipped(skipped_in(summary))
 
 
@@ -74,7 +82,7 @@ def train(
 
     if start is not None and preset is not None:
         raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")
-    job = TrainConfig(
+    config = TrainConfig(
         source,
         out,
         labels=labels,
@@ -89,7 +97,7 @@ def train(
         device=device,
         seed=seed,
     )
-    result = train_source(job)
+    result = train_source(config)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
     typer.echo(f"{pluralize(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
     tell_skipped(skipped_in(result))

@@ -23,7 +23,7 @@ from entourage.cluster.models.embedding import standardize
 from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
 from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.episodes import EpisodeSampler
-from entourage.cluster.task import ClusterTask, Recipe, default_recipe, learn, resolve_model_options
+from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_model_options, train_network
 from entourage.compute import resolve_device
 from entourage.validation import is_integer
 
@@ -132,7 +132,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         y: None = None,
         *,
         validation: EpisodeSampler | None = None,
-        run: str | Path | None = None,
+        run_dir: str | Path | None = None,
         minutes: float | None = None,
         progress: bool | None = None,
     ) -> Self:
@@ -142,7 +142,7 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             sampler: of episodes, e.g. a `LabelledSampler`.
             y: ignored, as everywhere in scikit-learn's clusterers.
             validation: of episodes to validate with, of other classes; the sampler itself by default.
-            run: a folder for checkpoints; a call with the same folder goes on where it was stopped.
+            run_dir: a folder for checkpoints; a call with the same folder goes on where it was stopped.
             minutes: how long it may take, instead of the recipe's steps.
             progress: show a line; None: only on a terminal.
 
@@ -163,8 +163,8 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         loss = chosen.loss_for(points=len(sampler.shape) == 1)
         about = {"preset": self.preset}
         task = ClusterTask(network, sampler, validation or sampler, loss, recipe, notes=about)
-        self.network_, self.training_result_ = learn(
-            task, None if run is None else Path(run), minutes=minutes, device=self.device, progress=progress
+        self.network_, self.training_result_ = train_network(
+            task, None if run_dir is None else Path(run_dir), minutes=minutes, device=self.device, progress=progress
         )
         return self
 
@@ -239,7 +239,9 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
             message = f"{self.n_clusters or most_likely} clusters {requested}, {self.n_clusters_} have members"
             warnings.warn(f"{message}: no item is likeliest to be in the others", stacklevel=3)
         if self.n_clusters is None and k_max < n and most_likely == k_max:
-            more = "raise k_max (--most)" if _supports_any_k(self.network_) else "this network counts no further"
+            more = (
+                "raise k_max (--max-clusters)" if _supports_any_k(self.network_) else "this network counts no further"
+            )
             message = f"the likeliest number of clusters is {k_max}, the largest that was considered"
             warnings.warn(f"{message}; there may be more: {more}", stacklevel=3)
 
@@ -289,7 +291,7 @@ def _check_parameters(clusterer: LearnedClustering) -> None:
     requested, max_value = clusterer.n_clusters, clusterer.k_max
     if requested is not None and max_value is not None and requested > max_value:
         raise ValueError(
-            f"n_clusters is {requested} (--clusters), k_max {max_value} (--most); expected no more than there may be"
+            f"n_clusters is {requested}; expected {max_value} or less, the value of k_max (--max-clusters)"
         )
 
 

@@ -187,7 +187,7 @@ def _sampler_limits(sampler: EpisodeSampler) -> dict[str, int]:
 
 
 def steps_in_budget(
-    task: ClusterTask, run: Path | None, minutes: float, device: str, *, progress: bool | None = None
+    task: ClusterTask, run_dir: Path | None, minutes: float, device: str, *, progress: bool | None = None
 ) -> int:
     """How many steps fit into the time; a run that goes on keeps to the plan in its folder."""
     recipe = task.recipe
@@ -195,13 +195,13 @@ def steps_in_budget(
     rng = np.random.default_rng(recipe.seed)
     draws = [task.draw(0.5, rng) for _ in range(time_budget.TRIAL_STEPS)]
     return time_budget.steps_in_budget(
-        trial, draws, run, minutes, device, steps_per_epoch=recipe.epoch, seed=recipe.seed, progress=progress
+        trial, draws, run_dir, minutes, device, steps_per_epoch=recipe.epoch, seed=recipe.seed, progress=progress
     )
 
 
-def learn(
+def train_network(
     task: ClusterTask,
-    run: Path | None = None,
+    run_dir: Path | None = None,
     *,
     minutes: float | None = None,
     device: str = "auto",
@@ -212,7 +212,7 @@ def learn(
 
     Args:
         task: what is trained.
-        run: the folder for checkpoints; None keeps none.
+        run_dir: the folder for checkpoints; None keeps none.
         minutes: how long it may take, in place of the recipe's steps: a trial, of a tenth of that time or two steps,
             tells how many there will be, two at least, and the folder remembers it.
         device: where to train.
@@ -225,9 +225,9 @@ def learn(
     """
     before = task.network.notes
     if minutes is not None:
-        steps = steps_in_budget(task, run, minutes, device, progress=progress)
+        steps = steps_in_budget(task, run_dir, minutes, device, progress=progress)
         task.recipe = replace(task.recipe, steps=steps)
-    result = train(task, task.recipe.training_options(), run, device=device, progress=progress, title=title)
+    result = train(task, task.recipe.training_options(), run_dir, device=device, progress=progress, title=title)
     network = task.final_model()
     if not isinstance(network, ClusterNetwork):
         raise TypeError(f"the outcome is a {type(network).__name__}; expected a ClusterNetwork")

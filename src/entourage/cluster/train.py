@@ -26,17 +26,23 @@ from entourage.cluster.data import (
 from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
 from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.augmentation import (
-    ImageDisguise,
-    ImageView,
-    SoundDisguise,
-    SoundView,
-    plain_image,
-    plain_sound,
+    ImageAugmentation,
+    ImageClassAugmentation,
+    SoundAugmentation,
+    SoundClassAugmentation,
+    unaugmented_image,
+    unaugmented_sound,
 )
 from entourage.cluster.sampling.episodes import EpisodeSampler
-from entourage.cluster.sampling.labelled import ConstraintSampler, Disguise, LabelledSampler, View, unchanged
+from entourage.cluster.sampling.labelled import (
+    ClassAugmentation,
+    ConstraintSampler,
+    ItemAugmentation,
+    LabelledSampler,
+    unaugmented,
+)
 from entourage.cluster.sampling.points import VARIED, PointSampler
-from entourage.cluster.task import ClusterTask, Recipe, default_recipe, learn, resolve_model_options
+from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_model_options, train_network
 from entourage.io.files import check_outputs
 from entourage.io.fingerprint import digest
 
@@ -99,7 +105,7 @@ class TrainConfig:
         minutes: of training, in place of steps.
         device: where to train.
         seed: of everything.
-        run: the folder for checkpoints; None for one beside `out`.
+        run_dir: the folder for checkpoints; None for one beside `out`.
         progress: show bars; None: only on a terminal.
     """
 
@@ -116,11 +122,11 @@ class TrainConfig:
     minutes: float | None = None
     device: str = "auto"
     seed: int = 0
-    run: Path | None = None
+    run_dir: Path | None = None
     progress: bool | None = None
 
 
-def train_source(job: TrainConfig) -> dict[str, Any]:
+def train_source(config: TrainConfig) -> dict[str, Any]:
     """Trains a network on examples and writes it; a call that was stopped goes on when it is repeated.
 
     Returns:
@@ -129,138 +135,150 @@ def train_source(job: TrainConfig) -> dict[str, Any]:
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    run = job.run or job.out.with_name(f"{job.out.stem}.run")
-    _check_job(job, run)
-    begun, origin = (None, "") if job.start is None else load_pretrained(job.start)
-    if begun is not None:
-        job = _going_on(job, begun)
-    lessons = _lessons(job)
-    sampler, validation, kind = lessons.learn, lessons.validate, lessons.kind
-    chosen = preset(job.preset)
-    recipe = default_recipe(sampler, chosen, steps=job.steps, seed=job.seed)
-    about = {"items": kind, "backbone": job.backbone, "preset": job.preset}
-    if begun is None:
-        options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=job.metric)
-        network = init_network(sampler.shape, options, job.seed)
+    run_dir = config.run_dir or config.out.with_name(f"{config.out.stem}.run")
+    _check_config(config, run_dir)
+    pretrained, origin = (None, "") if config.start is None else load_pretrained(config.start)
+    if pretrained is not None:
+        config = _adapt_to_start(config, pretrained)
+    samplers = _make_samplers(config)
+    sampler, validation, kind = samplers.train, samplers.validation, samplers.kind
+    chosen = preset(config.preset)
+    recipe = default_recipe(sampler, chosen, steps=config.steps, seed=config.seed)
+    notes = {"items": kind, "backbone": config.backbone, "preset": config.preset}
+    if pretrained is None:
+        options = resolve_model_options(sampler, chosen, recipe.curriculum, metric=config.metric)
+        network = init_network(sampler.shape, options, config.seed)
     else:
-        network, recipe = begun, finetuning_recipe(recipe)
+        network, recipe = pretrained, finetuning_recipe(recipe)
         check_set_size(network, recipe)
-        about["from"] = origin
+        notes["from"] = origin
     loss = chosen.loss_for(points=kind == "points")
-    task = ClusterTask(network, sampler, validation, loss, recipe, notes=about)
-    network, result = learn(task, run, minutes=job.minutes, device=job.device, progress=job.progress)
-    save_network(network.cpu(), job.out)
-    told = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": lessons.measured_on}
-    return {**told, **result.metrics, "skipped": lessons.skipped}
+    task = ClusterTask(network, sampler, validation, loss, recipe, notes=notes)
+    network, result = train_network(
+        task, run_dir, minutes=config.minutes, device=config.device, progress=config.progress
+    )
+    save_network(network.cpu(), config.out)
+    summary = {"items": kind, "steps": result.steps, "seconds": result.seconds, "measured_on": samplers.measured_on}
+    return {**summary, **result.metrics, "skipped": samplers.skipped}
 
 
-def _going_on(job: TrainConfig, begun: ClusterNetwork) -> TrainConfig:
+def _adapt_to_start(config: TrainConfig, pretrained: ClusterNetwork) -> TrainConfig:
     """The job as it suits a network that has learned before; an LSTM counts to what it was made for."""
-    counted = begun.options.k_max if begun.options.network == "lstm" else None
-    backbone = begun.notes.get("backbone", "")
-    return replace(job, preset=preset_name(begun), backbone=backbone, k_max=job.k_max or counted)
+    k_max = pretrained.options.k_max if pretrained.options.network == "lstm" else None
+    backbone = pretrained.notes.get("backbone", "")
+    return replace(config, preset=preset_name(pretrained), backbone=backbone, k_max=config.k_max or k_max)
 
 
-def _check_job(job: TrainConfig, run: Path) -> None:
+def _check_config(config: TrainConfig, run_dir: Path) -> None:
     """Notices before any work that it would be in vain."""
-    if job.out.is_dir():
-        raise ValueError(f"{job.out}: is a folder; expected the name of a file for the network")
-    check_outputs(run)
-    source = None if job.source == "points" else Path(job.source)
-    start = None if job.start is None else find_weights(job.start)
-    check_outputs(job.out.parent, [job.out.name], [source, job.labels, job.pairs, start])
-    if start is not None and (job.metric != "none" or job.backbone):
-        given = "a metric block" if job.metric != "none" else f"backbone {job.backbone!r}"
+    if config.out.is_dir():
+        raise ValueError(f"{config.out}: is a folder; expected the name of a file for the network")
+    check_outputs(run_dir)
+    source = None if config.source == "points" else Path(config.source)
+    start = None if config.start is None else find_weights(config.start)
+    check_outputs(config.out.parent, [config.out.name], [source, config.labels, config.pairs, start])
+    if start is not None and (config.metric != "none" or config.backbone):
+        given = "a metric block" if config.metric != "none" else f"backbone {config.backbone!r}"
         raise ValueError(f"{given} and a network to begin with are given; expected one, a network has its own")
     for one, other in (("labels", "pairs"), ("steps", "minutes")):
-        if getattr(job, one) is not None and getattr(job, other) is not None:
+        if getattr(config, one) is not None and getattr(config, other) is not None:
             raise ValueError(f"both {one} and {other} are given; expected one of them")
-    if source is None and (job.labels or job.pairs):
-        given = "labels" if job.labels else "pairs"
+    if source is None and (config.labels or config.pairs):
+        given = "labels" if config.labels else "pairs"
         raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
 
 
-def _check_backbone(job: TrainConfig, kind: Kind) -> None:
-    if job.backbone and kind != "images":
-        raise ValueError(f"backbone {job.backbone!r} looks at images; {job.source} holds {kind}, expected no backbone")
+def _check_backbone(config: TrainConfig, kind: Kind) -> None:
+    if config.backbone and kind != "images":
+        raise ValueError(
+            f"backbone {config.backbone!r} looks at images; {config.source} holds {kind}, expected no backbone"
+        )
 
 
 @dataclass(frozen=True)
-class _Lessons:
+class _Samplers:
     """Episodes to learn from and to validate with, what the items are, and what was skipped.
 
     Attributes:
         measured_on: what the validating episodes are drawn from, to end "measured on".
     """
 
-    learn: EpisodeSampler
-    validate: EpisodeSampler
+    train: EpisodeSampler
+    validation: EpisodeSampler
     kind: Kind
     measured_on: str
     skipped: list[dict[str, str]] = field(default_factory=list)
 
 
-def _lessons(job: TrainConfig) -> _Lessons:
-    if job.source == "points":
-        _check_backbone(job, "points")
-        most = job.k_max or preset(job.preset).model.k_max
+def _make_samplers(config: TrainConfig) -> _Samplers:
+    if config.source == "points":
+        _check_backbone(config, "points")
+        k_max = config.k_max or preset(config.preset).model.k_max
         # The appendix' own network learns from the appendix' sets.
-        varied = VARIED if preset(job.preset).model.network == "attention" else 0.0
-        return _Lessons(PointSampler(most, varied=varied), PointSampler(most), "points", "unseen sets")
-    source = Path(job.source)
+        varied = VARIED if preset(config.preset).model.network == "attention" else 0.0
+        return _Samplers(PointSampler(k_max, varied=varied), PointSampler(k_max), "points", "unseen sets")
+    source = Path(config.source)
     kind = kind_of_folder(source) if source.is_dir() else "points"
-    _check_backbone(job, kind)
+    _check_backbone(config, kind)
     if kind == "sounds":
-        items = represent_voices(source, progress=job.progress)
+        items = represent_voices(source, progress=config.progress)
     else:
-        items = represent(source, kind, backbone=job.backbone, device=job.device, progress=job.progress)
-    lessons = _of_pairs(items, job.pairs, job) if job.pairs else _of_classes(items, source, job)
-    return replace(lessons, skipped=[{"item": name, "reason": reason} for name, reason in items.skipped])
+        items = represent(source, kind, backbone=config.backbone, device=config.device, progress=config.progress)
+    samplers = _pair_samplers(items, config.pairs, config) if config.pairs else _class_samplers(items, source, config)
+    return replace(samplers, skipped=[{"item": name, "reason": reason} for name, reason in items.skipped])
 
 
-def _of_classes(items: Items, source: Path, job: TrainConfig) -> _Lessons:
-    if job.labels:
-        rows, labels = table_labels(items, job.labels)
+def _class_samplers(items: Items, source: Path, config: TrainConfig) -> _Samplers:
+    if config.labels:
+        rows, labels = table_labels(items, config.labels)
     elif items.files is None:
         raise ValueError(f"{source}: a table needs --labels or --pairs to say what belongs together")
     else:
         rows, labels = list(range(len(items.names))), folder_labels(items, source)
-    most = job.k_max or DEFAULT_CLUSTERS
-    learn_view, plain_view = _views(items)
+    k_max = config.k_max or DEFAULT_CLUSTERS
+    augmentation, no_augmentation = _item_augmentations(items)
     values, names = items.values[rows], np.array(labels)
-    held = hold_out(labels, VALIDATION_FRACTION, 2, job.seed)
-    known = min(most, len(set(names[~held])))
-    seen = LabelledSampler(values[~held], names[~held], known, view=learn_view, disguise=_disguise(items))
-    chosen = held if held.any() else ~held
-    unseen = LabelledSampler(values[chosen], names[chosen], min(most, len(set(names[chosen]))), view=plain_view)
-    measured_on = "unseen classes" if held.any() else "the classes learned from, too few to hold some out,"
-    return _Lessons(seen, unseen, items.kind, measured_on)
+    held_out = hold_out(labels, VALIDATION_FRACTION, 2, config.seed)
+    train_k_max = min(k_max, len(set(names[~held_out])))
+    train = LabelledSampler(
+        values[~held_out],
+        names[~held_out],
+        train_k_max,
+        augmentation=augmentation,
+        class_augmentation=_class_augmentation(items),
+    )
+    chosen = held_out if held_out.any() else ~held_out
+    validation = LabelledSampler(
+        values[chosen], names[chosen], min(k_max, len(set(names[chosen]))), augmentation=no_augmentation
+    )
+    measured_on = "unseen classes" if held_out.any() else "the classes learned from, too few to hold some out,"
+    return _Samplers(train, validation, items.kind, measured_on)
 
 
-def _of_pairs(items: Items, path: Path, job: TrainConfig) -> _Lessons:
-    most = job.k_max or DEFAULT_CLUSTERS
-    learn_view, plain_view = _views(items)
+def _pair_samplers(items: Items, path: Path, config: TrainConfig) -> _Samplers:
+    k_max = config.k_max or DEFAULT_CLUSTERS
+    augmentation, no_augmentation = _item_augmentations(items)
     must, cannot = read_pairs(items, path)
-    held = hold_out_parts(must, cannot, len(items.names), VALIDATION_FRACTION, job.seed)
+    held_out = hold_out_parts(must, cannot, len(items.names), VALIDATION_FRACTION, config.seed)
     # A pair of which one item is held out says something of both: it is used for neither.
-    must_seen, cannot_seen = (links[~held[links].any(1)] for links in (must, cannot))
-    learn = ConstraintSampler(items.values, must_seen, cannot_seen, most, view=learn_view)
-    if held.any():
-        must, cannot = (links[held[links].all(1)] for links in (must, cannot))
-    validate = ConstraintSampler(items.values, must, cannot, most, view=plain_view)
-    measured_on = "unseen pairs" if held.any() else "the pairs learned from, too few to hold some out,"
-    return _Lessons(learn, validate, items.kind, measured_on)
+    train_must, train_cannot = (links[~held_out[links].any(1)] for links in (must, cannot))
+    train = ConstraintSampler(items.values, train_must, train_cannot, k_max, augmentation=augmentation)
+    if held_out.any():
+        must, cannot = (links[held_out[links].all(1)] for links in (must, cannot))
+    validation = ConstraintSampler(items.values, must, cannot, k_max, augmentation=no_augmentation)
+    measured_on = "unseen pairs" if held_out.any() else "the pairs learned from, too few to hold some out,"
+    return _Samplers(train, validation, items.kind, measured_on)
 
 
-def _views(items: Items) -> tuple[View, View]:
+def _item_augmentations(items: Items) -> tuple[ItemAugmentation, ItemAugmentation]:
     if items.kind == "sounds":
-        return SoundView(), plain_sound
+        return SoundAugmentation(), unaugmented_sound
     if items.kind == "images" and items.values.ndim == 4:
-        return ImageView(), plain_image
-    return unchanged, unchanged
+        return ImageAugmentation(), unaugmented_image
+    return unaugmented, unaugmented
 
 
-def _disguise(items: Items) -> Disguise | None:
+def _class_augmentation(items: Items) -> ClassAugmentation | None:
     if items.kind == "sounds":
-        return SoundDisguise()
-    return ImageDisguise() if items.kind == "images" and items.values.ndim == 4 else None
+        return SoundClassAugmentation()
+    return ImageClassAugmentation() if items.kind == "images" and items.values.ndim == 4 else None

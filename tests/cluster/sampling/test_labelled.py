@@ -54,12 +54,12 @@ def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.
     assert sum(held) < 3 * len(labels)
 
 
-def test_views_are_what_the_network_sees(generator: torch.Generator) -> None:
-    def view(items: Tensor, chance: torch.Generator) -> Tensor:
+def test_augmentations_make_the_input_of_the_network(generator: torch.Generator) -> None:
+    def augmentation(items: Tensor, chance: torch.Generator) -> Tensor:
         noise = torch.rand(len(items), 2, generator=chance)
         return items.float() + noise
 
-    sampler = LabelledSampler(ITEMS, LABELS, 2, view=view)
+    sampler = LabelledSampler(ITEMS, LABELS, 2, augmentation=augmentation)
     assert sampler.shape == (2,)
     x = sampler.draw(5, 6, generator).x
     assert x.shape == (5, 6, 2)
@@ -108,11 +108,11 @@ def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
         make()  # type: ignore[operator]
 
 
-def test_classes_can_be_disguised_as_a_whole(generator: torch.Generator) -> None:
-    def disguise(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
+def test_classes_are_augmented_as_a_whole(generator: torch.Generator) -> None:
+    def class_augmentation(items: Tensor, labels: Tensor, chance: torch.Generator) -> Tensor:
         return items + 100 * labels.unsqueeze(-1)
 
-    episode = LabelledSampler(ITEMS, LABELS, 3, disguise=disguise).draw(20, 9, generator)
+    episode = LabelledSampler(ITEMS, LABELS, 3, class_augmentation=class_augmentation).draw(20, 9, generator)
     assert episode.labels is not None
     assert torch.equal((episode.x[..., 0] // 100).long(), episode.labels)
 

@@ -18,37 +18,37 @@ from torch import Tensor
 from entourage.cluster.sampling.episodes import Episode, shuffled
 from entourage.io.fingerprint import RaggedRows, digest, transform_config
 
-View = Callable[[Tensor, torch.Generator], Tensor]
+ItemAugmentation = Callable[[Tensor, torch.Generator], Tensor]
 """From items as they are kept, shape (m, ...), to what the network sees of them, shape (m, *shape), at random."""
 
 
-Disguise = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+ClassAugmentation = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 """A change of each cluster as a whole: items (b, n, *shape) and their clusters (b, n) to items of the same shape.
 
 Networks that cluster need many classes more than many items; a class in disguise is a class nobody has seen.
 """
 
 
-def unchanged(items: Tensor, generator: torch.Generator) -> Tensor:
+def unaugmented(items: Tensor, generator: torch.Generator) -> Tensor:
     """The view that shows items as they are; doubles keep their digits until the network has centred them."""
     return items if items.dtype == torch.float64 else items.float()
 
 
-def as_items(items: ArrayLike | Tensor) -> Tensor:
+def to_item_tensor(items: ArrayLike | Tensor) -> Tensor:
     """Items as a tensor of shape (m, ...); a ValueError if they are no finite real numbers."""
-    given = items if isinstance(items, Tensor) else np.asarray(items)
-    if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "fiub":
-        raise ValueError(f"items are of type {given.dtype}; expected real numbers")
-    if given.ndim < 2:
-        raise ValueError(f"items have shape {tuple(given.shape)}; expected (items, columns) or more dimensions")
-    found = given if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
-    finite = found.isfinite().flatten(1).all(1) if found.is_floating_point() else torch.ones(1, dtype=torch.bool)
+    array = items if isinstance(items, Tensor) else np.asarray(items)
+    if array.is_complex() if isinstance(array, Tensor) else array.dtype.kind not in "fiub":
+        raise ValueError(f"items are of type {array.dtype}; expected real numbers")
+    if array.ndim < 2:
+        raise ValueError(f"items have shape {tuple(array.shape)}; expected (items, columns) or more dimensions")
+    tensor = array if isinstance(array, Tensor) else torch.from_numpy(np.ascontiguousarray(array))
+    finite = tensor.isfinite().flatten(1).all(1) if tensor.is_floating_point() else torch.ones(1, dtype=torch.bool)
     if not bool(finite.all()):
         raise ValueError(f"item {int((~finite).nonzero()[0])} has a value that is not finite; expected finite numbers")
-    return found
+    return tensor
 
 
-def moved(items: Tensor, device: torch.device) -> Tensor:
+def move_items(items: Tensor, device: torch.device) -> Tensor:
     """Items on a device, in single precision if it knows no double."""
     return items.to(device, torch.float32 if device.type == "mps" and items.dtype == torch.float64 else items.dtype)
 
@@ -64,8 +64,8 @@ class LabelledSampler:
         k_max: the most clusters of a set.
         k_min: the fewest.
         min_cluster_size: items of a cluster.
-        view: what the network sees of the items, e.g. with augmentations.
-        disguise: turns classes into new ones, or None.
+        augmentation: from stored items to inputs of the network.
+        class_augmentation: turns classes into new ones, or None.
 
     Attributes:
         shape: of what the network sees of one item.
@@ -79,10 +79,10 @@ class LabelledSampler:
         *,
         k_min: int = 1,
         min_cluster_size: int = 2,
-        view: View = unchanged,
-        disguise: Disguise | None = None,
+        augmentation: ItemAugmentation = unaugmented,
+        class_augmentation: ClassAugmentation | None = None,
     ) -> None:
-        items = as_items(items)
+        items = to_item_tensor(items)
         classes, codes = np.unique(np.asarray(labels), return_inverse=True)
         if len(codes) != len(items):
             raise ValueError(f"{len(codes)} labels for {len(items)} items; expected as many")
@@ -92,12 +92,12 @@ class LabelledSampler:
             )
         if min_cluster_size < 1:
             raise ValueError(f"min_cluster_size is {min_cluster_size}; expected 1 or more")
-        self.k_max, self.k_min, self.min_cluster_size, self.view, self.disguise = (
+        self.k_max, self.k_min, self.min_cluster_size, self.augmentation, self.class_augmentation = (
             k_max,
             k_min,
             min_cluster_size,
-            view,
-            disguise,
+            augmentation,
+            class_augmentation,
         )
         self._items = items
         self._digest = digest(items)  # as they were given: a device may know fewer digits
@@ -105,25 +105,25 @@ class LabelledSampler:
         self._largest = int(self._sizes.max())
         self._members = torch.from_numpy(np.argsort(codes, kind="stable"))  # (m,), class after class
         self._starts = self._sizes.cumsum(0) - self._sizes  # (c,), where each class begins
-        self.shape = tuple(view(items[:1], torch.Generator().manual_seed(0)).shape[1:])
+        self.shape = tuple(augmentation(items[:1], torch.Generator().manual_seed(0)).shape[1:])
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n items on the device of the generator. Costs O(sets k_max largest class)."""
         self._move(generator.device)
-        most = self._most(n, k_max)
-        k = torch.randint(self.k_min, most + 1, (sets,), generator=generator, device=generator.device)
+        max_clusters = self._check_k_max(n, k_max)
+        k = torch.randint(self.k_min, max_clusters + 1, (sets,), generator=generator, device=generator.device)
         lots = torch.rand(sets, len(self._sizes), generator=generator, device=generator.device)
-        classes = lots.topk(most, dim=1).indices  # (b, most)
+        classes = lots.topk(max_clusters, dim=1).indices  # (b, most)
         labels = draw_labels(k, n, self.min_cluster_size, generator)  # (b, n), sorted by cluster
         chosen = self._pick(classes, labels, generator)  # (b, n)
-        seen = self.view(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
-        if self.disguise is not None:
-            seen = self.disguise(seen, labels, generator)
-        return shuffled(Episode.of_labels(seen, labels), generator)
+        x = self.augmentation(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
+        if self.class_augmentation is not None:
+            x = self.class_augmentation(x, labels, generator)
+        return shuffled(Episode.of_labels(x, labels), generator)
 
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi, exactly: the sizes of clusters are `min_cluster_size` and a binomial share of the others."""
-        counts = range(self.k_min, self._most(n, k_max) + 1)
+        counts = range(self.k_min, self._check_k_max(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
 
     def describe(self) -> dict[str, Any]:
@@ -133,17 +133,19 @@ class LabelledSampler:
             "classes": digest(RaggedRows(self._members, self._sizes), self._sizes),
             "k": [self.k_min, self.k_max],
             "min_cluster_size": self.min_cluster_size,
-            "view": transform_config(self.view),
-            "disguise": transform_config(self.disguise),
+            "augmentation": transform_config(self.augmentation),
+            "class_augmentation": transform_config(self.class_augmentation),
         }
 
-    def _most(self, n: int, k_max: int | None) -> int:
-        most = self.k_max if k_max is None else k_max
-        if not self.k_min <= most <= self.k_max:
+    def _check_k_max(self, n: int, k_max: int | None) -> int:
+        max_clusters = self.k_max if k_max is None else k_max
+        if not self.k_min <= max_clusters <= self.k_max:
             raise ValueError(f"k_max is {k_max}; this sampler draws {self.k_min} to {self.k_max} clusters")
-        if n < max(2, self.min_cluster_size * most):
-            raise ValueError(f"n is {n}; expected {max(2, self.min_cluster_size * most)} or more for {most} clusters")
-        return most
+        if n < max(2, self.min_cluster_size * max_clusters):
+            raise ValueError(
+                f"n is {n}; expected {max(2, self.min_cluster_size * max_clusters)} or more for {max_clusters} clusters"
+            )
+        return max_clusters
 
     def _pick(self, classes: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Items for each place of each set, shape (b, n), without repetition while a class has enough."""
@@ -154,13 +156,13 @@ class LabelledSampler:
         clusters = torch.arange(classes.shape[1], device=classes.device)
         starts = (labels.unsqueeze(1) < clusters.unsqueeze(-1)).sum(-1)  # (b, most), where each cluster begins
         within = torch.arange(labels.shape[1], device=labels.device) - starts.gather(1, labels)  # (b, n)
-        place = within % sizes.gather(1, labels)
+        index = within % sizes.gather(1, labels)
         rows = torch.arange(len(labels), device=labels.device).unsqueeze(-1)
-        return self._members[self._starts[classes.gather(1, labels)] + order[rows, labels, place]]
+        return self._members[self._starts[classes.gather(1, labels)] + order[rows, labels, index]]
 
     def _move(self, device: torch.device) -> None:
         if self._items.device != device:
-            self._items = moved(self._items, device)
+            self._items = move_items(self._items, device)
             self._members, self._starts = self._members.to(device), self._starts.to(device)
             self._sizes = self._sizes.to(device)
 
@@ -182,7 +184,7 @@ def expected_pairs(k: int, n: int, min_cluster_size: int) -> float:
     return k * (free * (1 / k) * (1 - 1 / k) + mean**2 - mean)
 
 
-SHARE_DRAWS = 400
+PRIOR_DRAWS = 400
 
 
 class ConstraintSampler:
@@ -197,7 +199,7 @@ class ConstraintSampler:
         must_link: pairs of items that belong together, shape (p, 2).
         cannot_link: pairs that do not, shape (q, 2).
         k_max: the most clusters of a set.
-        view: what the network sees of the items.
+        augmentation: from stored items to inputs of the network.
 
     Raises:
         ValueError: pairs are none of two items; a pair is both, by whatever chain; or there is no constraint at all.
@@ -210,9 +212,9 @@ class ConstraintSampler:
         cannot_link: ArrayLike,
         k_max: int = 5,
         *,
-        view: View = unchanged,
+        augmentation: ItemAugmentation = unaugmented,
     ) -> None:
-        items = as_items(items)
+        items = to_item_tensor(items)
         must, cannot = (_pairs(name, p, len(items)) for name, p in (("must", must_link), ("cannot", cannot_link)))
         if not len(must) and not len(cannot):
             raise ValueError("there is neither a must-link nor a cannot-link; expected some")
@@ -221,20 +223,20 @@ class ConstraintSampler:
         self._must, self._cannot = must, cannot
         graph = sparse.coo_matrix((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(len(items),) * 2)
         _, part = connected_components(graph, directed=False)
-        torn = part[cannot[:, 0]] == part[cannot[:, 1]]
-        if torn.any():
-            i, j = cannot[int(torn.argmax())]
+        contradictory = part[cannot[:, 0]] == part[cannot[:, 1]]
+        if contradictory.any():
+            i, j = cannot[int(contradictory.argmax())]
             raise ValueError(f"items {i} and {j} cannot belong together, but a chain of must-links says they do")
-        mentioned = np.unique(part[np.concatenate([must.ravel(), cannot.ravel()])])
-        self._parts = {int(p): np.flatnonzero(part == p) for p in mentioned}
-        self._strangers: dict[int, set[int]] = {int(p): set() for p in mentioned}
+        linked = np.unique(part[np.concatenate([must.ravel(), cannot.ravel()])])
+        self._parts = {int(p): np.flatnonzero(part == p) for p in linked}
+        self._separate: dict[int, set[int]] = {int(p): set() for p in linked}
         for i, j in part[cannot]:
-            self._strangers[int(i)].add(int(j))
-            self._strangers[int(j)].add(int(i))
-        self.k_max, self.view, self._items = k_max, view, items
+            self._separate[int(i)].add(int(j))
+            self._separate[int(j)].add(int(i))
+        self.k_max, self.augmentation, self._items = k_max, augmentation, items
         self._digest = digest(items)  # as they were given: a device may know fewer digits
-        self.shape = tuple(view(items[:1], torch.Generator().manual_seed(0)).shape[1:])
-        self._shares: dict[tuple[int, int], float] = {}
+        self.shape = tuple(augmentation(items[:1], torch.Generator().manual_seed(0)).shape[1:])
+        self._priors: dict[tuple[int, int], float] = {}
 
     def draw(self, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
         """Draws `sets` sets of n items on the device of the generator; items repeat where a part has too few."""
@@ -245,22 +247,22 @@ class ConstraintSampler:
             torch.from_numpy(np.stack([one[i] for one in drawn])).to(generator.device) for i in range(4)
         )
         if self._items.device != generator.device:
-            self._items = moved(self._items, generator.device)
-        seen = self.view(self._items[chosen.flatten()], generator)
-        return shuffled(Episode(seen.reshape(sets, n, *self.shape), same, known, k), generator)
+            self._items = move_items(self._items, generator.device)
+        x = self.augmentation(self._items[chosen.flatten()], generator)
+        return shuffled(Episode(x.reshape(sets, n, *self.shape), same, known, k), generator)
 
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi among pairs of which it is known, from draws with a fixed seed: who is drawn with whom has no formula."""
         key = (n, min(k_max or self.k_max, self.k_max))
-        if key not in self._shares:
+        if key not in self._priors:
             rng = np.random.default_rng(0)
             together = total = 0
-            for _ in range(SHARE_DRAWS):
+            for _ in range(PRIOR_DRAWS):
                 _, same, known, _ = self._draw_one(*key, rng)
                 total += int(known.sum()) - n
                 together += int((same & known).sum()) - n
-            self._shares[key] = together / max(total, 1)
-        return self._shares[key]
+            self._priors[key] = together / max(total, 1)
+        return self._priors[key]
 
     def describe(self) -> dict[str, Any]:
         """Digests of the items and of the pairs, and all settings."""
@@ -268,21 +270,21 @@ class ConstraintSampler:
             "items": self._digest,
             "pairs": digest(torch.from_numpy(self._must), torch.from_numpy(self._cannot)),
             "k": [1, self.k_max],
-            "view": transform_config(self.view),
+            "augmentation": transform_config(self.augmentation),
         }
 
-    def _draw_one(self, n: int, most: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+    def _draw_one(self, n: int, max_clusters: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
         """Items (n,), who is the same and of whom it is known (n, n), and the number of clusters, 0 if unknown."""
         if n < 2:
             raise ValueError(f"n is {n}; expected 2 or more items a set")
-        parts = self._draw_parts(int(rng.integers(1, min(most, n) + 1)), rng)
+        parts = self._draw_parts(int(rng.integers(1, min(max_clusters, n) + 1)), rng)
         role = np.concatenate([np.arange(len(parts)), rng.integers(0, len(parts), n - len(parts))])
         chosen = np.empty(n, dtype=np.int64)
-        for place, name in enumerate(parts):
-            rows = np.flatnonzero(role == place)
+        for index, name in enumerate(parts):
+            rows = np.flatnonzero(role == index)
             members = rng.permutation(self._parts[name])
             chosen[rows] = np.resize(members, len(rows))
-        apart = np.array([[a == b or b in self._strangers[a] for b in parts] for a in parts])
+        apart = np.array([[a == b or b in self._separate[a] for b in parts] for a in parts])
         known = apart[role][:, role]
         return chosen, role[:, None] == role[None], known, np.array(len(parts) if apart.all() else 0)
 
@@ -291,8 +293,8 @@ class ConstraintSampler:
         parts = [names[int(rng.integers(len(names)))]]
         while len(parts) < k:
             # First those that no chosen part can share a cluster with; then those that one of them cannot.
-            common = set.intersection(*(self._strangers[p] for p in parts)) - set(parts)
-            near = common or set.union(*(self._strangers[p] for p in parts)) - set(parts)
+            common = set.intersection(*(self._separate[p] for p in parts)) - set(parts)
+            near = common or set.union(*(self._separate[p] for p in parts)) - set(parts)
             if not near:
                 break
             parts.append(sorted(near)[int(rng.integers(len(near)))])
@@ -311,7 +313,7 @@ def _pairs(name: str, pairs: ArrayLike, m: int) -> NDArray[np.int64]:
     rows = rows.astype(np.int64)
     if not (rows.min() >= 0 and rows.max() < m):
         raise ValueError(f"a {name}-link names item {rows.max() if rows.max() >= m else rows.min()}; there are {m}")
-    alone = rows[:, 0] == rows[:, 1]
-    if alone.any():
-        raise ValueError(f"a {name}-link joins item {rows[alone][0, 0]} with itself; expected two items")
+    reflexive = rows[:, 0] == rows[:, 1]
+    if reflexive.any():
+        raise ValueError(f"a {name}-link joins item {rows[reflexive][0, 0]} with itself; expected two items")
     return rows
