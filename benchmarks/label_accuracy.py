@@ -73,7 +73,7 @@ def _others(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
     unheard = label.GraphTransduction(walk_steps=0)
     yield "game, labels not heard before", lambda y: unheard.fit(X, y).transduction_
     for name in ("thesis", "original"):
-        game = label.GraphTransduction.preset(name)
+        game = label.GraphTransduction.from_preset(name)
         yield f"game, preset {name}", lambda y, g=game: g.fit(X, y).transduction_
     graph = label.GraphTransduction().fit(X, np.zeros(len(X), dtype=int)).graph_
     for rival in (label.LabelHarmonic, label.LabelPropagation, label.LabelSpreading, label.PoissonLearning):

@@ -22,7 +22,8 @@ from sklearn.neighbors import NearestNeighbors
 from benchmarks.machine import machine
 from benchmarks.mixtures import mixture
 from benchmarks.recall import Recall
-from entourage.game import NeighborSearch, default_n_neighbors
+from entourage.game import NeighborSearch
+from entourage.game.graph import default_n_neighbors
 
 RECALL = 0.95
 Found = NDArray[np.int64]

@@ -23,7 +23,8 @@ from sklearn.semi_supervised import LabelSpreading
 from benchmarks.machine import machine
 from benchmarks.mixtures import few_labels, mixture
 from benchmarks.recall import Recall
-from entourage.game import NeighborGraph, NeighborSearch, default_n_neighbors, replicator, to_torch
+from entourage.game import NeighborGraph, NeighborSearch, replicator
+from entourage.game.graph import default_n_neighbors, to_torch
 from entourage.label import GraphTransduction
 
 
@@ -81,12 +82,12 @@ def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> N
     fixed = torch.from_numpy(y >= 0).to(device)
     x[fixed] = torch.eye(10, device=device)[torch.from_numpy(y[y >= 0]).to(device)]
 
-    def play() -> None:
+    def run_rounds() -> None:
         replicator(w, x, fixed=fixed, max_iter=rounds, tol=None)
         torch.cuda.synchronize()
 
-    play()
-    times = [_seconds(play) for _ in range(5)]
+    run_rounds()
+    times = [_seconds(run_rounds) for _ in range(5)]
     print(f"{torch.cuda.get_device_name()}: {rounds} rounds, n = {n:,}, k = {k}, 10 classes: {min(times):.4f} s")
 
 

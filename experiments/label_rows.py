@@ -23,11 +23,12 @@ from entourage.backbones.registry import load_backbone
 from entourage.compute import resolve_device
 from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
-from entourage.game import NeighborGraph, normalize_rows
+from entourage.game import NeighborGraph
+from entourage.game.similarity import normalize_rows
 from entourage.io.files import atomic_path
 from entourage.label.semi_supervised.baselines import FROZEN, LABELLERS, METHODS, frozen_classifier
 from entourage.label.semi_supervised.data import SemiSupervisedData
-from entourage.label.semi_supervised.network import ImageNetwork, outputs
+from entourage.label.semi_supervised.network import ImageNetwork, compute_outputs
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.self_training import self_train
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions, Views, cache_views
@@ -105,28 +106,28 @@ def prepare(
     network = load_backbone(backbone, "cpu", frozen=False)
     preprocessing = replace(network.preprocessing, size=(options.size, options.size), crop=1.0)
     parts = [split[pixels.indices] == part for part in (0, 1)]
-    views = (options.views, with_views(options, ()).views)
-    seen = [LiveViews(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, views, strict=True)]
-    looks: Sequence[Views] = seen
-    if options.looks.n_strong:  # something is to be trained
+    kinds = (options.view_options, with_views(options, ()).view_options)
+    seen = [LiveViews(pixels.values[rows], preprocessing, kept) for rows, kept in zip(parts, kinds, strict=True)]
+    views: Sequence[Views] = seen
+    if options.views.n_strong:  # something is to be trained
         stem, tail = split_backbone(network)
-        looks = [cache_views(stem, one, place) for one in seen]
-        features = [outputs(tail, one, place) for one in looks]
+        views = [cache_views(stem, one, place) for one in seen]
+        features = [compute_outputs(tail, one, place) for one in views]
     else:
         features = [plain_features(replace(network, preprocessing=preprocessing), one, place) for one in seen]
     known, asked = (images.labels[pixels.indices][rows] for rows in parts)
     classes = len(images.class_names)
-    return Setting(backbone, looks[0], looks[1], known, asked, classes, features[0], features[1], place)
+    return Setting(backbone, views[0], views[1], known, asked, classes, features[0], features[1], place)
 
 
 def plain_features(backbone: Backbone, images: LiveViews, device: torch.device) -> Tensor:
     """What a backbone makes of images as they are, shape (n, d), computed once and then read from the cache."""
-    origin = (images.bank.digest, backbone.fingerprint, images.mirror, device.type)  # a GPU rounds to 16 bits
+    origin = (images.bank.digest, backbone.fingerprint, images.flip, device.type)  # a GPU rounds to 16 bits
     name = hashlib.blake2b(repr(origin).encode(), digest_size=12).hexdigest()
     file = default_cache_dir() / "plain" / f"{name}.npy"
     if not file.is_file():
         with atomic_path(file) as temporary:
-            np.save(temporary, outputs(backbone.module, images, device).cpu().numpy())
+            np.save(temporary, compute_outputs(backbone.module, images, device).cpu().numpy())
     return torch.from_numpy(np.load(file)).to(device)
 
 
@@ -165,7 +166,7 @@ def trained_row(
     told = {"method": name, "settings": dict(settings)}
     if name in FROZEN:
         return {**_frozen_row(setting, name, given, settings["c"]), **told}
-    batches = replace(options.batches, seed=seed)
+    batches = replace(options.method_options, seed=seed)
     epochs, rate = int(settings["epochs"]), settings["learning_rate"]
     training = replace(options.training, seed=seed, epochs=epochs, learning_rate=rate)
     examples = setting.examples(given)
@@ -180,13 +181,13 @@ def trained_row(
         labeller = LABELLERS[name.partition("+")[0]]()
         told_shares = options.balance and name != UNTOLD
         rounds = int(settings["rounds"])
-        chosen = replace(options, batches=batches, training=training, rounds=rounds, balance=told_shares)
+        chosen = replace(options, method_options=batches, training=training, rounds=rounds, balance=told_shares)
         outcome = self_train(setting.network(), examples, labeller, chosen, setting.device, progress=False)
         network = outcome.network
         unknown = examples.codes < 0
-        row["found"] = _percent(outcome.found.codes[unknown] == setting.labels[unknown])
-        row["rounds"] = sum(one.kept for one in outcome.rounds)
-    predicted = outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
+        row["found"] = _percent(outcome.pseudo_labels.codes[unknown] == setting.labels[unknown])
+        row["rounds"] = sum(one.accepted for one in outcome.rounds)
+    predicted = compute_outputs(network, setting.test, setting.device).argmax(dim=1).cpu().numpy()
     return {**_measures(setting, predicted), **row, **told, "seconds": round(time.perf_counter() - began, 1)}
 
 
@@ -248,8 +249,8 @@ def options_of(told: argparse.Namespace) -> AugmentOptions:
     return replace(
         OPTIONS,
         size=32,
-        looks=ViewOptions(n_weak=2, n_strong=1),
-        batches=replace(OPTIONS.batches, labelled_batch=4, unlabelled_batch=32, least_steps=1),
+        views=ViewOptions(n_weak=2, n_strong=1),
+        method_options=replace(OPTIONS.method_options, labelled_batch=4, unlabelled_batch=32, min_steps=1),
         training=replace(OPTIONS.training, max_steps=2),
     )
 
@@ -258,7 +259,7 @@ def with_views(options: AugmentOptions, methods: Sequence[str]) -> AugmentOption
     """The options with no more kept views than the methods look at: what trains nothing sees images as they are."""
     if not set(methods) <= set(FROZEN):
         return options
-    return replace(options, looks=replace(options.looks, n_weak=2, n_strong=0))
+    return replace(options, views=replace(options.views, n_weak=2, n_strong=0))
 
 
 def ledger_of(name: str, told: argparse.Namespace) -> Ledger:

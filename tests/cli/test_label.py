@@ -10,8 +10,8 @@ from tests.label.photos import red_and_blue
 from typer.testing import CliRunner
 
 from entourage.cli.main import app
-from entourage.label.pipeline import LabelJob
-from entourage.label.semi_supervised import preset
+from entourage.label.pipeline import LabelConfig
+from entourage.label.semi_supervised.options import PRESETS
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_corrupt_image_is_reported_and_the_exit_code_says_so(images: Path) -> 
 
 
 def test_options_reach_the_game(images: Path) -> None:
-    options = label(images, "--preset", "original", "--neighbours", "3", "--suggestions", "1")[2]["options"]
+    options = label(images, "--preset", "original", "--n-neighbors", "3", "--suggestions", "1")[2]["options"]
     assert isinstance(options, dict)
     assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)
 
@@ -73,16 +73,16 @@ def test_frequencies_are_kept_to_only_if_asked(images: Path, told: list[str]) ->
 
 @pytest.mark.parametrize("name", ["source", "./predict", "-weird"])
 def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[LabelJob] = []
+    configs: list[LabelConfig] = []
 
-    def noted(job: LabelJob) -> None:
-        jobs.append(job)
+    def noted(config: LabelConfig) -> None:
+        configs.append(config)
         raise ValueError("enough")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
     told = ["--labels", "known.csv", "--out", "out"]
     CliRunner().invoke(app, ["label", *told, "--", name] if name.startswith("-") else ["label", name, *told])
-    assert [job.source for job in jobs] == [Path(name)]
+    assert [config.source for config in configs] == [Path(name)]
 
 
 def test_usage_lines_have_no_word_that_nobody_writes() -> None:
@@ -96,16 +96,19 @@ def test_usage_lines_have_no_word_that_nobody_writes() -> None:
     ("more", "said"),
     [
         (["--epochs", "3"], "--epochs: only"),
-        (["--size", "64", "--no-mirror"], "--size, --no-mirror: only"),
-        (["--mirror"], "--mirror: only"),
+        (["--size", "64", "--no-flip"], "--size, --no-flip: only"),
+        (["--flip"], "--flip: only"),
         (["--seed", "0", "--learning-rate", "1e-5"], "--learning-rate, --seed: only"),
-        (["--learn", "hard", "--layers", "all", "--rounds", "1"], "--rounds, --learn, --layers: only"),
+        (
+            ["--method", "hard", "--trainable-layers", "all", "--rounds", "1"],
+            "--rounds, --method, --trainable-layers: only",
+        ),
     ],
 )
 def test_options_of_the_training_are_not_ignored_without_it(
     images: Path, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("entourage.label.pipeline.label_source", lambda job: pytest.fail("it was labelled"))
+    monkeypatch.setattr("entourage.label.pipeline.label_source", lambda config: pytest.fail("it was labelled"))
     arguments = ["label", str(images), "--labels", "known.csv", "--out", str(images.parent / "out"), *more]
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ValueError)
@@ -145,44 +148,50 @@ def test_a_mistyped_folder_is_no_table_without_rows(images: Path) -> None:
     assert str(result.exception) == f"{missing}: no such file or folder; expected image files, or folders of them"
 
 
-@pytest.mark.parametrize(("told", "mirror"), [([], True), (["--mirror"], True), (["--no-mirror"], False)])
+@pytest.mark.parametrize(("arguments", "flip"), [([], True), (["--flip"], True), (["--no-flip"], False)])
 def test_options_reach_the_training(
-    images: Path, told: list[str], mirror: bool, monkeypatch: pytest.MonkeyPatch
+    images: Path, arguments: list[str], flip: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs: list[LabelJob] = []
+    configs: list[LabelConfig] = []
 
-    def noted(job: LabelJob) -> None:
-        jobs.append(job)
+    def noted(config: LabelConfig) -> None:
+        configs.append(config)
         raise ValueError("enough")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
-    more = ["--train", "--size", "64", "--rounds", "2", "--epochs", "5", "--learn", "soft", "--layers", "all", *told]
+    more = ["--train", "--size", "64", "--rounds", "2", "--epochs", "5"]
+    more += ["--method", "soft", "--trainable-layers", "all", *arguments]
     out = ["--labels", str(images.parent / "labels.csv"), "--out", str(images.parent / "out")]
     CliRunner().invoke(app, ["label", str(images), *out, *more])
-    (job,) = jobs
-    assert job.train is not None
-    assert (job.train.size, job.train.rounds, job.train.trained, job.train.mirror) == (64, 2, "all", mirror)
-    assert (job.train.method, job.train.trust, job.train.training.epochs) == ("labels", "soft", 5)
-    assert job.train.training.learning_rate == preset("default").training.learning_rate
-    assert job.train.training.seed == job.train.batches.seed == 0
+    (config,) = configs
+    assert config.train is not None
+    assert (config.train.size, config.train.rounds, config.train.trainable_layers, config.train.flip) == (
+        64,
+        2,
+        "all",
+        flip,
+    )
+    assert (config.train.method, config.train.pseudo_label_mode, config.train.training.epochs) == ("labels", "soft", 5)
+    assert config.train.training.learning_rate == PRESETS["default"].training.learning_rate
+    assert config.train.training.seed == config.train.method_options.seed == 0
 
 
 def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[LabelJob] = []
+    configs: list[LabelConfig] = []
 
-    def noted(job: LabelJob) -> None:
-        jobs.append(job)
+    def noted(config: LabelConfig) -> None:
+        configs.append(config)
         raise ValueError("enough")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
     more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", "2e-5", "--seed", "7"]
     CliRunner().invoke(app, ["label", str(images), *more])
-    default = preset("default")
-    (job,) = jobs
-    assert job.train == replace(
+    default = PRESETS["default"]
+    (config,) = configs
+    assert config.train == replace(
         default,
         training=replace(default.training, learning_rate=2e-5, seed=7),
-        batches=replace(default.batches, seed=7),
+        method_options=replace(default.method_options, seed=7),
     )
 
 

@@ -71,7 +71,7 @@ def test_warnings_are_notes_of_one_line_and_bars_are_silent_in_pipes(tmp_path: P
     np.save(tmp_path / "x.npy", np.array([[0.0], [0.1], [9.0], [9.1]]))
     (tmp_path / "l.csv").write_text("item,label\n0,low\n")
     result = run(
-        *("label", tmp_path / "x.npy", "--labels", tmp_path / "l.csv", "--out", tmp_path / "out", "--neighbours", 1)
+        *("label", tmp_path / "x.npy", "--labels", tmp_path / "l.csv", "--out", tmp_path / "out", "--n-neighbors", 1)
     )
     assert result.returncode == 0
     notes = ["no label reaches 2 of 4 points: they stay undecided"]
@@ -80,7 +80,7 @@ def test_warnings_are_notes_of_one_line_and_bars_are_silent_in_pipes(tmp_path: P
     assert result.stdout.startswith("1 label given, 1 found")
 
 
-@pytest.mark.parametrize("option", ["--preset", "--metric", "--neighbours"])
+@pytest.mark.parametrize("option", ["--preset", "--metric", "--n-neighbors"])
 def test_options_out_of_range_are_refused(tmp_path: Path, option: str) -> None:
     result = run("label", tmp_path, "--labels", "l.csv", "--out", "o", option, "0")
     assert result.returncode == 2

@@ -49,7 +49,7 @@ def by_hand(embeddings: NDArray[Any], labels: NDArray[Any], k: tuple[int, ...], 
 def test_they_are_what_a_query_by_query_computation_gives(
     normalize: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(module, "BLOCK_SIZE", block)
     embeddings, labels = clusters()
     labels[labels == 0] = 6
     labels[5] = 0  # a class of one: it cannot be asked for

@@ -12,7 +12,7 @@ from entourage.embed import search as module
 from entourage.embed.data import read_images
 from entourage.embed.search import EmbeddingIndex, load_or_build_index
 from entourage.embed.training.fit import EmbeddedImages, embed_images
-from entourage.embed.training.run_folder import load_members, read_config
+from entourage.embed.training.run_folder import load_members, read_run_config
 from entourage.game.similarity import normalize_rows
 
 
@@ -46,7 +46,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     calls: list[int] = []
 
     def find() -> EmbeddingIndex:
-        config, images = read_config(run), read_images(data)
+        config, images = read_run_config(run), read_images(data)
 
         def embed() -> EmbeddedImages:
             calls.append(len(images))
@@ -72,7 +72,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     kept.write_bytes(b"damaged")
     find()
     text = (run / "config.json").read_text()
-    weights = read_config(run).weights
+    weights = read_run_config(run).weights
     (run / "config.json").write_text(text.replace(weights, "other weights"))
     find()
     assert len(calls) == 4
@@ -86,7 +86,7 @@ def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_INDEXES", 3)
-    config, images = read_config(trained), read_images(image_folder)
+    config, images = read_run_config(trained), read_images(image_folder)
     sets = [images.subset(np.arange(5 + n)) for n in range(5)]
     made: list[int] = []
 
@@ -114,7 +114,7 @@ def test_an_index_that_cannot_be_kept_answers_with_a_warning(
     monkeypatch.setattr(module, "write_weights", read_only)
     images = read_images(image_folder)
     with pytest.warns(UserWarning, match=r"^the index is not kept: cannot write to .*: Read-only file system$"):
-        index = load_or_build_index(tmp_path, read_config(trained), images, lambda: embedded(images))
+        index = load_or_build_index(tmp_path, read_run_config(trained), images, lambda: embedded(images))
     assert len(index.items) == len(images)
 
 
@@ -124,7 +124,7 @@ def test_training_leaves_an_index_of_all_images(
     def embed() -> EmbeddedImages:
         raise AssertionError("the index of the training should do")
 
-    config, images = read_config(trained), read_images(image_folder)
+    config, images = read_run_config(trained), read_images(image_folder)
     index = load_or_build_index(trained, config, images, embed)
     made = embed_images(load_members(trained, config, "cpu"), images, config.recipe.decoded_side, progress=False)
     torch.testing.assert_close(index.embeddings, made.embeddings)

@@ -5,7 +5,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import to_torch
+from entourage.game.graph import to_torch
 
 
 def random_game(seed: int, n: int, m: int, density: float = 0.7, *, kinship: bool = False) -> tuple[Tensor, ...]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.game.games import as_csr, random_game
 from torch import Tensor
 
-from entourage.game import consistency, payoffs, replicator, replicator_step
+from entourage.game import consistency, replicator
+from entourage.game.dynamics import payoffs, replicator_step
 
 # F is a sum of n^2 m products; each is rounded to one part in 2^53, and so is the division that ends a round.
 ROUNDING = 1e-12

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from entourage.game import match_class_priors, replicator
-from entourage.game.dynamics import PRIOR_STEP
+from entourage.game import replicator
+from entourage.game.dynamics import PRIOR_STEP, match_class_priors
 
 
 def test_shares_pull_labels_towards_their_frequency() -> None:

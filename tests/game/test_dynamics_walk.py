@@ -6,8 +6,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import diffuse, to_torch, warm_start
-from entourage.game.dynamics import WALK_WEIGHT
+from entourage.game.dynamics import WALK_WEIGHT, diffuse, warm_start
+from entourage.game.graph import to_torch
 
 
 def graph(n: int = 7) -> Tensor:

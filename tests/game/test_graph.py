@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from entourage.game import NeighborGraph, cosine, default_n_neighbors, pearson
+from entourage.game import NeighborGraph, cosine, pearson
+from entourage.game.graph import default_n_neighbors
 
 Floats = NDArray[np.floating]
 POINTS = np.random.default_rng(0).normal(size=(60, 4))
@@ -103,7 +104,7 @@ def test_a_graph_is_symmetric_non_negative_and_has_no_loops(options: dict[str, A
 @pytest.mark.parametrize(
     ("n", "k"), [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (8, 4), (1000, 10), (1024, 11), (10**6, 20)]
 )
-def test_auto_neighbours(n: int, k: int) -> None:
+def test_default_n_neighbors(n: int, k: int) -> None:
     assert default_n_neighbors(n) == k
 
 

@@ -9,15 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from entourage.game import (
-    NeighborGraph,
-    default_n_neighbors,
-    normalize_degrees,
-    required_shift,
-    sparsify,
-    symmetrize,
-    to_torch,
-)
+from entourage.game import NeighborGraph, normalize_degrees, symmetrize
+from entourage.game.graph import default_n_neighbors, required_shift, sparsify, to_torch
 
 Floats = NDArray[np.floating]
 ONE_WAY = sparse.csr_matrix(np.array([[0, 0.8, 0.5], [0.4, 0, 0], [0, 0.2, 0]], dtype=np.float32))

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from entourage.game import Neighbors, NeighborSearch
+from entourage.game import NeighborSearch
+from entourage.game.neighbors import Neighbors
 
 Floats = NDArray[np.floating]
 

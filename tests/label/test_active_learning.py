@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from entourage.demo.learning import one_label_a_class
 from entourage.label import GraphTransduction
-from entourage.label.active_learning import disputed, suggest
+from entourage.label.active_learning import contradicted_labels, suggest_labels
 
 
 def two_groups(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -24,7 +24,7 @@ def two_groups(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def test_suggestions_are_unlabelled_distinct_and_ordered_by_gain() -> None:
     X, y = two_groups()
     model = GraphTransduction().fit(X, y)
-    found = suggest(model, 10)
+    found = suggest_labels(model, 10)
     assert len({s.index for s in found}) == len(found) <= 10
     assert all(y[s.index] == -1 and s.reason for s in found)
     assert all(a.gain >= b.gain for a, b in pairwise(found))
@@ -35,7 +35,7 @@ def test_an_unreached_group_comes_first_and_says_why() -> None:
     y[40] = -1  # nobody in the second group is labelled, and the groups do not touch
     with pytest.warns(UserWarning, match="no label reaches 40"):
         model = GraphTransduction(n_neighbors=5).fit(X, y)
-    first = suggest(model, 1)[0]
+    first = suggest_labels(model, 1)[0]
     assert first.index >= 40
     assert "no label reaches it" in first.reason
 
@@ -48,7 +48,7 @@ def test_the_second_suggestion_is_from_elsewhere() -> None:
     w[[1, 3, 5], [2, 4, 6]] = 0.25
     w[8, 9] = 1
     model = GraphTransduction(affinity="precomputed").fit(sparse.csr_matrix(w + w.T), [-1] * 8 + [0, 1])
-    found = suggest(model, 5)
+    found = suggest_labels(model, 5)
     # Two steps from point 0 end at the pairs alike: what it can settle is settled, and all that is left is alone.
     assert [s.index for s in found] == [0, 7]
     assert [s.gain for s in found] == pytest.approx([7, 1])
@@ -57,7 +57,7 @@ def test_the_second_suggestion_is_from_elsewhere() -> None:
 def test_nothing_to_suggest_when_all_is_labelled() -> None:
     X, y = two_groups()
     y = np.repeat([0, 1], 40)
-    assert suggest(GraphTransduction().fit(X, y), 5) == []
+    assert suggest_labels(GraphTransduction().fit(X, y), 5) == []
 
 
 def test_labelling_what_is_suggested_helps_more_than_labelling_at_random() -> None:
@@ -67,7 +67,7 @@ def test_labelling_what_is_suggested_helps_more_than_labelling_at_random() -> No
         y = one_label_a_class(truth, seed)
         model = GraphTransduction().fit(X, y)
         by_random = np.random.default_rng(seed).choice(np.flatnonzero(y < 0), 10, replace=False)
-        for indices, accuracies in (([s.index for s in suggest(model, 10)], chosen), (by_random, random)):
+        for indices, accuracies in (([s.index for s in suggest_labels(model, 10)], chosen), (by_random, random)):
             more = y.copy()
             more[indices] = truth[indices]
             found = GraphTransduction(affinity="precomputed").fit(model.graph_, more).transduction_
@@ -80,4 +80,4 @@ def test_a_wrong_given_label_is_disputed_and_right_ones_are_not() -> None:
     X, _ = two_groups()
     y = np.repeat([0, 1], 40)
     y[5] = 1
-    assert disputed(GraphTransduction().fit(X, y)).tolist() == [5]
+    assert contradicted_labels(GraphTransduction().fit(X, y)).tolist() == [5]

@@ -17,7 +17,7 @@ from tests.label.conftest import METHODS, Data, Method, assert_sound
 
 from entourage.game import NeighborGraph
 from entourage.label import LabelSpreading, LinearSVMLabeller, PoissonLearning
-from entourage.label.base import GraphLabeller, checked_graph
+from entourage.label.base import GraphLabeller, check_graph
 
 
 def expected_failures(estimator: GraphLabeller) -> dict[str, str]:
@@ -38,7 +38,7 @@ def test_scikit_learns_conventions(estimator: GraphLabeller, check: Any) -> None
 def test_one_label_a_cluster_labels_the_cluster(method: Method, three: Data) -> None:
     found = method().fit(three.X, three.y)
     assert_sound(found, 60)
-    np.testing.assert_array_equal(found.given_, three.y >= 0)
+    np.testing.assert_array_equal(found.labelled_mask_, three.y >= 0)
     np.testing.assert_array_equal(found.transduction_, three.truth)
     np.testing.assert_array_equal(found.predict(three.X + 0.05), three.truth)
     np.testing.assert_allclose(found.predict_proba(three.X + 0.05).sum(axis=1), 1, rtol=1e-5)
@@ -213,7 +213,7 @@ def test_a_new_point_is_judged_alone_as_in_company(
 def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
     rng = np.random.default_rng(0)
     w = sparse.csr_matrix(np.triu(rng.random((20, 20)), 1))
-    graph, _ = checked_graph(w + w.T, "error")
+    graph, _ = check_graph(w + w.T, "error")
     y = np.where(np.arange(20) < 9, np.arange(20) % 3, -1)
     prior = rng.random((20, 3))
     slow = method(affinity="precomputed", device="cpu").fit(w + w.T, y, prior)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.label.conftest import Data, Method, assert_sound
 
-from entourage.label import GraphTransduction, excluding_prior
+from entourage.label import GraphTransduction, exclusion_prior
 
 
 def test_a_uniform_prior_is_no_prior(method: Method, three: Data) -> None:
@@ -35,7 +35,7 @@ def test_a_prior_decides_for_the_game_where_no_label_reaches(lost: Data) -> None
 
 def test_an_excluded_label_is_impossible(method: Method, three: Data) -> None:
     excluded = {1: [0], 25: [1], 26: [1, 0], 45: [2]}
-    prior = excluding_prior(60, [0, 1, 2], excluded)
+    prior = exclusion_prior(60, [0, 1, 2], excluded)
     y = np.where(np.arange(60) % 4 == 0, three.truth, -1)
     found = method(n_neighbors=30).fit(three.X, y, prior=prior)
     assert_sound(found, 60)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from entourage.label.base import as_tensor, checked_graph, lifted
+from entourage.label.base import as_tensor, check_graph, shift_similarities
 
 SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
 
@@ -14,7 +14,7 @@ SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
 def test_a_graph_loses_its_loops_but_what_was_given_stays() -> None:
     for kind in (np.asarray, sparse.csr_matrix):
         given = kind(SQUARE + 3 * np.eye(3))
-        graph, _ = checked_graph(given, "error")
+        graph, _ = check_graph(given, "error")
         np.testing.assert_array_equal(graph.toarray(), SQUARE)
         np.testing.assert_array_equal(np.asarray(given.todense() if kind is sparse.csr_matrix else given).diagonal(), 3)
 
@@ -22,26 +22,26 @@ def test_a_graph_loses_its_loops_but_what_was_given_stays() -> None:
 @pytest.mark.parametrize(("negatives", "expected"), [("clamp", [0.5, 0, 0.2]), ("shift", [0.8, 0, 0.5])])
 def test_negative_weights_are_mended_on_request(negatives: Any, expected: list[float]) -> None:
     w = np.array([[0, 0.5, -0.3], [0.5, 0, 0.2], [-0.3, 0.2, 0]])
-    graph = checked_graph(w, negatives)[0].toarray()
+    graph = check_graph(w, negatives)[0].toarray()
     np.testing.assert_allclose([graph[0, 1], graph[0, 2], graph[1, 2]], expected)
     np.testing.assert_array_equal(graph, graph.T)
 
 
 def test_only_stored_weights_of_a_sparse_graph_are_shifted() -> None:
     w = sparse.csr_matrix(np.array([[0, -0.5, 0.5], [-0.5, 0, 0], [0.5, 0, 0]]))
-    graph, lift = checked_graph(w, "shift")
-    assert lift == 0.5
+    graph, shift = check_graph(w, "shift")
+    assert shift == 0.5
     np.testing.assert_array_equal(graph.toarray(), [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 def test_new_similarities_are_lifted_as_the_graph_was(kind: Any) -> None:
     given = kind(np.array([[0.5, -0.25, -1.0]]))
-    raised = lifted(given, 0.5, "shift")
+    raised = shift_similarities(given, 0.5, "shift")
     assert sparse.issparse(raised) == sparse.issparse(given)
     np.testing.assert_allclose(raised @ np.eye(3), [[1.0, 0.25, 0.0]])
     with pytest.raises(ValueError, match="X has 2 negative similarities"):
-        lifted(given, 0.0, "error")
+        shift_similarities(given, 0.0, "error")
 
 
 def test_an_array_that_must_not_be_written_is_copied_and_no_other() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from entourage.label.data import represent
+from entourage.label.data import read_items
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_images_become_named_features_of_length_one(folder: Path) -> None:
-    items = represent(folder, backbone="efficientnet-lite0")
+    items = read_items(folder, backbone="efficientnet-lite0")
     assert items.names == ["a.png", "sub/b.png"]
     assert items.images == [folder / "a.png", folder / "sub" / "b.png"]
     np.testing.assert_allclose(np.linalg.norm(items.features, axis=1), 1, rtol=1e-5)
@@ -30,7 +30,7 @@ def test_images_become_named_features_of_length_one(folder: Path) -> None:
 
 def test_a_broken_image_is_set_aside_with_its_reason(folder: Path) -> None:
     (folder / "sub" / "broken.jpg").write_bytes(b"no image")
-    items = represent(folder, backbone="efficientnet-lite0")
+    items = read_items(folder, backbone="efficientnet-lite0")
     assert items.names == ["a.png", "sub/b.png"]
     assert [name for name, _ in items.skipped] == ["sub/broken.jpg"]
 
@@ -38,13 +38,13 @@ def test_a_broken_image_is_set_aside_with_its_reason(folder: Path) -> None:
 def test_a_folder_of_broken_images_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     with pytest.raises(ValueError, match="none of the 1 images can be read"):
-        represent(tmp_path, backbone="efficientnet-lite0", cache=False)
+        read_items(tmp_path, backbone="efficientnet-lite0", cache=False)
 
 
 @pytest.mark.parametrize(("metric", "length"), [("auto", 5.0), ("euclidean", 5.0), ("cosine", 1.0)])
 def test_feature_files_are_scaled_only_when_asked(tmp_path: Path, metric: str, length: float) -> None:
     np.save(tmp_path / "x.npy", np.array([[3.0, 4.0], [0.0, 0.0]], dtype=np.float32))
-    items = represent(tmp_path / "x.npy", metric=metric)  # type: ignore[arg-type]
+    items = read_items(tmp_path / "x.npy", metric=metric)  # type: ignore[arg-type]
     assert items.images is None
     np.testing.assert_allclose(np.linalg.norm(items.features, axis=1), [length, 0.0], rtol=1e-6)
 
@@ -53,7 +53,7 @@ def test_an_image_whose_name_cannot_be_written_is_set_aside(folder: Path) -> Non
     strange = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.png"))
     Image.new("RGB", (32, 32), "green").save(folder / "plain.png")
     (folder / "plain.png").rename(strange)
-    items = represent(folder, backbone="efficientnet-lite0")
+    items = read_items(folder, backbone="efficientnet-lite0")
     assert items.names == ["a.png", "sub/b.png"]
     assert items.skipped == [(r"caf\udce9.png", "its name is not UTF-8")]
 
@@ -61,4 +61,4 @@ def test_an_image_whose_name_cannot_be_written_is_set_aside(folder: Path) -> Non
 def test_a_folder_of_unwritable_names_alone_is_an_error(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")).write_bytes(b"never looked at")
     with pytest.raises(ValueError, match=r"none of the 1 images can be read; .* its name is not UTF-8"):
-        represent(tmp_path, backbone="efficientnet-lite0", cache=False)
+        read_items(tmp_path, backbone="efficientnet-lite0", cache=False)

@@ -11,16 +11,16 @@ import pytest
 from PIL import Image
 
 from entourage.label import GraphTransduction
-from entourage.label.pipeline import LabelJob, check_no_labels, label_source
+from entourage.label.pipeline import LabelConfig, check_not_label_output, label_source
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> LabelJob:
+def config(tmp_path: Path) -> LabelConfig:
     generator = np.random.default_rng(0)
     X = np.concatenate([generator.normal(0, 1, (30, 3)), generator.normal(9, 1, (30, 3))])
     np.savez(tmp_path / "features.npz", features=X, items=np.array([f"i{n:02}" for n in range(60)]))
     (tmp_path / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
-    return LabelJob(tmp_path / "features.npz", tmp_path / "labels.csv", tmp_path / "out", suggestions=3)
+    return LabelConfig(tmp_path / "features.npz", tmp_path / "labels.csv", tmp_path / "out", suggestions=3)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -28,9 +28,9 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_every_item_gets_a_label_and_a_confidence(job: LabelJob) -> None:
-    label_source(job)
-    table = rows(job.out / "labels.csv")
+def test_every_item_gets_a_label_and_a_confidence(config: LabelConfig) -> None:
+    label_source(config)
+    table = rows(config.out / "labels.csv")
     assert list(table[0]) == ["item", "label", "confidence", "given"]
     assert [row["item"] for row in table] == [f"i{n:02}" for n in range(60)]
     assert [row["label"] for row in table] == ["low"] * 30 + ["high"] * 30
@@ -38,74 +38,76 @@ def test_every_item_gets_a_label_and_a_confidence(job: LabelJob) -> None:
     assert all(0.9 < float(row["confidence"]) <= 1 for row in table)
 
 
-def test_the_summary_agrees_with_the_labels(job: LabelJob) -> None:
-    summary = label_source(job)
-    assert summary == json.loads((job.out / "summary.json").read_text())
+def test_the_summary_agrees_with_the_labels(config: LabelConfig) -> None:
+    summary = label_source(config)
+    assert summary == json.loads((config.out / "summary.json").read_text())
     assert summary["classes"] == {"high": 30, "low": 30}
     assert (summary["items"], summary["given"], summary["found"], summary["undecided"]) == (60, 2, 58, 0)
     assert summary["game_rounds"] > 0
     assert len(summary["label_next"]) <= 3
 
 
-def test_the_report_is_there_and_only_three_files(job: LabelJob) -> None:
-    label_source(job)
-    assert sorted(p.name for p in job.out.iterdir()) == ["labels.csv", "report.html", "summary.json"]
-    assert "low: 29 found" in (job.out / "report.html").read_text()
+def test_the_report_is_there_and_only_three_files(config: LabelConfig) -> None:
+    label_source(config)
+    assert sorted(p.name for p in config.out.iterdir()) == ["labels.csv", "report.html", "summary.json"]
+    assert "low: 29 found" in (config.out / "report.html").read_text()
 
 
-def test_a_class_that_takes_far_more_than_its_labels_is_told(job: LabelJob) -> None:
-    (job.out.parent / "labels.csv").write_text("item,label\ni00,low\n" + "".join(f"i{n},high\n" for n in range(52, 60)))
+def test_a_class_that_takes_far_more_than_its_labels_is_told(config: LabelConfig) -> None:
+    (config.out.parent / "labels.csv").write_text(
+        "item,label\ni00,low\n" + "".join(f"i{n},high\n" for n in range(52, 60))
+    )
     X = np.random.default_rng(0).normal(0, 1, (60, 3))
     X[52:] += 30
-    np.savez(job.source, features=X, items=np.array([f"i{n:02}" for n in range(60)]))
+    np.savez(config.source, features=X, items=np.array([f"i{n:02}" for n in range(60)]))
     with pytest.warns(UserWarning, match=r"^87% of the items are 'low', and 11% of the labels: if that cannot be"):
-        label_source(job)
-    (job.out.parent / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
+        label_source(config)
+    (config.out.parent / "labels.csv").write_text("item,label\ni00,low\ni59,high\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        label_source(job)  # half of the labels: nothing speaks against it
+        label_source(config)  # half of the labels: nothing speaks against it
 
 
-def test_files_of_a_labelling_are_not_written_over(job: LabelJob) -> None:
-    check_no_labels(job.out / "labels.csv")
-    label_source(job)
-    check_no_labels(job.out / "predictions.csv")
+def test_files_of_a_labelling_are_not_written_over(config: LabelConfig) -> None:
+    check_not_label_output(config.out / "labels.csv")
+    label_source(config)
+    check_not_label_output(config.out / "predictions.csv")
     with pytest.raises(ValueError, match=r"labels\.csv: is what `entourage label` made; expected another file"):
-        check_no_labels(job.out / "labels.csv")
+        check_not_label_output(config.out / "labels.csv")
 
 
-def test_a_prior_that_excludes_a_label_is_kept_to(job: LabelJob, tmp_path: Path) -> None:
+def test_a_prior_that_excludes_a_label_is_kept_to(config: LabelConfig, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,low,high\ni05,0,1\n")
-    label_source(replace(job, prior=tmp_path / "prior.csv"))
-    assert rows(job.out / "labels.csv")[5]["label"] == "high"
+    label_source(replace(config, prior=tmp_path / "prior.csv"))
+    assert rows(config.out / "labels.csv")[5]["label"] == "high"
 
 
-def test_frequencies_of_the_labels_count_only_if_asked(job: LabelJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frequencies_of_the_labels_count_only_if_asked(config: LabelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     real = GraphTransduction.fit
     monkeypatch.setattr(
         GraphTransduction, "fit", lambda self, *data: (told.append(self.class_priors), real(self, *data))[1]
     )
     for balance in (False, True):
-        assert label_source(replace(job, balance=balance))["balance"] is balance
+        assert label_source(replace(config, balance=balance))["balance"] is balance
     assert told == [None, "empirical"]
 
 
-def test_an_error_leaves_earlier_results_alone(job: LabelJob) -> None:
-    label_source(job)
-    before = (job.out / "labels.csv").read_bytes()
-    job.labels.write_text("item,label\nnobody,low\n")
+def test_an_error_leaves_earlier_results_alone(config: LabelConfig) -> None:
+    label_source(config)
+    before = (config.out / "labels.csv").read_bytes()
+    config.labels.write_text("item,label\nnobody,low\n")
     with pytest.raises(ValueError, match="nobody"):
-        label_source(job)
-    assert (job.out / "labels.csv").read_bytes() == before
-    assert len(list(job.out.iterdir())) == 3
+        label_source(config)
+    assert (config.out / "labels.csv").read_bytes() == before
+    assert len(list(config.out.iterdir())) == 3
 
 
-def test_out_may_not_be_a_file(job: LabelJob) -> None:
-    job.out.write_text("mine")
+def test_out_may_not_be_a_file(config: LabelConfig) -> None:
+    config.out.write_text("mine")
     with pytest.raises(ValueError, match="expected a folder to write to"):
-        label_source(job)
-    assert job.out.read_text() == "mine"
+        label_source(config)
+    assert config.out.read_text() == "mine"
 
 
 @pytest.mark.parametrize("informed", [False, True])
@@ -118,11 +120,11 @@ def test_a_class_whose_images_are_all_broken_is_left_out_with_a_word(tmp_path: P
     labels, prior = tmp_path / "labels.csv", tmp_path / "prior.csv"
     labels.write_text("item,label\n0.png,dark\n3.png,light\nbroken.png,lost\n")
     prior.write_text("item,dark,light,lost\n2.png,0,1,1\n")
-    job = LabelJob(
+    config = LabelConfig(
         folder, labels, tmp_path / "out", prior if informed else None, backbone="efficientnet-lite0", cache=False
     )
     with pytest.warns(UserWarning, match=r"labels\.csv: no image that can be read is labelled 'lost': left out"):
-        summary = label_source(job)
+        summary = label_source(config)
     assert list(summary["classes"]) == ["dark", "light"]
 
 
@@ -133,29 +135,29 @@ def test_a_label_for_a_broken_image_is_no_mistake_of_the_labels_file(tmp_path: P
         Image.new("RGB", (32, 32), (60 * n, 0, 0)).save(folder / f"{n}.png")
     (folder / "broken.png").write_bytes(b"no image")
     (tmp_path / "labels.csv").write_text("item,label\n0.png,dark\nbroken.png,dark\n")
-    job = LabelJob(folder, tmp_path / "labels.csv", tmp_path / "out", backbone="efficientnet-lite0", cache=False)
-    assert [s["item"] for s in label_source(job)["skipped"]] == ["broken.png"]
-    job.labels.write_text("item,label\nbroken.png,dark\n")
+    config = LabelConfig(folder, tmp_path / "labels.csv", tmp_path / "out", backbone="efficientnet-lite0", cache=False)
+    assert [s["item"] for s in label_source(config)["skipped"]] == ["broken.png"]
+    config.labels.write_text("item,label\nbroken.png,dark\n")
     with pytest.raises(ValueError, match="all labelled items were skipped"):
-        label_source(job)
+        label_source(config)
 
 
 @pytest.mark.parametrize("kind", ["labels", "source"])
-def test_what_is_read_is_never_overwritten(job: LabelJob, tmp_path: Path, kind: str) -> None:
+def test_what_is_read_is_never_overwritten(config: LabelConfig, tmp_path: Path, kind: str) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     target = mine / "labels.csv"
-    target.write_bytes(getattr(job, kind).read_bytes())
+    target.write_bytes(getattr(config, kind).read_bytes())
     before = target.read_bytes()
     with pytest.raises(ValueError, match="is read and would be overwritten"):
-        label_source(replace(job, out=mine, **{kind: target}))
+        label_source(replace(config, out=mine, **{kind: target}))
     assert target.read_bytes() == before
 
 
-def test_undecided_items_do_not_lower_the_confidence_of_those_found(job: LabelJob) -> None:
-    job.labels.write_text("item,label\ni00,low\n")
+def test_undecided_items_do_not_lower_the_confidence_of_those_found(config: LabelConfig) -> None:
+    config.labels.write_text("item,label\ni00,low\n")
     with pytest.warns(UserWarning, match="no label reaches 30"):
-        summary = label_source(job)
+        summary = label_source(config)
     assert (summary["found"], summary["undecided"]) == (29, 30)
     assert summary["mean_confidence"] > 0.9
 
@@ -165,4 +167,4 @@ def test_labels_are_read_before_images_are(tmp_path: Path) -> None:
     (tmp_path / "images" / "a.png").write_bytes(b"would be found broken")
     (tmp_path / "labels.csv").write_text("item,label\nnobody.png,dark\n")
     with pytest.raises(ValueError, match=r"nobody\.png"):
-        label_source(LabelJob(tmp_path / "images", tmp_path / "labels.csv", tmp_path / "out", cache=False))
+        label_source(LabelConfig(tmp_path / "images", tmp_path / "labels.csv", tmp_path / "out", cache=False))

@@ -13,32 +13,31 @@ import numpy as np
 import pytest
 from tests.label.photos import red_and_blue
 
-from entourage.label.pipeline import LabelJob, label_source
+from entourage.label.pipeline import LabelConfig, label_source
 from entourage.label.semi_supervised import AugmentOptions, LabelAugmenter
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import ViewOptions
-from entourage.label.transduction import TransductionOptions
 from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
 
 TRAIN = AugmentOptions(
     size=32,
     rounds=1,
-    looks=ViewOptions(n_weak=2, n_strong=1),
-    batches=MethodOptions(least_steps=1, labelled_batch=4, unlabelled_batch=8),
+    views=ViewOptions(n_weak=2, n_strong=1),
+    method_options=MethodOptions(min_steps=1, labelled_batch=4, unlabelled_batch=8),
     training=TrainingOptions(max_steps=1, workers=0),
 )
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelJob:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabelConfig:
     monkeypatch.setenv("ENTOURAGE_CACHE", str(tmp_path / "cache"))
     folder = red_and_blue(tmp_path, 32)
-    return LabelJob(
+    return LabelConfig(
         folder,
         tmp_path / "labels.csv",
         tmp_path / "out",
-        options=TransductionOptions(n_neighbors=3, normalize=False),
+        transduction={"n_neighbors": 3, "normalize": False},
         train=TRAIN,
         backbone="efficientnet-lite0",
         metric="euclidean",
@@ -61,25 +60,27 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[LabelAugmenter]:
     return kept
 
 
-def rows(job: LabelJob) -> dict[str, dict[str, str]]:
-    with (job.out / "labels.csv").open(newline="", encoding="utf-8") as stream:
+def rows(config: LabelConfig) -> dict[str, dict[str, str]]:
+    with (config.out / "labels.csv").open(newline="", encoding="utf-8") as stream:
         return {row["item"]: row for row in csv.DictReader(stream)}
 
 
-def test_the_labels_are_those_of_the_last_round(job: LabelJob, fitted: list[LabelAugmenter]) -> None:
-    summary = label_source(job)
+def test_the_labels_are_those_of_the_last_round(config: LabelConfig, fitted: list[LabelAugmenter]) -> None:
+    summary = label_source(config)
     (model,) = fitted
-    table = rows(job).values()
+    table = rows(config).values()
     assert [row["label"] for row in table] == model.transduction_.tolist()
     assert [row["confidence"] for row in table] == [f"{sure:.4f}" for sure in model.labeller_.confidence_]
     assert {row["item"] for row in table if row["given"] == "true"} == {"red0.png", "blue0.png"}
     assert summary["found"] + summary["undecided"] == 14
-    assert (job.out / "classifier.safetensors").is_file()
+    assert (config.out / "classifier.safetensors").is_file()
 
 
-def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fitted: list[LabelAugmenter]) -> None:
-    summary = label_source(replace(job, balance=True))
-    assert summary == json.loads((job.out / "summary.json").read_text())
+def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(
+    config: LabelConfig, fitted: list[LabelAugmenter]
+) -> None:
+    summary = label_source(replace(config, balance=True))
+    assert summary == json.loads((config.out / "summary.json").read_text())
     assert summary["options"]["n_neighbors"] == 3
     used = summary["classifier"]["options"]
     assert (used["metric"], used["size"], used["training"]["max_steps"]) == ("euclidean", 32, 1)
@@ -90,50 +91,50 @@ def test_the_game_of_the_rounds_is_the_one_that_was_asked_for(job: LabelJob, fit
     assert degrees.mean() <= 6  # both directions of three edges
 
 
-def test_the_report_tells_of_the_classifier(job: LabelJob) -> None:
-    label_source(job)
-    page = (job.out / "report.html").read_text()
+def test_the_report_tells_of_the_classifier(config: LabelConfig) -> None:
+    label_source(config)
+    page = (config.out / "report.html").read_text()
     assert "trained in 1 round." in page
-    assert f"entourage label predict {job.out / 'classifier.safetensors'} new-photos/" in page
+    assert f"entourage label predict {config.out / 'classifier.safetensors'} new-photos/" in page
     with pytest.warns(UserWarning, match="of an earlier training"):
-        label_source(replace(job, train=None))
-    assert "label predict" not in (job.out / "report.html").read_text()
+        label_source(replace(config, train=None))
+    assert "label predict" not in (config.out / "report.html").read_text()
 
 
-def test_a_classifier_of_an_earlier_training_stays_with_a_note(job: LabelJob) -> None:
-    job.out.mkdir()
-    (job.out / "classifier.safetensors").write_bytes(b"earlier")
-    note = f"^{re.escape(str(job.out / 'classifier.safetensors'))} is of an earlier training, not of these labels;"
+def test_a_classifier_of_an_earlier_training_stays_with_a_note(config: LabelConfig) -> None:
+    config.out.mkdir()
+    (config.out / "classifier.safetensors").write_bytes(b"earlier")
+    note = f"^{re.escape(str(config.out / 'classifier.safetensors'))} is of an earlier training, not of these labels;"
     with pytest.warns(UserWarning, match=note):
-        label_source(replace(job, train=None))
-    assert (job.out / "classifier.safetensors").read_bytes() == b"earlier"
+        label_source(replace(config, train=None))
+    assert (config.out / "classifier.safetensors").read_bytes() == b"earlier"
 
 
-def test_damaged_pixels_are_told_with_what_to_delete(job: LabelJob) -> None:
-    (job.out / "training").mkdir(parents=True)
-    (job.out / "training" / "pixels.npy").write_bytes(b"half")
+def test_damaged_pixels_are_told_with_what_to_delete(config: LabelConfig) -> None:
+    (config.out / "training").mkdir(parents=True)
+    (config.out / "training" / "pixels.npy").write_bytes(b"half")
     with pytest.raises(
         ValueError, match=r"pixels\.npy: damaged, or .*; delete it, or the folder above it if a training"
     ):
-        label_source(job)
+        label_source(config)
 
 
-def test_a_prior_reaches_every_game(job: LabelJob, tmp_path: Path) -> None:
+def test_a_prior_reaches_every_game(config: LabelConfig, tmp_path: Path) -> None:
     (tmp_path / "prior.csv").write_text("item,blue,red\nred5.png,1,0\n")
-    label_source(replace(job, prior=tmp_path / "prior.csv"))
-    assert rows(job)["red5.png"]["label"] == "blue"
+    label_source(replace(config, prior=tmp_path / "prior.csv"))
+    assert rows(config)["red5.png"]["label"] == "blue"
 
 
-def test_a_folder_in_which_another_process_trains_is_left_alone(job: LabelJob) -> None:
-    label_source(job)
-    before = contents(job.out)
+def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelConfig) -> None:
+    label_source(config)
+    before = contents(config.out)
     with (
-        try_lock(job.out / "training" / "run"),
+        try_lock(config.out / "training" / "run"),
         pytest.raises(ValueError, match=r"training: another process is training there; wait for it"),
     ):
-        label_source(replace(job, train=replace(TRAIN, size=64)))
-    assert contents(job.out) == before
-    assert not list(job.out.rglob("*.claim"))
+        label_source(replace(config, train=replace(TRAIN, size=64)))
+    assert contents(config.out) == before
+    assert not list(config.out.rglob("*.claim"))
 
 
 @pytest.mark.parametrize(
@@ -141,38 +142,38 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(job: LabelJob) -
     [
         ({"train": replace(TRAIN, size=64)}, "size 32, now 64"),
         ({"train": replace(TRAIN, training=replace(TRAIN.training, epochs=4))}, "epochs 10, now 4"),
-        ({"options": TransductionOptions(n_neighbors=4, normalize=False)}, "game.n_neighbors 3, now 4"),
-        ({"train": replace(TRAIN, mirror=False)}, "views.mirror True, now False"),
+        ({"transduction": {"n_neighbors": 4, "normalize": False}}, "game.n_neighbors 3, now 4"),
+        ({"train": replace(TRAIN, flip=False)}, "views.flip True, now False"),
     ],
 )
 def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
-    job: LabelJob, changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+    config: LabelConfig, changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    label_source(job)
-    before = contents(job.out)
+    label_source(config)
+    before = contents(config.out)
     with monkeypatch.context() as patch:
         patch.setattr("entourage.label.pipeline.decode_pixels", lambda *_, **__: pytest.fail("images were decoded"))
         with pytest.raises(
             ValueError, match=f"training holds a run with {re.escape(said)}; .*delete the folder .*training to"
         ):
-            label_source(replace(job, **changes))
-    assert contents(job.out) == before
-    label_source(replace(job, train=replace(TRAIN, rounds=2)))  # more of the same is no other run
+            label_source(replace(config, **changes))
+    assert contents(config.out) == before
+    label_source(replace(config, train=replace(TRAIN, rounds=2)))  # more of the same is no other run
 
 
-def test_other_labels_touch_nothing_and_other_images_no_views(job: LabelJob) -> None:
-    label_source(job)
-    before = contents(job.out)
-    known = job.labels.read_text()
-    job.labels.write_text(known + "red3.png,red\n")
+def test_other_labels_touch_nothing_and_other_images_no_views(config: LabelConfig) -> None:
+    label_source(config)
+    before = contents(config.out)
+    known = config.labels.read_text()
+    config.labels.write_text(known + "red3.png,red\n")
     with pytest.raises(ValueError, match="training holds a run with other labels or classes than are given now"):
-        label_source(job)
-    assert contents(job.out) == before
-    job.labels.write_text(known)
-    (job.source / "red7.png").write_bytes((job.source / "blue7.png").read_bytes())
+        label_source(config)
+    assert contents(config.out) == before
+    config.labels.write_text(known)
+    (config.source / "red7.png").write_bytes((config.source / "blue7.png").read_bytes())
     with pytest.raises(ValueError, match="training holds a run with other images than there are now"):
-        label_source(job)
-    after = contents(job.out)
+        label_source(config)
+    after = contents(config.out)
     assert {path.name for path in before if before[path] != after[path]} == {"pixels.npy"}
 
 

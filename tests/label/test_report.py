@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from entourage.label import GraphTransduction
-from entourage.label.active_learning import suggest
+from entourage.label.active_learning import suggest_labels
 from entourage.label.data import Items
 from entourage.label.report import classifier_section, labelling_sections
 from entourage.label.semi_supervised.self_training import Round
@@ -21,7 +21,7 @@ def fitted(y: list[str]) -> tuple[Items, GraphTransduction]:
 
 def test_the_report_tells_counts_and_shows_every_class() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
-    overview, _, classes = labelling_sections(items, model, suggest(model))
+    overview, _, classes = labelling_sections(items, model, suggest_labels(model))
     assert overview.lead == "2 labels were given, 6 were found."
     assert len(overview.blocks) == 3
     assert all(block.figure.startswith("<svg") for block in overview.blocks)
@@ -34,7 +34,7 @@ def test_the_report_tells_counts_and_shows_every_class() -> None:
 
 def test_what_to_label_next_names_items_and_reasons() -> None:
     items, model = fitted(["cat", "", "", "", "dog", "", "", ""])
-    suggestions = suggest(model, 2)
+    suggestions = suggest_labels(model, 2)
     section = labelling_sections(items, model, suggestions)[1]
     assert section.title == "What to label next"
     if suggestions:

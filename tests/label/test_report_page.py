@@ -26,7 +26,7 @@ def test_options_that_the_page_names_are_at_hand() -> None:
 
 def test_the_rival_of_the_page_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = [block for block in BLOCKS if "METHODS" in block]
-    short = example.replace("least_steps=96", "least_steps=2").replace("epochs=1", "epochs=1, max_steps=2")
+    short = example.replace("min_steps=96", "min_steps=2").replace("epochs=1", "epochs=1, max_steps=2")
     short = short.replace("pixels[300:]", "pixels[300:340]").replace("y[300:]", "y[300:340]")
     told: dict[str, object] = {}
     exec(short, told)

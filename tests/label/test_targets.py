@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from entourage.label import excluding_prior
-from entourage.label.targets import labelled_mask, read_targets, starting_profile
+from entourage.label import exclusion_prior
+from entourage.label.targets import initial_distributions, labelled_mask, read_targets
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_labels_of_every_type_are_read(y: Any, classes: list[Any], codes: list[i
     targets = read_targets(y)
     assert targets.classes.tolist() == classes
     assert targets.codes.tolist() == codes
-    assert targets.unknown == unknown
+    assert targets.missing_label == unknown
     assert targets.labelled.tolist() == [code >= 0 for code in codes]
     assert labelled_mask(y).tolist() == [code >= 0 for code in codes]
 
@@ -52,7 +52,7 @@ def test_given_classes_keep_their_order(y: Any) -> None:
     ],
 )
 def test_codes_become_names_again(y: Any, codes: list[int], names: list[Any]) -> None:
-    assert read_targets(y).names(np.array(codes)).tolist() == names
+    assert read_targets(y).decode(np.array(codes)).tolist() == names
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_bad_labels_are_refused(y: list[Any], classes: list[Any] | None, message
 
 
 def test_the_start_is_certain_where_labelled_and_uniform_elsewhere() -> None:
-    start = starting_profile(read_targets(np.array([1, -1, 0])), None)
+    start = initial_distributions(read_targets(np.array([1, -1, 0])), None)
     assert start.dtype == np.float32
     assert start.tolist() == [[0, 1], [0.5, 0.5], [1, 0]]
 
 
 def test_the_start_is_the_prior_made_to_sum_to_1_where_unlabelled() -> None:
     prior = [[0.5, 0.5], [3.0, 1.0], [0.1, 0.0]]
-    start = starting_profile(read_targets(np.array([1, -1, 0])), prior)
+    start = initial_distributions(read_targets(np.array([1, -1, 0])), prior)
     assert start.tolist() == [[0, 1], [0.75, 0.25], [1, 0]]
 
 
@@ -88,7 +88,7 @@ def test_a_class_without_labels_is_left_out_and_said_once(prior: Any) -> None:
     targets = read_targets(np.array(["a", "", "c"]), ["a", "b", "c"])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        start = starting_profile(targets, prior)
+        start = initial_distributions(targets, prior)
     assert [str(w.message) for w in said] == ["no point is labelled b: this is never predicted"]
     assert start.tolist() == [[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1]]
 
@@ -108,17 +108,17 @@ def test_a_class_without_labels_is_left_out_and_said_once(prior: Any) -> None:
 )
 def test_bad_priors_are_refused(prior: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        starting_profile(read_targets(np.array([1, -1, 0])), prior)
+        initial_distributions(read_targets(np.array([1, -1, 0])), prior)
 
 
 @pytest.mark.filterwarnings("ignore:no point is labelled")
 def test_a_prior_on_a_class_without_labels_leaves_no_label() -> None:
     with pytest.raises(ValueError, match="the prior leaves point 1 no label that any point has"):
-        starting_profile(read_targets(np.array([0, -1]), [0, 1]), [[1, 0], [0, 1]])
+        initial_distributions(read_targets(np.array([0, -1]), [0, 1]), [[1, 0], [0, 1]])
 
 
-def test_excluding_prior_is_uniform_over_what_is_left() -> None:
-    prior = excluding_prior(4, ["a", "b", "c"], {1: ["a"], 3: ["c", "b"]})
+def test_exclusion_prior_is_uniform_over_what_is_left() -> None:
+    prior = exclusion_prior(4, ["a", "b", "c"], {1: ["a"], 3: ["c", "b"]})
     np.testing.assert_allclose(prior, [[1 / 3] * 3, [0, 0.5, 0.5], [1 / 3] * 3, [1, 0, 0]], rtol=1e-6)
 
 
@@ -133,4 +133,4 @@ def test_excluding_prior_is_uniform_over_what_is_left() -> None:
 )
 def test_bad_exclusions_are_refused(excluded: dict[int, list[str]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        excluding_prior(4, ["a", "b"], excluded)
+        exclusion_prior(4, ["a", "b"], excluded)

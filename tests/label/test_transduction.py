@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from entourage.label import GraphTransduction, transduction
-from entourage.label.transduction import walked
+from entourage.label.transduction import random_walk_step
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,15 +27,15 @@ def test_the_example_of_the_docstring_holds() -> None:
 
 @pytest.mark.parametrize("name", ["default", "thesis", "original"])
 def test_a_preset_can_be_changed_by_name(name: str) -> None:
-    plain, changed = GraphTransduction.preset(name), GraphTransduction.preset(name, max_iter=7, device="cpu")
+    plain, changed = GraphTransduction.from_preset(name), GraphTransduction.from_preset(name, max_iter=7, device="cpu")
     assert changed.get_params() == {**plain.get_params(), "max_iter": 7, "device": "cpu"}
 
 
 def test_an_unknown_preset_or_argument_is_refused() -> None:
     with pytest.raises(ValueError, match="preset 'fast' is unknown; expected one of default, thesis, original"):
-        GraphTransduction.preset("fast")
+        GraphTransduction.from_preset("fast")
     with pytest.raises(TypeError, match="neighbours"):
-        GraphTransduction.preset("thesis", neighbours=3)
+        GraphTransduction.from_preset("thesis", neighbours=3)
 
 
 @pytest.mark.parametrize(("name", "edges", "rounds"), [("default", 6, None), ("thesis", 59, None), ("original", 6, 25)])
@@ -43,7 +43,7 @@ def test_presets_play_as_they_say(name: str, edges: int, rounds: int | None) -> 
     X = np.concatenate([np.random.default_rng(0).normal(size=(30, 2)) + centre for centre in (0, 8)])
     y = np.full(60, -1)
     y[[0, 30]] = 0, 1
-    found = GraphTransduction.preset(name).fit(X, y)
+    found = GraphTransduction.from_preset(name).fit(X, y)
     assert np.diff(found.graph_.indptr).min() == edges
     assert (found.transduction_ == np.repeat([0, 1], 30)).all()
     assert rounds is None or found.n_iter_ == rounds
@@ -94,13 +94,13 @@ def test_a_walk_from_an_isolated_point_stays_at_home() -> None:
     w = sparse.csr_matrix(np.array([[0, 1, 3], [1, 0, 0], [3, 0, 0]]) @ np.eye(3, 4))
     w.resize((4, 4))
     x = np.array([[1.0, 0], [0, 1], [0.5, 0.5], [0.2, 0.8]])
-    np.testing.assert_allclose(walked(w, x), [[0.375, 0.625], [1, 0], [1, 0], [0.2, 0.8]])
+    np.testing.assert_allclose(random_walk_step(w, x), [[0.375, 0.625], [1, 0], [1, 0], [0.2, 0.8]])
 
 
 def test_new_points_ask_what_the_neighbours_of_their_neighbours_say(graph: Floats, few_labels: Ints) -> None:
     found = GraphTransduction(affinity="precomputed").fit(graph, few_labels)
     ties = np.random.default_rng(3).random((5, 24))
-    votes = ties @ walked(found.graph_, found.label_distributions_)
+    votes = ties @ random_walk_step(found.graph_, found.label_distributions_)
     np.testing.assert_allclose(found.predict_proba(ties), votes / votes.sum(axis=1, keepdims=True), rtol=1e-5)
 
 

@@ -22,7 +22,7 @@ _LABEL, _PREDICT, _RUN = "source", "predict", "run"
 _BACKBONE = "efficientnet-lite1"
 
 
-class _LabelsByDefault(TyperGroup):
+class _DefaultCommandGroup(TyperGroup):
     """`entourage label SOURCE ...` labels, whatever SOURCE is called; only `predict` asks for something else.
 
     `run`, which other verbs have here, may be said.
@@ -30,22 +30,22 @@ class _LabelsByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] != [_PREDICT]:
-            said = args[1:] if args[:1] == [_RUN] else args
-            args = [_LABEL, *(said or ["--help"])]
+            arguments = args[1:] if args[:1] == [_RUN] else args
+            args = [_LABEL, *(arguments or ["--help"])]
         return super().parse_args(ctx, args)
 
 
-class _Nameless(TyperCommand):
+class _DefaultCommand(TyperCommand):
     """A command whose name nobody writes: usage lines have the group's instead."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return super().make_context(parent.info_name, args, parent=parent.parent, **extra)
 
 
-app = typer.Typer(cls=_LabelsByDefault)
+app = typer.Typer(cls=_DefaultCommandGroup)
 
 
-@app.command(_LABEL, cls=_Nameless)
+@app.command(_LABEL, cls=_DefaultCommand)
 def label(
     source: Annotated[
         Path,
@@ -57,7 +57,9 @@ def label(
     preset: Annotated[
         Literal["default", "thesis", "original"], typer.Option(help="How the game is played, and the network trained.")
     ] = "default",
-    neighbours: Annotated[int | None, typer.Option(min=1, help="Neighbours of an item; by default log2 n + 1.")] = None,
+    n_neighbors: Annotated[
+        int | None, typer.Option(min=1, help="Neighbours of an item; by default log2 n + 1.")
+    ] = None,
     backbone: Annotated[
         str | None,
         typer.Option(
@@ -74,17 +76,17 @@ def label(
     rounds: Annotated[int | None, typer.Option(min=1, help="With --train: most rounds of game and training.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="With --train: epochs of each round.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="With --train: instead of the preset's.")] = None,
-    learn: Annotated[
+    method: Annotated[
         Literal["consistency", "hard", "soft", "weighted"] | None,
         typer.Option(help="With --train: views that must agree, or found labels as given, as chances, as far as sure."),
     ] = None,
-    layers: Annotated[
+    trainable_layers: Annotated[
         Literal["late", "all"] | None, typer.Option(help="With --train: which layers of the network are trained.")
     ] = None,
-    mirror: Annotated[
+    flip: Annotated[
         bool | None,
         typer.Option(
-            "--mirror/--no-mirror",
+            "--flip/--no-flip",
             help="With --train: whether a mirror image shows the same thing. Default: yes; say no for digits and text.",
             show_default=False,
         ),
@@ -100,28 +102,33 @@ def label(
     `entourage label predict CLASSIFIER IMAGES...` asks the classifier; folders named predict or run are written
     ./predict and ./run.
     """
-    asked: dict[str, Any] = {"size": size, "rounds": rounds, "epochs": epochs, "learning_rate": learning_rate}
-    asked |= {"learn": learn, "layers": layers, "mirror": mirror, "seed": seed}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    if not train and (said := [_option(name, value) for name, value in asked.items()]):
-        raise ValueError(f"{', '.join(said)}: only for training; expected --train beside it")
+    training_arguments: dict[str, Any] = {
+        "size": size,
+        "rounds": rounds,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+    }
+    training_arguments |= {"method": method, "trainable_layers": trainable_layers, "flip": flip, "seed": seed}
+    training_arguments = {name: value for name, value in training_arguments.items() if value is not None}
+    if not train and (given := [_option(name, value) for name, value in training_arguments.items()]):
+        raise ValueError(f"{', '.join(given)}: only for training; expected --train beside it")
     if backbone is not None and source.is_file():
         raise ValueError(f"--backbone {backbone}: only for images, and {source} holds features; expected none")
-    from entourage.label.pipeline import LabelJob, label_source
-    from entourage.label.transduction import preset as named
+    from entourage.label.pipeline import LabelConfig, label_source
+    from entourage.label.transduction import PRESETS
     from entourage.report.page import pluralize
 
-    options = named(preset)
+    changes = {} if n_neighbors is None else {"n_neighbors": n_neighbors}
     with resumable(train):  # labels alone are found anew each time
         summary = label_source(
-            LabelJob(
+            LabelConfig(
                 source=source,
                 labels=labels,
                 out=out,
                 prior=prior,
-                options=options if neighbours is None else replace(options, n_neighbors=neighbours),
+                transduction={**PRESETS[preset], **changes},
                 balance=balance,
-                train=_training(preset, neighbours, asked) if train else None,
+                train=_training_options(preset, n_neighbors, training_arguments) if train else None,
                 backbone=backbone or _BACKBONE,
                 metric=metric,
                 suggestions=suggestions,
@@ -129,8 +136,10 @@ def label(
                 cache=cache,
             )
         )
-    sure = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
-    typer.echo(f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{sure}: {out / 'report.html'}")
+    confidence = "" if summary["mean_confidence"] is None else f", mean confidence {summary['mean_confidence']:.0%}"
+    typer.echo(
+        f"{pluralize(summary['given'], 'labels')} given, {summary['found']} found{confidence}: {out / 'report.html'}"
+    )
     if train:
         typer.echo(f"a classifier of {len(summary['classifier']['classes'])} classes: {out / 'classifier.safetensors'}")
     tell_skipped(skipped_in(summary))
@@ -150,44 +159,44 @@ def predict(
     To label a folder named predict, write ./predict.
     """
     from entourage.io.progress import is_main_process
-    from entourage.label.pipeline import check_no_labels
+    from entourage.label.pipeline import check_not_label_output
     from entourage.label.semi_supervised.classifier import predict_images, write_predictions
     from entourage.report.page import pluralize
 
     if out is not None:
-        check_no_labels(out)
+        check_not_label_output(out)
     if not is_main_process():  # there is nothing to share
         return
     paths, predictions = predict_images(classifier, images, out=out, device=device)
     write_predictions(sys.stdout if out is None else out, paths, predictions)
     if out is not None:
-        typer.echo(f"{pluralize(len(predictions.kept), 'images')} classified: {out}")
+        typer.echo(f"{pluralize(len(predictions.indices), 'images')} classified: {out}")
     tell_skipped(predictions.failures)
 
 
 def _option(name: str, value: Any) -> str:
-    written = name.replace("_", "-")
-    return f"--no-{written}" if value is False else f"--{written}"
+    flag = name.replace("_", "-")
+    return f"--no-{flag}" if value is False else f"--{flag}"
 
 
-def _training(preset: str, neighbours: int | None, asked: dict[str, Any]) -> AugmentOptions:
+def _training_options(preset: str, n_neighbors: int | None, arguments: dict[str, Any]) -> AugmentOptions:
     """The preset's options, changed where the user said so."""
-    from entourage.label.semi_supervised.options import preset as named
+    from entourage.label.semi_supervised.options import PRESETS
 
-    options = named(preset)
-    learn = asked.get("learn")
-    if learn == "consistency":
+    options = PRESETS[preset]
+    method = arguments.get("method")
+    if method == "consistency":
         options = replace(options, method="consistency")
-    elif learn is not None:
-        options = replace(options, method="labels", trust=learn)
-    seeded = {"seed": asked["seed"]} if "seed" in asked else {}  # batches and views have a seed of their own
-    told = {name: asked[name] for name in ("epochs", "learning_rate") if name in asked}
-    changes = {name: asked[name] for name in ("size", "rounds", "mirror") if name in asked}
+    elif method is not None:
+        options = replace(options, method="labels", pseudo_label_mode=method)
+    seed = {"seed": arguments["seed"]} if "seed" in arguments else {}  # batches and views have a seed of their own
+    loop_options = {name: arguments[name] for name in ("epochs", "learning_rate") if name in arguments}
+    changes = {name: arguments[name] for name in ("size", "rounds", "flip") if name in arguments}
     return replace(
         options,
         **changes,
-        neighbours=options.neighbours if neighbours is None else neighbours,
-        trained=asked.get("layers", options.trained),
-        batches=replace(options.batches, **seeded),
-        training=replace(options.training, **told, **seeded),
+        n_neighbors=options.n_neighbors if n_neighbors is None else n_neighbors,
+        trainable_layers=arguments.get("trainable_layers", options.trainable_layers),
+        method_options=replace(options.method_options, **seed),
+        training=replace(options.training, **loop_options, **seed),
     )

@@ -1,62 +1,23 @@
 """The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
 
-from entourage.game.dynamics import (
-    ReplicatorResult,
-    consistency,
-    diffuse,
-    log_replicator,
-    match_class_priors,
-    payoffs,
-    replicator,
-    replicator_step,
-    warm_start,
-)
-from entourage.game.graph import (
-    Affinity,
-    Negatives,
-    NeighborGraph,
-    Symmetry,
-    default_n_neighbors,
-    normalize_degrees,
-    required_shift,
-    sparsify,
-    symmetrize,
-    to_torch,
-)
-from entourage.game.neighbors import Neighbors, NeighborSearch, nearest_center, squared_distances_to, topk_smallest
-from entourage.game.similarity import center_rows, clamp, cosine, gaussian, normalize_rows, pearson, self_tuning, shift
+from entourage.game.dynamics import ReplicatorResult, consistency, log_replicator, replicator
+from entourage.game.graph import NeighborGraph, normalize_degrees, symmetrize
+from entourage.game.neighbors import NeighborSearch
+from entourage.game.similarity import clamp, cosine, gaussian, pearson, self_tuning, shift
 
 __all__ = [
-    "Affinity",
-    "Negatives",
-    "NeighbourGraph",
-    "NeighbourSearch",
-    "Neighbours",
-    "Play",
-    "Symmetry",
-    "auto_neighbours",
-    "balance",
-    "centre",
+    "NeighborGraph",
+    "NeighborSearch",
+    "ReplicatorResult",
     "clamp",
     "consistency",
     "cosine",
-    "degree_normalized",
-    "directions",
     "gaussian",
-    "heard",
-    "informed",
     "log_replicator",
-    "nearest_centre",
-    "needed_lift",
+    "normalize_degrees",
     "pearson",
     "replicator",
-    "revise",
     "self_tuning",
     "shift",
-    "smallest",
-    "sparsified",
-    "squared_to",
-    "support",
-    "symmetrized",
-    "to_torch",
+    "symmetrize",
 ]

@@ -73,7 +73,7 @@ def replicator_step(x: Tensor, payoff: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         x: strategies, shape (n, m).
-        supported: support of each label, shape (n, m), non-negative.
+        payoff: support of each label, shape (n, m), non-negative.
 
     Returns:
         The new strategies, shape (n, m), and the average payoff of each player before the round, shape (n, 1).
@@ -110,9 +110,9 @@ def replicator(
         x: initial strategies, shape (n, m), rows on the simplex.
         fixed: players that never move, shape (n,), boolean.
         class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
-        shares: how frequent each label is known to be, shape (m,), positive for labels that anyone plays. Each round
-            then favours the labels that have too few followers (`match_class_priors`); F(X) may fall for it. Players whom
-            nobody supports are counted, and keep their strategies.
+        class_priors: frequency of each label, if known, shape (m,), positive for labels of positive probability. Each
+            round then favours the labels that are too rare (`match_class_priors`); F(X) may fall. Nodes without
+            support count towards the frequencies and keep their distribution.
         max_iter: the most rounds to play.
         tol: when to stop; None plays exactly `max_iter` rounds.
         trace: keep F(X) of every round (F comes out of the round itself: the trace costs one extra round at the end).
@@ -161,7 +161,7 @@ def match_class_priors(x: Tensor, class_priors: Tensor) -> Tensor:
 
     Args:
         x: strategies, shape (n, m).
-        shares: how frequent each label is known to be, shape (m,), summing to 1.
+        class_priors: how frequent each label is known to be, shape (m,), summing to 1.
 
     Returns:
         (share / mean of x) ^ PACE, shape (m,); 1 where a label has neither.
@@ -267,9 +267,9 @@ def log_replicator(w: Tensor, log_x: Tensor, *, fixed_payoffs: Tensor | None = N
     Args:
         w: similarities, shape (n, n), non-negative, dense; float32 or float64.
         log_x: logarithms of the initial strategies, shape (n, m).
-        field: support that is the same in every round, shape (n, m), non-negative: that of players who never move and
+        fixed_payoffs: payoffs that are the same in every round, shape (n, m), non-negative: those of fixed nodes that
             are not among the n. None for none.
-        rounds: how many to play.
+        n_iter: how many to play.
 
     Returns:
         Logarithms of the final strategies, shape (n, m). Costs O(n^2 m) time a round.
@@ -293,7 +293,7 @@ def diffuse(w: Tensor, x: Tensor, steps: int) -> Tensor:
 
     Args:
         w: similarities, shape (n, n), non-negative, dense or sparse CSR.
-        voices: what each says, shape (n, m).
+        x: what each says, shape (n, m).
         steps: the longest walk; t is from 0 to it.
 
     Returns:
@@ -316,7 +316,7 @@ def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
     counts where nobody near knows better; who is out of earshot keeps to what he knows.
 
     Args:
-        start: strategies, shape (n, m), those of labelled players one-hot.
+        x: strategies, shape (n, m), those of labelled players one-hot.
         w: as for `diffuse`.
         labelled: who they are, shape (n,), boolean.
         steps: the longest walk; 0 leaves the strategies as they are.

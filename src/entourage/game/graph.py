@@ -40,7 +40,7 @@ class NeighborGraph:
 
     Args:
         points: shape (n, d), finite; the search runs on their device.
-        n_neighbors: how many neighbours each point looks for; "auto" for `default_n_neighbors(n)`, None for all of them.
+        n_neighbors: number of neighbours of each point; "auto" for `default_n_neighbors(n)`, None for all of them.
         affinity: weight of an edge. "self_tuning" and "gaussian" fall with Euclidean distance; "cosine" and "pearson"
             compare directions, and so do the neighbours they are given; who has none (a zero or a constant row) is
             similar to nothing and nobody's neighbour.
@@ -123,7 +123,7 @@ class NeighborGraph:
         return w
 
     def _weights(self, neighbors: Neighbors, scale: Tensor) -> Tensor:
-        """Weights of the edges to the found neighbours, shape (q, k); `local_scale` is that of those who look, shape (q,)."""
+        """Return the weights of the edges to the neighbours, shape (q, k); `scale` of the queries has shape (q,)."""
         distance = neighbors.distance
         if self.affinity in ("cosine", "pearson"):
             similarity = 1 - distance.square() / 2
@@ -187,7 +187,7 @@ def sparsify(
 
     Args:
         w: similarities, shape (n, n), dense or sparse.
-        k: entries to keep; "auto" for `default_n_neighbors(n)`.
+        n_neighbors: entries to keep; "auto" for `default_n_neighbors(n)`.
 
     Returns:
         A graph of at most n k entries. Costs O(n^2) time for a dense w, a block of rows at a time, and O(nnz log nnz)

@@ -38,8 +38,8 @@ class IVFIndex:
 
     Args:
         points: shape (n, d).
-        k: neighbours to find.
-        visits: how many cells a query visits; more where they hold too few points.
+        n_neighbors: neighbours to find.
+        n_probes: how many cells a query visits; more where they hold too few points.
         seed: another one gives other cells.
 
     Building costs O(n log n) time and O(n d) memory.
@@ -113,7 +113,7 @@ class IVFIndex:
 
         Args:
             queries: positions of points that look for neighbours, shape (q,).
-            found: positions of their neighbours, shape (q, k).
+            neighbors: positions of their neighbours, shape (q, k).
 
         Returns:
             The places, shape (q, k); as many as are ever visited for a point that is met at none.
@@ -163,9 +163,9 @@ def k_means(points: Tensor, n_clusters: int, *, n_iter: int = 6, samples_per_cen
 
     Args:
         points: shape (n, d), n >= k.
-        k: number of centres.
-        rounds: rounds of Lloyd's algorithm.
-        sample_per_centre: points looked at for each centre.
+        n_clusters: number of centres.
+        n_iter: rounds of Lloyd's algorithm.
+        samples_per_center: points looked at for each centre.
         seed: of the sample.
 
     Returns:
@@ -202,7 +202,7 @@ def exact_neighbors(
     Args:
         queries: shape (q, d).
         points: shape (n, d), n >= k.
-        k: how many.
+        n_neighbors: how many.
         exclude_self: query i is point i, and not its own neighbour.
 
     Returns:
@@ -233,7 +233,7 @@ def exact_neighbors(
 def _nearest_block(
     queries: Tensor, points: Tensor, norms: Tensor, n_neighbors: int, self_index: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """`exact_neighbors` for one block of queries; `self_index` are their positions among the points, shape (b,), to be left out."""
+    """Return `exact_neighbors` of one block of queries, except the points at `self_index`, shape (b,)."""
     ranking = squared_distances_to(queries, points, norms)  # (b, n)
     if self_index is not None:
         ranking.scatter_(1, self_index[:, None], torch.inf)
@@ -302,7 +302,7 @@ class NeighborSearch:
 
     Args:
         points: shape (n, d), finite; the search runs on their device, in float32.
-        k: how many neighbours are wanted, 0 to n.
+        n_neighbors: how many neighbours are wanted, 0 to n.
         recall: the share of true neighbours to find. Below 1, large sets are searched in the cells of two partitions,
             and as many cells are visited as a sample of exact answers says are needed; 1 is exact for every n.
     """

@@ -74,10 +74,10 @@ def gaussian(x: Tensor, bandwidth: float | None = None, y: Tensor | None = None)
             seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average. Where
             that is 0, it is the root mean square distance of all pairs, and 1 where all rows are the same: features
             that have collapsed are similar, and no error.
-        others: what to compare the rows of x with, shape (q, d); each other when None.
+        y: what to compare the rows of x with, shape (q, d); each other when None.
 
     Returns:
-        Similarities in (0, 1], shape (n, n), or (n, q) with others.
+        Similarities in (0, 1], shape (n, n), or (n, q) with y.
 
     Raises:
         ValueError: if the bandwidth is not positive.
@@ -124,7 +124,7 @@ def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
 def squared_distances(x: Tensor, y: Tensor | None = None) -> Tensor:
     """Squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
 
-    They are those of x, shape (n, n), or of x and others, shape (n, q).
+    They are those of x, shape (n, n), or of x and y, shape (n, q).
 
     Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
     far from the origin.

@@ -1,5 +1,6 @@
 """A few labels in, a label and a confidence for every item out."""
 
+from entourage.label.active_learning import suggest_labels
 from entourage.label.baselines import (
     LabelHarmonic,
     LabelPropagation,
@@ -7,18 +8,16 @@ from entourage.label.baselines import (
     LinearSVMLabeller,
     PoissonLearning,
 )
-from entourage.label.targets import excluding_prior
-from entourage.label.transduction import PRESETS, GraphTransduction, TransductionOptions, preset
+from entourage.label.targets import exclusion_prior
+from entourage.label.transduction import GraphTransduction
 
 __all__ = [
-    "PRESETS",
     "GraphTransduction",
     "LabelHarmonic",
     "LabelPropagation",
     "LabelSpreading",
     "LinearSVMLabeller",
     "PoissonLearning",
-    "TransductionOptions",
-    "excluding_prior",
-    "preset",
+    "exclusion_prior",
+    "suggest_labels",
 ]

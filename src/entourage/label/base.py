@@ -22,7 +22,14 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from entourage.compute import resolve_device
 from entourage.game.graph import Affinity, Negatives, NeighborGraph, Symmetry, required_shift
-from entourage.label.targets import Floats, Targets, labelled_accuracy, read_targets, starting_profile, without_missing
+from entourage.label.targets import (
+    Floats,
+    Targets,
+    fill_missing_labels,
+    initial_distributions,
+    labelled_accuracy,
+    read_targets,
+)
 from entourage.validation import check_choice
 
 
@@ -34,7 +41,7 @@ def as_tensor(X: Any) -> torch.Tensor:
     return torch.from_numpy(X if X.flags.writeable and min(X.strides, default=0) >= 0 else X.copy())
 
 
-def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
+def check_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, float]:
     """A similarity matrix from outside, fit for the game: square, finite, symmetric, non-negative, without loops.
 
     Returns:
@@ -59,17 +66,17 @@ def checked_graph(w: Any, negatives: Negatives) -> tuple[sparse.csr_matrix, floa
             f"the precomputed graph is not symmetric: w[{i}, {j}] = {graph[i, j]:.4g} but w[{j}, {i}] = "
             f"{graph[j, i]:.4g}; expected equal weights (see entourage.game.symmetrize)"
         )
-    lift = required_shift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
-    if lift and dense:  # every pair has a similarity, be it 0
-        graph = sparse.csr_matrix(graph.toarray() + lift * (1 - np.eye(len(w), dtype=w.dtype)))
+    shift = required_shift(torch.from_numpy(graph.data), negatives) if graph.nnz else 0.0
+    if shift and dense:  # every pair has a similarity, be it 0
+        graph = sparse.csr_matrix(graph.toarray() + shift * (1 - np.eye(len(w), dtype=w.dtype)))
     else:
-        graph.data = graph.data + lift
+        graph.data = graph.data + shift
     graph.data = graph.data.clip(min=0)
     graph.eliminate_zeros()
-    return graph, lift
+    return graph, shift
 
 
-def lifted(w: Any, lift: float, negatives: Negatives) -> Any:
+def shift_similarities(w: Any, shift: float, negatives: Negatives) -> Any:
     """Similarities of new points to those of a graph, shape (q, n), lifted as the graph was, dense or CSR as they came.
 
     Raises:
@@ -78,23 +85,23 @@ def lifted(w: Any, lift: float, negatives: Negatives) -> Any:
     stored = w if isinstance(w, np.ndarray) else w.data
     if negatives == "error":
         required_shift(as_tensor(stored), negatives, "X")
-    raised = (stored + lift).clip(min=0)
-    return raised if isinstance(w, np.ndarray) else sparse.csr_matrix((raised, w.indices, w.indptr), w.shape)
+    shifted = (stored + shift).clip(min=0)
+    return shifted if isinstance(w, np.ndarray) else sparse.csr_matrix((shifted, w.indices, w.indptr), w.shape)
 
 
-def in_parts_of_1(x: Floats, otherwise: Floats | float = 0.0) -> Floats:
-    """Rows over their sum, shape (n, m); those that have nothing are `otherwise`, a value or such rows."""
+def to_distributions(x: Floats, fallback: Floats | float = 0.0) -> Floats:
+    """Rows over their sum, shape (n, m); those that have nothing are `fallback`, a value or such rows."""
     total = x.sum(axis=1, keepdims=True)
-    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), otherwise))
+    return np.asarray(np.where(total > 0, x / np.where(total > 0, total, 1), fallback))
 
 
-def with_prior(x: Floats, problem: Problem) -> Floats:
+def apply_prior(x: Floats, problem: TransductionProblem) -> Floats:
     """Weighs the answer of a method that knows no priors by the prior of each unlabelled point; rows sum to 1."""
-    weighed = np.where(problem.targets.labelled[:, None], x, x * problem.start)
-    return in_parts_of_1(weighed, problem.start)
+    weighted = np.where(problem.targets.labelled[:, None], x, x * problem.initial)
+    return to_distributions(weighted, problem.initial)
 
 
-def prefers(x: Floats) -> NDArray[np.bool_]:
+def has_unique_maximum(x: Floats) -> NDArray[np.bool_]:
     """Which rows have one label ahead of all others, shape (n,): a tie means that nothing that counts reached them."""
     if x.shape[1] == 1:
         return np.ones(len(x), dtype=bool)
@@ -103,7 +110,7 @@ def prefers(x: Floats) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Problem:
+class TransductionProblem:
     """What a method is given to decide.
 
     Attributes:
@@ -116,7 +123,7 @@ class Problem:
 
     w: sparse.csr_matrix
     targets: Targets
-    start: Floats
+    initial: Floats
     reached: NDArray[np.bool_]
     device: torch.device
 
@@ -150,7 +157,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         graph_: the similarities that were used, shape (n, n), CSR.
     """
 
-    _neighbours: NeighborGraph | None
+    _neighbor_graph: NeighborGraph | None
 
     def __init__(
         self,
@@ -178,7 +185,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.device = device
 
     @abstractmethod
-    def _distribute(self, problem: Problem) -> Floats:
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         """Distributions over the classes for all points, shape (n, m). Rows outside `problem.reached` are ignored."""
 
     def fit(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
@@ -196,11 +203,11 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: on data, labels or priors that do not fit; the message says which, where, and what was expected.
         """
-        X, y = self._validated(X, without_missing(y))
+        X, y = self._validated(X, fill_missing_labels(y))
         targets = read_targets(y, self.classes)
-        start = starting_profile(targets, prior)
+        initial = initial_distributions(targets, prior)
         device = resolve_device(self.device)
-        return self._decide(self._relate(X, device), targets, start, device, informed=prior is not None)
+        return self._transduce(self._build_graph(X, device), targets, initial, device, has_prior=prior is not None)
 
     def fit_graph(self, w: sparse.csr_matrix, y: ArrayLike, prior: ArrayLike | None = None) -> Self:
         """Labels all points of a graph that need not be checked again, whatever `affinity` says.
@@ -208,26 +215,26 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         What `fit` does with affinity="precomputed", in less time where one graph is used several times.
 
         Args:
-            w: similarities, shape (n, n), as `entourage.label.base.checked_graph` gives them.
+            w: similarities, shape (n, n), as `entourage.label.base.check_graph` gives them.
             y, prior: as for `fit`.
         """
-        labels = np.asarray(without_missing(y))
+        labels = np.asarray(fill_missing_labels(y))
         check_consistent_length(w, labels)
         targets = read_targets(labels, self.classes)
-        start = starting_profile(targets, prior)
+        initial = initial_distributions(targets, prior)
         self.n_features_in_ = w.shape[1]
-        return self._decide(
-            self._adopt(w, 0.0), targets, start, resolve_device(self.device), informed=prior is not None
+        return self._transduce(
+            self._use_graph(w, 0.0), targets, initial, resolve_device(self.device), has_prior=prior is not None
         )
 
-    def _decide(
-        self, graph: sparse.csr_matrix, targets: Targets, start: Floats, device: torch.device, *, informed: bool
+    def _transduce(
+        self, graph: sparse.csr_matrix, targets: Targets, initial: Floats, device: torch.device, *, has_prior: bool
     ) -> Self:
         self.classes_ = targets.classes
         self.graph_ = graph
-        reached = self._reach(targets, start, informed=informed)
+        reached = self._find_reachable(targets, initial, has_prior=has_prior)
         n = len(reached)
-        x = self._distribute(Problem(self.graph_, targets, start, reached, device))
+        x = self._distribute(TransductionProblem(self.graph_, targets, initial, reached, device))
         self.unreached_ = np.flatnonzero(~reached)
         if len(self.unreached_):
             warnings.warn(
@@ -235,13 +242,13 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         self._targets = targets
-        self.given_ = targets.labelled
-        self.settle(np.where(reached[:, None], x, start))
+        self.labelled_mask_ = targets.labelled
+        self.set_distributions(np.where(reached[:, None], x, initial))
         if (tied := len(self.undecided_) - len(self.unreached_)) > 0:
             warnings.warn(f"{tied} of {n} points end in a tie: they stay undecided", stacklevel=3)
         return self
 
-    def settle(self, x: Floats) -> Self:
+    def set_distributions(self, x: Floats) -> Self:
         """Take distributions for what was found: labels, confidences and the answers for new points follow from them.
 
         Args:
@@ -250,11 +257,11 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         self.label_distributions_ = x
         reached = np.ones(len(x), dtype=bool)
         reached[self.unreached_] = False
-        decided = self.given_ | (reached & prefers(x[:, self._targets.seen]))
+        decided = self.labelled_mask_ | (reached & has_unique_maximum(x[:, self._targets.seen]))
         self.undecided_ = np.flatnonzero(~decided)
         codes = x.argmax(axis=1)
-        self.transduction_ = self._targets.names(np.where(decided, codes, -1))
-        self._voices = np.where(reached[:, None], self._heard(), 0)
+        self.transduction_ = self._targets.decode(np.where(decided, codes, -1))
+        self._vote_weights = np.where(reached[:, None], self._prediction_weights(), 0)
         self.confidence_ = np.where(decided, self._confidence(codes).clip(0, 1), 0)
         return self
 
@@ -268,7 +275,7 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             Distributions, shape (q, m); uniform for a point none of whose neighbours was reached by a label.
         """
         votes = self._votes(X)
-        return in_parts_of_1(votes, self._targets.seen / self._targets.seen.sum())
+        return to_distributions(votes, self._targets.seen / self._targets.seen.sum())
 
     def predict(self, X: ArrayLike | sparse.spmatrix) -> NDArray[np.generic]:
         """Labels of new points, shape (q,). For X see `predict_proba`.
@@ -277,8 +284,8 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         either.
         """
         votes = self._votes(X)
-        decided = votes.any(axis=1) & prefers(in_parts_of_1(votes))
-        return self._targets.names(np.where(decided, votes.argmax(axis=1), -1))
+        decided = votes.any(axis=1) & has_unique_maximum(to_distributions(votes))
+        return self._targets.decode(np.where(decided, votes.argmax(axis=1), -1))
 
     def score(self, X: ArrayLike | sparse.spmatrix, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on the labelled points of y, so that cross-validation works with unlabelled ones.
@@ -293,10 +300,10 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
         features, labels = validate_data(self, X, y, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
         return features, labels
 
-    def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
+    def _build_graph(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
-            return self._adopt(*checked_graph(X, self.negatives))
-        self._neighbours = NeighborGraph(
+            return self._use_graph(*check_graph(X, self.negatives))
+        self._neighbor_graph = NeighborGraph(
             as_tensor(X).to(device),
             self.n_neighbors,
             affinity=self.affinity,
@@ -305,41 +312,41 @@ class GraphLabeller(ClassifierMixin, BaseEstimator):
             symmetrize=self.symmetrize,
             normalize=self.normalize,
         )
-        return self._neighbours.w
+        return self._neighbor_graph.w
 
-    def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
+    def _use_graph(self, graph: sparse.csr_matrix, shift: float) -> sparse.csr_matrix:
         """Take a graph from outside."""
-        self._neighbours = None
-        self._lift = lift
+        self._neighbor_graph = None
+        self._shift = shift
         return graph
 
-    def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
+    def _find_reachable(self, targets: Targets, initial: Floats, *, has_prior: bool) -> NDArray[np.bool_]:
         """Which points share a part of the graph with a label, or with a prior that prefers some label, shape (n,)."""
         # W is symmetric, so strong components are the components, and they are found without a transposed copy.
-        _, part = connected_components(self.graph_, directed=True, connection="strong")
-        speaks = targets.labelled
-        if informed:
-            speaks = speaks | (np.ptp(start[:, targets.seen], axis=1) > 1e-6)
-        return np.asarray(np.isin(part, np.unique(part[speaks])))
+        _, component = connected_components(self.graph_, directed=True, connection="strong")
+        source = targets.labelled
+        if has_prior:
+            source = source | (np.ptp(initial[:, targets.seen], axis=1) > 1e-6)
+        return np.asarray(np.isin(component, np.unique(component[source])))
 
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         """What the fitted population says of new points, shape (q, m)."""
         check_is_fitted(self)
         self._check_similarities(X)
-        accept_sparse = "csr" if self._neighbours is None else False
-        asked: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
-        if self._neighbours is not None:
-            return np.asarray(self._neighbours.weights_to(as_tensor(asked)) @ self._voices)
-        return np.asarray(lifted(asked, self._lift, self.negatives) @ self._voices)
+        accept_sparse = "csr" if self._neighbor_graph is None else False
+        queries: Any = validate_data(self, X, reset=False, accept_sparse=accept_sparse, dtype=[np.float32, np.float64])
+        if self._neighbor_graph is not None:
+            return np.asarray(self._neighbor_graph.weights_to(as_tensor(queries)) @ self._vote_weights)
+        return np.asarray(shift_similarities(queries, self._shift, self.negatives) @ self._vote_weights)
 
     def _check_similarities(self, X: Any) -> None:
         """Refuse features where `fit_graph` was given a graph, which knows none, whatever `affinity` says."""
         n = self.n_features_in_
-        if self._neighbours is None and self.affinity != "precomputed" and np.shape(X)[1:] != (n,):
+        if self._neighbor_graph is None and self.affinity != "precomputed" and np.shape(X)[1:] != (n,):
             expected = f"expected the similarities of new points to these, shape (q, {n})"
             raise ValueError(f"X has shape {np.shape(X)}, and labels were found over a graph of {n} points; {expected}")
 
-    def _heard(self) -> Floats:
+    def _prediction_weights(self) -> Floats:
         """What each fitted point says when a new one asks, shape (n, m): its own distribution."""
         return self.label_distributions_
 

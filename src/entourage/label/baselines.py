@@ -25,8 +25,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from entourage.game.graph import Affinity, Negatives, Symmetry, normalize_degrees, to_torch
-from entourage.label.base import GraphLabeller, Problem, with_prior
-from entourage.label.targets import Floats, Targets, few_of_a_class
+from entourage.label.base import GraphLabeller, TransductionProblem, apply_prior
+from entourage.label.targets import Floats, Targets, ignore_class_count_warning
 
 
 def conjugate_gradients(
@@ -55,17 +55,17 @@ def conjugate_gradients(
         image = apply(direction)
         curvature = (direction * image).sum(dim=0)
         # A column that is done has no curvature left to divide by: it rests.
-        length = torch.where(curvature > 0, power / curvature.clamp_min(torch.finfo(b.dtype).tiny), 0)
-        x = x + length * direction
-        residual = residual - length * image
+        alpha = torch.where(curvature > 0, power / curvature.clamp_min(torch.finfo(b.dtype).tiny), 0)
+        x = x + alpha * direction
+        residual = residual - alpha * image
         z = residual / diagonal
         previous, power = power, (residual * z).sum(dim=0)
-        turn = torch.where(previous > 0, power / previous.clamp_min(torch.finfo(b.dtype).tiny), 0)
-        direction = z + turn * direction
+        beta = torch.where(previous > 0, power / previous.clamp_min(torch.finfo(b.dtype).tiny), 0)
+        direction = z + beta * direction
     return x, max_iter, bool((residual.norm(dim=0) <= target).all())
 
 
-FAINT = 1e-12  # weight relative to its ends' degrees below which an edge conducts nothing
+MIN_CONDUCTANCE = 1e-12  # weight relative to its ends' degrees below which an edge conducts nothing
 
 
 class LinearLabeller(GraphLabeller):
@@ -88,12 +88,12 @@ class LabelHarmonic(LinearLabeller):
     `GraphLabeller`.
     """
 
-    def _distribute(self, problem: Problem) -> Floats:
-        w, degree = _operator(problem)
+    def _distribute(self, problem: TransductionProblem) -> Floats:
+        w, degree = _weights_and_degrees(problem)
         free = torch.from_numpy(~problem.targets.labelled & problem.reached).to(w.device)[:, None]  # (n, 1)
-        y = _exact(problem.targets.one_hot(), w)
+        y = _as_float64(problem.targets.one_hot(), w)
         f = self._solve(lambda v: torch.where(free, degree * v - w @ v, 0), torch.where(free, w @ y, 0), degree)
-        return with_prior(np.clip(f, 0, None) + problem.targets.one_hot(), problem)
+        return apply_prior(np.clip(f, 0, None) + problem.targets.one_hot(), problem)
 
 
 class LabelSpreading(LinearLabeller):
@@ -136,14 +136,14 @@ class LabelSpreading(LinearLabeller):
         )
         self.alpha = alpha
 
-    def _distribute(self, problem: Problem) -> Floats:
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         if not 0 < self.alpha < 1:
             raise ValueError(f"alpha is {self.alpha}; expected a number between 0 and 1")
-        w, degree = _operator(problem)
+        w, degree = _weights_and_degrees(problem)
         root = degree.sqrt()  # (n, 1)
-        y = (1 - self.alpha) * _exact(problem.targets.one_hot(), w)
+        y = (1 - self.alpha) * _as_float64(problem.targets.one_hot(), w)
         f = self._solve(lambda v: v - self.alpha * (w @ (v / root)) / root, y, torch.ones_like(degree))
-        return with_prior(np.clip(f, 0, None), problem)
+        return apply_prior(np.clip(f, 0, None), problem)
 
 
 class PoissonLearning(LinearLabeller):
@@ -155,52 +155,56 @@ class PoissonLearning(LinearLabeller):
     arguments see `GraphLabeller`.
     """
 
-    def _distribute(self, problem: Problem) -> Floats:
-        w, degree = _operator(problem)
-        parts, part = _parts(problem.w)
+    def _distribute(self, problem: TransductionProblem) -> Floats:
+        w, degree = _weights_and_degrees(problem)
+        n_components, component = _components(problem.w)
         y = problem.targets.one_hot().astype(np.float64)
-        share = _mean_by(part, parts, y, problem.targets.labelled.astype(np.float64))  # (parts, m)
-        b = np.where(problem.targets.labelled[:, None], y - share[part], 0)
-        u = self._solve(lambda v: degree * v - w @ v, _exact(b, w), degree)
-        u = u - _mean_by(part, parts, u, degree.cpu().numpy().ravel())[part]
+        class_fractions = _mean_by_component(
+            component, n_components, y, problem.targets.labelled.astype(np.float64)
+        )  # (parts, m)
+        b = np.where(problem.targets.labelled[:, None], y - class_fractions[component], 0)
+        u = self._solve(lambda v: degree * v - w @ v, _as_float64(b, w), degree)
+        u = u - _mean_by_component(component, n_components, u, degree.cpu().numpy().ravel())[component]
         power = (u[:, problem.targets.seen] ** 2).mean(axis=1, keepdims=True)  # (n, 1)
-        spread = np.sqrt(_mean_by(part, parts, power, np.ones(len(part))))[part]
-        return with_prior(_as_distributions(u, spread, share[part], problem.targets.seen), problem)
+        spread = np.sqrt(_mean_by_component(component, n_components, power, np.ones(len(component))))[component]
+        return apply_prior(_as_distributions(u, spread, class_fractions[component], problem.targets.seen), problem)
 
 
-def _parts(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
+def _components(w: sparse.csr_matrix) -> tuple[int, NDArray[np.int32]]:
     """How many parts the graph has, and the part of each point, shape (n,).
 
     Parts that only edges of less than float64's precision hold together are two: what flows into one cannot flow out
     of the other, and the system would have no solution in numbers.
     """
-    ties = normalize_degrees(w)
-    ties.data = (ties.data > FAINT).astype(np.float32)
-    ties.eliminate_zeros()
-    return connected_components(ties, directed=True, connection="strong")
+    edges = normalize_degrees(w)
+    edges.data = (edges.data > MIN_CONDUCTANCE).astype(np.float32)
+    edges.eliminate_zeros()
+    return connected_components(edges, directed=True, connection="strong")
 
 
-def _as_distributions(u: Floats, spread: Floats, share: Floats, seen: NDArray[np.bool_]) -> Floats:
+def _as_distributions(u: Floats, spread: Floats, class_fractions: Floats, seen: NDArray[np.bool_]) -> Floats:
     x = softmax(np.where(seen, u / np.where(spread > 0, spread, 1), -np.inf), axis=1)
     # Where a part of the graph has labels of one class only, nothing pulls apart: all of it is that class.
-    return np.asarray(np.where(np.ptp(u[:, seen], axis=1, keepdims=True) > 0, x, share))
+    return np.asarray(np.where(np.ptp(u[:, seen], axis=1, keepdims=True) > 0, x, class_fractions))
 
 
-def _mean_by(part: NDArray[np.integer], parts: int, values: Floats, weight: Floats) -> Floats:
+def _mean_by_component(component: NDArray[np.integer], n_components: int, values: Floats, weight: Floats) -> Floats:
     """Weighted mean of the rows of each part, shape (parts, m); 0 for a part without weight."""
-    total = np.bincount(part, weights=weight, minlength=parts)[:, None]
-    sums = np.stack([np.bincount(part, weights=weight * column, minlength=parts) for column in values.T], axis=1)
+    total = np.bincount(component, weights=weight, minlength=n_components)[:, None]
+    sums = np.stack(
+        [np.bincount(component, weights=weight * column, minlength=n_components) for column in values.T], axis=1
+    )
     return np.asarray(sums / np.where(total > 0, total, 1))
 
 
-def _operator(problem: Problem) -> tuple[Tensor, Tensor]:
+def _weights_and_degrees(problem: TransductionProblem) -> tuple[Tensor, Tensor]:
     """W in float64, which ill-conditioned systems need, and its degrees, shape (n, 1), 1 where there are none."""
     w = to_torch(problem.w.astype(np.float64), problem.device)
     degree = torch.from_numpy(np.asarray(problem.w.sum(axis=1, dtype=np.float64))).to(problem.device)
     return w, torch.where(degree > 0, degree, 1)
 
 
-def _exact(values: Floats, like: Tensor) -> Tensor:
+def _as_float64(values: Floats, like: Tensor) -> Tensor:
     return torch.from_numpy(values.astype(np.float64)).to(like.device)
 
 
@@ -211,22 +215,22 @@ class LabelPropagation(GraphLabeller):
     whole way that the last round still moves. For the arguments see `GraphLabeller`.
     """
 
-    def _distribute(self, problem: Problem) -> Floats:
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         w = to_torch(problem.w, problem.device)
         start = torch.from_numpy(problem.targets.one_hot().astype(problem.w.dtype)).to(problem.device)
-        held = torch.from_numpy(problem.targets.labelled).to(problem.device)[:, None]  # (n, 1)
-        f, way, settled, self.n_iter_ = start, 0.0, False, 0
-        while self.n_iter_ < self.max_iter and not settled:
+        labelled = torch.from_numpy(problem.targets.labelled).to(problem.device)[:, None]  # (n, 1)
+        f, total_change, converged, self.n_iter_ = start, 0.0, False, 0
+        while self.n_iter_ < self.max_iter and not converged:
             mean = w @ f  # (n, m)
             total = mean.sum(dim=1, keepdim=True)
-            mean = torch.where(held, start, mean / torch.where(total > 0, total, 1))
-            step = float((mean - f).abs().sum())
-            way += step
-            f, settled = mean, self.tol is not None and step <= self.tol * way
+            mean = torch.where(labelled, start, mean / torch.where(total > 0, total, 1))
+            last_change = float((mean - f).abs().sum())
+            total_change += last_change
+            f, converged = mean, self.tol is not None and last_change <= self.tol * total_change
             self.n_iter_ += 1
-        if self.tol is not None and not settled:
+        if self.tol is not None and not converged:
             warnings.warn(f"labels still move after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
-        return with_prior(np.asarray(f.cpu().numpy()), problem)
+        return apply_prior(np.asarray(f.cpu().numpy()), problem)
 
 
 class LinearSVMLabeller(GraphLabeller):
@@ -236,31 +240,31 @@ class LinearSVMLabeller(GraphLabeller):
     the margins. Of the arguments of `GraphLabeller` it heeds `affinity`, `negatives`, `classes` and `max_iter`.
     """
 
-    def _relate(self, X: Any, device: torch.device) -> sparse.csr_matrix:
+    def _build_graph(self, X: Any, device: torch.device) -> sparse.csr_matrix:
         if self.affinity == "precomputed":
-            return super()._relate(X, device)
+            return super()._build_graph(X, device)
         self._features, self._by_similarities = X, False
         return sparse.csr_matrix((len(X), len(X)))
 
-    def _adopt(self, graph: sparse.csr_matrix, lift: float) -> sparse.csr_matrix:
+    def _use_graph(self, graph: sparse.csr_matrix, shift: float) -> sparse.csr_matrix:
         self._features, self._by_similarities = graph, True
-        return super()._adopt(graph, lift)
+        return super()._use_graph(graph, shift)
 
-    def _reach(self, targets: Targets, start: Floats, *, informed: bool) -> NDArray[np.bool_]:
+    def _find_reachable(self, targets: Targets, initial: Floats, *, has_prior: bool) -> NDArray[np.bool_]:
         return np.ones(len(targets.codes), dtype=bool)
 
-    def _distribute(self, problem: Problem) -> Floats:
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         labelled, codes = problem.targets.labelled, problem.targets.codes
-        self._seen = np.unique(codes[labelled])
-        self._machine, self.n_iter_ = None, 1
-        if len(self._seen) > 1:
-            self._machine = LinearSVC(max_iter=self.max_iter, random_state=0)
-            with few_of_a_class():
-                self._machine.fit(self._features[labelled], codes[labelled])
-            self.n_iter_ = int(np.max(self._machine.n_iter_))
-        x = with_prior(self._margins(self._features), problem)
+        self._trained_classes = np.unique(codes[labelled])
+        self._svm, self.n_iter_ = None, 1
+        if len(self._trained_classes) > 1:
+            self._svm = LinearSVC(max_iter=self.max_iter, random_state=0)
+            with ignore_class_count_warning():
+                self._svm.fit(self._features[labelled], codes[labelled])
+            self.n_iter_ = int(np.max(self._svm.n_iter_))
+        x = apply_prior(self._margins(self._features), problem)
         del self._features
-        return np.where(labelled[:, None], problem.start, x)
+        return np.where(labelled[:, None], problem.initial, x)
 
     def _votes(self, X: ArrayLike | sparse.spmatrix) -> Floats:
         check_is_fitted(self)
@@ -271,9 +275,11 @@ class LinearSVMLabeller(GraphLabeller):
 
     def _margins(self, features: Any) -> Floats:
         x = np.zeros((features.shape[0], len(self.classes_)), dtype=np.float32)
-        if self._machine is None:
-            x[:, self._seen] = 1
+        if self._svm is None:
+            x[:, self._trained_classes] = 1
             return x
-        margins = self._machine.decision_function(features)
-        x[:, self._seen] = softmax(np.stack([-margins, margins], 1) if margins.ndim == 1 else margins, axis=1)
+        margins = self._svm.decision_function(features)
+        x[:, self._trained_classes] = softmax(
+            np.stack([-margins, margins], 1) if margins.ndim == 1 else margins, axis=1
+        )
         return x

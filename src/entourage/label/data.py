@@ -36,7 +36,7 @@ class Items:
     skipped: list[tuple[str, str]]
 
 
-def represent(
+def read_items(
     source: Path,
     *,
     backbone: str = "efficientnet-lite1",
@@ -69,26 +69,26 @@ def represent(
 
 
 def _from_images(folder: Path, backbone: str, device: str, cache: bool, progress: bool | None) -> Items:
-    paths, nameless = _writable(list_images(folder), folder)
+    paths, unencodable = _split_by_encoding(list_images(folder), folder)
     extract = cached_features if cache else extract_features
-    found = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
-    skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in found.failures]
-    skipped += [(name, "its name is not UTF-8") for name in nameless]
-    if not found.indices:
+    extracted = extract(paths, load_backbone(backbone, device), device=device, progress=progress)
+    skipped = [(path.relative_to(folder).as_posix(), reason) for path, reason in extracted.failures]
+    skipped += [(name, "its name is not UTF-8") for name in unencodable]
+    if not extracted.indices:
         name, reason = skipped[0]
         raise ValueError(f"{folder}: none of the {len(skipped)} images can be read; the first is {name}: {reason}")
-    images = [paths[i] for i in found.indices]
-    return Items([path.relative_to(folder).as_posix() for path in images], found.features, images, skipped)
+    images = [paths[i] for i in extracted.indices]
+    return Items([path.relative_to(folder).as_posix() for path in images], extracted.features, images, skipped)
 
 
-def _writable(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
+def _split_by_encoding(paths: list[Path], folder: Path) -> tuple[list[Path], list[str]]:
     """The paths whose names can go into a table, and the others' names with what cannot be written escaped."""
-    writable, escaped = [], []
+    encodable, escaped = [], []
     for path in paths:
         name = path.relative_to(folder).as_posix()
         written = name.encode("utf-8", "backslashreplace").decode()
         if written == name:
-            writable.append(path)
+            encodable.append(path)
         else:
             escaped.append(written)
-    return writable, escaped
+    return encodable, escaped

@@ -162,7 +162,9 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
     if prior is not None:  # a class whose images all turned out to be broken has no column in the training
         prior = prior[:, [name in set(y) for name in classes]]
     run, game = config.out / "training", GraphTransduction(**config.transduction)
-    augmenter = LabelAugmenter(game, config.backbone, options, device=config.device, run=run, progress=config.progress)
+    augmenter = LabelAugmenter(
+        game, config.backbone, options, device=config.device, run_dir=run, progress=config.progress
+    )
     decode = partial(_decode, items.images, options.size, run / "pixels.npy", config.progress)
     fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
@@ -219,8 +221,8 @@ def _warn_about_dominant_class(model: GraphTransduction) -> None:
     fractions = np.array([np.mean(model.transduction_ == name) for name in names])
     largest = int(fractions.argmax())
     if fractions[largest] > DOMINANT_FRACTION and fractions[largest] > DOMINANT_RATIO * given[largest] / given.sum():
-        labelled_fraction = given[largest] / given.sum()
-        message = f"{fractions[largest]:.0%} of the items are {str(names[largest])!r}, and {labelled_fraction:.0%} of the labels"
+        labelled = given[largest] / given.sum()
+        message = f"{fractions[largest]:.0%} of the items are {str(names[largest])!r}, and {labelled:.0%} of the labels"
         warnings.warn(f"{message}: if that cannot be, try other neighbours, or --balance", stacklevel=3)
 
 
@@ -267,7 +269,10 @@ def _summary(
 
 def _classifier_summary(trained: LabelAugmenter) -> dict[str, Any]:
     options = AugmentOptions() if trained.options is None else trained.options
-    rounds = [asdict(one) for one in trained.rounds_]
+    rounds = [
+        {"kept": one.accepted, "held_out": one.held_out, "confidence": one.confidence, "seconds": one.seconds}
+        for one in trained.rounds_
+    ]
     options_json = json.loads(json.dumps(asdict(options)))  # as it will be read: JSON knows no tuples
     return {"classes": trained.classifier_.classes, "rounds": rounds, "options": options_json}
 

@@ -10,25 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entourage.data.media import read_image
-from entourage.label.active_learning import Suggestion, disputed
+from entourage.label.active_learning import Suggestion, contradicted_labels
 from entourage.label.data import Items
 from entourage.label.semi_supervised.self_training import Round
 from entourage.label.transduction import GraphTransduction
 from entourage.report.figures import bars, curve, histogram
 from entourage.report.page import Block, Section, Thumbnail, pluralize, thumbnail_data_uri
 
-MOST_BARS = 60
-MOST_THUMBNAILS = 1000  # some 3 MB of report
-STRIP = 6  # surest, and least sure, pictures of a class
+MAX_BARS = 60
+MAX_THUMBNAILS = 1000  # some 3 MB of report
+THUMBNAILS_PER_STRIP = 6  # surest, and least sure, pictures of a class
 
 
 def labelling_sections(items: Items, model: GraphTransduction, suggestions: Sequence[Suggestion]) -> list[Section]:
     """The sections of the report on a labelling."""
-    sections = [_overview(model), _next(items, suggestions), _classes(items, model)]
-    doubtful = disputed(model)
-    if len(doubtful):
+    sections = [_overview_section(model), _suggestion_section(items, suggestions), _class_section(items, model)]
+    contradicted = contradicted_labels(model)
+    if len(contradicted):
         lead = "Most of the surroundings of these items speak against the label they were given: mistakes, or outliers."
-        strip = Block(thumbnails=[_thumbnail(items, i, str(model.transduction_[i])) for i in doubtful[: 2 * STRIP]])
+        strip = Block(
+            thumbnails=[
+                _thumbnail(items, i, str(model.transduction_[i])) for i in contradicted[: 2 * THUMBNAILS_PER_STRIP]
+            ]
+        )
         sections.insert(2, Section("Given labels in dispute", lead, wide=[strip]))
     if items.skipped:
         rows = [("item", "reason"), *items.skipped]
@@ -43,14 +47,16 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
         rounds: all that were played, the last perhaps not kept.
         classifier: its file.
     """
-    kept = sum(one.kept for one in rounds)
+    kept = sum(one.accepted for one in rounds)
     lead = f"The classifier is {classifier.name}, beside this page: a network trained in {pluralize(kept, 'rounds')}."
     if kept < len(rounds):
         lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
     rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]
     for number, one in enumerate(rounds, start=1):
         score = "not known" if one.held_out is None else f"{one.held_out:.0%}"
-        rows.append((str(number), "yes" if one.kept else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}"))
+        rows.append(
+            (str(number), "yes" if one.accepted else "no", score, f"{one.confidence:.0%}", f"{one.seconds:.0f}")
+        )
     text = "Given labels were hidden from the game in turn, to see how many it finds over the features of each round."
     text += " The network has been trained on them, which flatters all rounds alike."
     if all(one.held_out is None for one in rounds):
@@ -60,17 +66,17 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
     return Section("The classifier", lead, wide=wide)
 
 
-def _overview(model: GraphTransduction) -> Section:
-    free = ~model.given_
-    free[model.undecided_] = False
+def _overview_section(model: GraphTransduction) -> Section:
+    inferred = ~model.labelled_mask_
+    inferred[model.undecided_] = False
     undecided = len(model.undecided_)
-    lead = f"{int(model.given_.sum())} labels were given, {int(free.sum())} were found"
+    lead = f"{int(model.labelled_mask_.sum())} labels were given, {int(inferred.sum())} were found"
     lead += f", and {undecided} items stay undecided: no label reaches them, or none is ahead." if undecided else "."
-    order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MOST_BARS]
+    order = np.argsort([-int((model.transduction_ == c).sum()) for c in model.classes_], kind="stable")[:MAX_BARS]
     names = [str(model.classes_[c]) for c in order]
-    given = [int(((model.transduction_ == model.classes_[c]) & model.given_).sum()) for c in order]
-    found = [int(((model.transduction_ == model.classes_[c]) & free).sum()) for c in order]
-    title = "Items of each class" + (f" (the {MOST_BARS} largest)" if len(model.classes_) > MOST_BARS else "")
+    given = [int(((model.transduction_ == model.classes_[c]) & model.labelled_mask_).sum()) for c in order]
+    found = [int(((model.transduction_ == model.classes_[c]) & inferred).sum()) for c in order]
+    title = "Items of each class" + (f" (the {MAX_BARS} largest)" if len(model.classes_) > MAX_BARS else "")
     return Section(
         "Overview",
         lead,
@@ -79,7 +85,7 @@ def _overview(model: GraphTransduction) -> Section:
             Block(
                 title="Confidence of the labels found",
                 text="The share of a two-step walk over the graph that ends at items of the same label.",
-                figure=histogram(model.confidence_[free], label="confidence"),
+                figure=histogram(model.confidence_[inferred], label="confidence"),
             ),
             Block(
                 title="The game",
@@ -90,7 +96,7 @@ def _overview(model: GraphTransduction) -> Section:
     )
 
 
-def _next(items: Items, suggestions: Sequence[Suggestion]) -> Section:
+def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Section:
     lead = "A label for one of these settles the most doubt: they are in doubt, and so are many of their neighbours."
     if not suggestions:
         return Section("What to label next", "Nothing is in doubt.")
@@ -100,20 +106,24 @@ def _next(items: Items, suggestions: Sequence[Suggestion]) -> Section:
     return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
 
 
-def _classes(items: Items, model: GraphTransduction) -> Section:
-    strip = max(1, min(STRIP, MOST_THUMBNAILS // (2 * len(model.classes_))))
-    shown = MOST_THUMBNAILS // (2 * strip)
+def _class_section(items: Items, model: GraphTransduction) -> Section:
+    strip = max(1, min(THUMBNAILS_PER_STRIP, MAX_THUMBNAILS // (2 * len(model.classes_))))
+    shown = MAX_THUMBNAILS // (2 * strip)
     lead = "The surest and the least sure items of each class, with their confidence."
     if len(model.classes_) > shown:
         lead += f" The first {shown} of {len(model.classes_)} classes are shown."
     blocks = []
     for label in model.classes_[:shown]:
-        members = np.flatnonzero((model.transduction_ == label) & ~model.given_)
+        members = np.flatnonzero((model.transduction_ == label) & ~model.labelled_mask_)
         members = members[np.argsort(-model.confidence_[members], kind="stable")]
         half = min(strip, (len(members) + 1) // 2)
-        surest, unsurest = members[:half], members[half:][-strip:]
-        blocks.append(Block(f"{label}: {len(members)} found", "Surest", thumbnails=_strip(items, model, surest)))
-        blocks.append(Block(text="Least sure" if len(unsurest) else "", thumbnails=_strip(items, model, unsurest)))
+        most_confident, least_confident = members[:half], members[half:][-strip:]
+        blocks.append(
+            Block(f"{label}: {len(members)} found", "Surest", thumbnails=_strip(items, model, most_confident))
+        )
+        blocks.append(
+            Block(text="Least sure" if len(least_confident) else "", thumbnails=_strip(items, model, least_confident))
+        )
     return Section("Class by class", lead, wide=blocks)
 
 

@@ -22,12 +22,12 @@ class Targets:
     Attributes:
         classes: the m classes, sorted, or in the order they were given.
         codes: the class of each point, shape (n,), -1 where unlabelled.
-        unknown: how an undecided point is written in the users' own type of label: -1 or "".
+        missing_label: how an undecided point is written in the users' own type of label: -1 or "".
     """
 
     classes: NDArray[np.generic]
     codes: NDArray[np.int64]
-    unknown: int | str
+    missing_label: int | str
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -43,16 +43,16 @@ class Targets:
         """Certainty for the labelled and zeros for the rest, shape (n, m), float32."""
         return np.eye(len(self.classes), dtype=np.float32)[self.codes] * self.labelled[:, None]
 
-    def names(self, codes: NDArray[np.integer]) -> NDArray[np.generic]:
-        """Codes in the users' own labels; -1 becomes `unknown`."""
+    def decode(self, codes: NDArray[np.integer]) -> NDArray[np.generic]:
+        """Codes in the users' own labels; -1 becomes `missing_label`."""
         if (codes >= 0).all():
             return np.asarray(self.classes[codes])
-        padded = np.append(self.classes, np.array([self.unknown], dtype=np.array(self.unknown).dtype))
+        padded = np.append(self.classes, np.array([self.missing_label], dtype=np.array(self.missing_label).dtype))
         return np.asarray(padded[codes])
 
 
 @contextmanager
-def few_of_a_class() -> Iterator[None]:
+def ignore_class_count_warning() -> Iterator[None]:
     """Keeps scikit-learn from warning of classes with hardly a label each, which are what transduction is for."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes is greater")
@@ -72,27 +72,27 @@ def read_targets(y: NDArray[np.generic], classes: ArrayLike | None = None) -> Ta
     labelled = labelled_mask(y)
     if not labelled.any():
         raise ValueError(f"none of the {len(y)} points is labelled; expected at least one label other than -1")
-    given = y[labelled]
-    if given.dtype == object and not all(isinstance(label, str) for label in given):
-        given = np.array(given.tolist())
-    with few_of_a_class():
-        check_classification_targets(given)
-    known = np.unique(given) if classes is None else np.asarray(classes)
+    labels = y[labelled]
+    if labels.dtype == object and not all(isinstance(label, str) for label in labels):
+        labels = np.array(labels.tolist())
+    with ignore_class_count_warning():
+        check_classification_targets(labels)
+    known = np.unique(labels) if classes is None else np.asarray(classes)
     if not labelled_mask(known).all():
         raise ValueError(f"the classes {known.tolist()} hold what means unlabelled; expected none of -1, '' and None")
     if len(np.unique(known)) != len(known):
         raise ValueError(f"classes names one twice: {known.tolist()}")
     order = np.argsort(known)
-    place = np.searchsorted(known, given, sorter=order).clip(max=len(known) - 1)
-    strange = known[order[place]] != given
-    if strange.any():
-        raise ValueError(f"label {given[strange][0]!s} is not among the classes {', '.join(map(str, known[:20]))}")
+    index = np.searchsorted(known, labels, sorter=order).clip(max=len(known) - 1)
+    unexpected = known[order[index]] != labels
+    if unexpected.any():
+        raise ValueError(f"label {labels[unexpected][0]!s} is not among the classes {', '.join(map(str, known[:20]))}")
     codes = np.full(len(y), -1, dtype=np.int64)
-    codes[labelled] = order[place]
-    return Targets(known, codes, unknown="" if known.dtype.kind in "OUS" else -1)
+    codes[labelled] = order[index]
+    return Targets(known, codes, missing_label="" if known.dtype.kind in "OUS" else -1)
 
 
-def without_missing(y: ArrayLike) -> ArrayLike:
+def fill_missing_labels(y: ArrayLike) -> ArrayLike:
     """Labels in which what pandas calls missing is -1."""
     if not isinstance(y, pd.Series) or not y.isna().any():
         return y
@@ -109,28 +109,28 @@ def labelled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     return np.asarray(y != -1)
 
 
-def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, weights: ArrayLike | None = None) -> float:
+def labelled_accuracy(predicted: NDArray[np.generic], y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """The share of the points with a label that were given it.
 
     Args:
         predicted: a label for each point, shape (n,).
         y: the labels, shape (n,), -1 where there is none (among text also "" or None).
-        weights: of the points, shape (n,).
+        sample_weight: of the points, shape (n,).
 
     Raises:
         ValueError: none of them has a label, or there are more or fewer labels than points.
     """
-    labels = np.asarray(without_missing(y))
+    labels = np.asarray(fill_missing_labels(y))
     if len(labels) != len(predicted):
         raise ValueError(f"{len(labels)} labels for {len(predicted)} points to score; expected one each")
     known = labelled_mask(labels)
     if not known.any():
         raise ValueError(f"none of the {len(labels)} points to score is labelled; expected at least one")
-    right = predicted[known] == labels[known]
-    return float(np.average(right, weights=None if weights is None else np.asarray(weights)[known]))
+    correct = predicted[known] == labels[known]
+    return float(np.average(correct, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
 
 
-def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
+def initial_distributions(targets: Targets, prior: ArrayLike | None) -> Floats:
     """X(0): certainty for the labelled, the prior for the rest (thesis, chapter 3, step 1).
 
     A class without a single label is left out, for nothing could ever speak for it: never predicted, and said so once.
@@ -146,7 +146,7 @@ def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
         ValueError: if the prior has another shape, is no distribution, leaves a point no label, or denies a given one.
     """
     n, m = len(targets.codes), len(targets.classes)
-    x = np.full((n, m), 1 / m) if prior is None else _checked_prior(prior, targets)
+    x = np.full((n, m), 1 / m) if prior is None else _check_prior(prior, targets)
     if not targets.seen.all():
         missing = ", ".join(map(str, targets.classes[~targets.seen]))
         warnings.warn(f"no point is labelled {missing}: this is never predicted", stacklevel=3)
@@ -158,7 +158,7 @@ def starting_profile(targets: Targets, prior: ArrayLike | None) -> Floats:
     return np.asarray(x / total, dtype=np.float32)
 
 
-def _checked_prior(prior: ArrayLike, targets: Targets) -> Floats:
+def _check_prior(prior: ArrayLike, targets: Targets) -> Floats:
     p = np.asarray(prior, dtype=np.float64)
     n, m = len(targets.codes), len(targets.classes)
     if p.shape != (n, m):
@@ -174,7 +174,7 @@ def _checked_prior(prior: ArrayLike, targets: Targets) -> Floats:
     return p
 
 
-def excluding_prior(n: int, classes: Sequence[object], excluded: Mapping[int, Sequence[object]]) -> Floats:
+def exclusion_prior(n: int, classes: Sequence[object], excluded: Mapping[int, Sequence[object]]) -> Floats:
     """A prior in which some points are known not to bear some labels: uniform over what is left to each.
 
     Args:

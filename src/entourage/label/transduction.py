@@ -6,7 +6,8 @@ The graph transduction game (thesis, chapter 3): labels are strategies that poin
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,48 +16,46 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from entourage import validation
 from entourage.game.dynamics import replicator, warm_start
 from entourage.game.graph import Affinity, Negatives, Symmetry, to_torch
-from entourage.label.base import GraphLabeller, Problem
+from entourage.label.base import GraphLabeller, TransductionProblem
 from entourage.label.targets import Floats
+from entourage.validation import preset
 
-
-@dataclass(frozen=True)
-class TransductionOptions:
-    """What `GraphTransduction` is built from; each field is the constructor argument of that name."""
-
-    n_neighbors: int | Literal["auto"] | None = "auto"  # floor(log2 n) + 1
-    affinity: Affinity | Literal["precomputed"] = "self_tuning"
-    squared: bool = True  # exp(-d^2 / ...), as Zelnik-Manor and Perona published it
-    symmetrize: Symmetry = "mean"  # better than "max" on CIFAR-10 and Caltech-101 by up to 0.7 points, equal on digits
-    normalize: bool = True  # D^-1/2 W D^-1/2: worth two points on CIFAR-10 features at every label count
-    walk_steps: int = 30  # steps: worth four points on digits with one label a class, two on CIFAR-10 features
-    max_iter: int = 1000
-    tol: float | None = 1e-4
-
-
-PRESETS: dict[str, TransductionOptions] = {
-    "default": TransductionOptions(),
-    "thesis": TransductionOptions(
-        n_neighbors=None,  # the text speaks of all pairs and of no sparsification: O(n^2) memory
-        normalize=False,  # nor of any normalisation
-        walk_steps=0,  # everybody starts undecided
-    ),
-    "original": TransductionOptions(
-        squared=False,  # the code forgot the square of the distance
-        symmetrize="max",
-        normalize=False,
-        walk_steps=0,
-        max_iter=25,  # its Augmenter played a fixed number of rounds...
-        tol=None,  # ...without looking whether they sufficed
-    ),
+_DEFAULT: dict[str, Any] = {
+    "n_neighbors": "auto",  # floor(log2 n) + 1
+    "affinity": "self_tuning",
+    "squared": True,  # exp(-d^2 / ...), as Zelnik-Manor and Perona published it
+    "symmetrize": "mean",  # better than "max" on CIFAR-10 and Caltech-101 by up to 0.7 points, equal on digits
+    "normalize": True,  # D^-1/2 W D^-1/2: worth two points on CIFAR-10 features at every label count
+    "walk_steps": 30,  # worth four points on digits with one label a class, two on CIFAR-10 features
+    "max_iter": 1000,
+    "tol": 1e-4,
 }
 
-
-def preset(name: str) -> TransductionOptions:
-    """The options of that name; a ValueError lists the names there are."""
-    return validation.preset(PRESETS, name)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "default": MappingProxyType(_DEFAULT),
+    "thesis": MappingProxyType(
+        {
+            **_DEFAULT,
+            "n_neighbors": None,  # the text speaks of all pairs and of no sparsification: O(n^2) memory
+            "normalize": False,  # nor of any normalisation
+            "walk_steps": 0,  # everybody starts undecided
+        }
+    ),
+    "original": MappingProxyType(
+        {
+            **_DEFAULT,
+            "squared": False,  # the code forgot the square of the distance
+            "symmetrize": "max",
+            "normalize": False,
+            "walk_steps": 0,
+            "max_iter": 25,  # its Augmenter played a fixed number of rounds...
+            "tol": None,  # ...without looking whether they sufficed
+        }
+    ),
+}
+"""Keyword arguments of `GraphTransduction` by preset name."""
 
 
 class GraphTransduction(GraphLabeller):
@@ -74,11 +73,11 @@ class GraphTransduction(GraphLabeller):
             `GraphLabeller`.
         class_similarity: S, shape (m, m), how much one label speaks for another (the identity by default): the partial
             payoffs are A_ij = w_ij S.
-        shares: how frequent the classes are, if that is known: an array of shape (m,), or "empirical" for as frequent as
-            among the given labels; each round then favours classes with too few followers. Of use where labels were
-            drawn fairly; misleading where they were not.
-        walk: steps that labels walk over the graph, to be heard before the game begins (`game.warm_start`); 0: everybody
-            starts from the prior alone, as in the thesis, and as where labels speak for others (`class_similarity`).
+        class_priors: how frequent the classes are, if that is known: an array of shape (m,), or "empirical" for as
+            frequent as among the labels; each round then favours classes with too few points. Of use where labels were
+            sampled at random; misleading where they were not.
+        walk_steps: steps of the random walks by which labels bias the initial distributions (`game.warm_start`); 0:
+            the prior alone, as in the thesis, and as always with `class_similarity`.
         tol: the play ends when a round moves less than this share of the whole way; None plays all rounds.
 
     Attributes:
@@ -127,16 +126,24 @@ class GraphTransduction(GraphLabeller):
         self.walk_steps = walk_steps
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """The game as a preset has it ("default", "thesis" or "original"), with any argument changed by name."""
-        return cls(**{**asdict(preset(name)), **changes})
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Build the estimator from a preset.
 
-    def _distribute(self, problem: Problem) -> Floats:
+        Args:
+            name: "default", "thesis" or "original"; see `PRESETS`.
+            **changes: constructor arguments that replace those of the preset.
+
+        Raises:
+            ValueError: there is no preset of that name.
+        """
+        return cls(**{**preset(PRESETS, name), **changes})
+
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         if self.walk_steps < 0:
             raise ValueError(f"walk_steps is {self.walk_steps}; expected a number of steps, or 0")
         device, labelled = problem.device, torch.from_numpy(problem.targets.labelled).to(problem.device)
         w = to_torch(problem.w, device)
-        start = torch.from_numpy(problem.start.astype(problem.w.dtype)).to(device)
+        start = torch.from_numpy(problem.initial.astype(problem.w.dtype)).to(device)
         play = replicator(
             w,
             warm_start(start, w, labelled, self.walk_steps if self.class_similarity is None else 0),
@@ -158,7 +165,7 @@ class GraphTransduction(GraphLabeller):
             return None
         return torch.as_tensor(np.asarray(self.class_similarity, dtype=np.float64), device=device)
 
-    def _resolve_class_priors(self, problem: Problem) -> torch.Tensor | None:
+    def _resolve_class_priors(self, problem: TransductionProblem) -> torch.Tensor | None:
         if self.class_priors is None:
             return None
         if isinstance(self.class_priors, str):
@@ -172,15 +179,15 @@ class GraphTransduction(GraphLabeller):
         votes = super()._votes(X)
         return votes if self.class_similarity is None else votes @ np.asarray(self.class_similarity, dtype=float).T
 
-    def _heard(self) -> Floats:
+    def _prediction_weights(self) -> Floats:
         # A player's own final strategy is near certainty; what its neighbours make of it is a fairer answer.
-        return walked(self.graph_, self.label_distributions_)
+        return random_walk_step(self.graph_, self.label_distributions_)
 
     def _confidence(self, codes: NDArray[np.integer]) -> Floats:
-        return np.asarray(walked(self.graph_, self._voices)[np.arange(len(codes)), codes])
+        return np.asarray(random_walk_step(self.graph_, self._vote_weights)[np.arange(len(codes)), codes])
 
 
-def walked(w: sparse.csr_matrix, x: Floats) -> Floats:
+def random_walk_step(w: sparse.csr_matrix, x: Floats) -> Floats:
     """One step of a random walk over the graph: D^-1 W X, shape (n, m); a point without neighbours stays at home."""
     degree = np.asarray(w.sum(axis=1))  # (n, 1)
     # SciPy multiplies on one core, torch on all.
