@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluation.evaluate import DetectsPages, evaluate
-from entourage.detect.evaluation.ground_truth import TruthPage, read_truth
-from entourage.detect.models.decode import typical_sides
+from entourage.detect.evaluation.ground_truth import GroundTruthPage, read_ground_truth
+from entourage.detect.evaluation.page_evaluation import PageDetector, evaluate
+from entourage.detect.models.decode import typical_box_sizes
 from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
@@ -103,7 +103,7 @@ def main() -> None:
     if options.steps is not None:
         options.minutes = None
     book = ledger_of("detect_ablation", options.results, small=options.small)
-    counts = corpus_counts([page for folder in options.train for page in read_truth(folder, "train")])
+    counts = corpus_counts([page for folder in options.train for page in read_ground_truth(folder, "train")])
     names = options.variants.split(",")
     for name in names:
         if name not in VARIANTS:
@@ -116,7 +116,7 @@ def main() -> None:
 def measure(
     book: Ledger,
     name: str,
-    sets: Mapping[str, Sequence[TruthPage]],
+    sets: Mapping[str, Sequence[GroundTruthPage]],
     counts: dict[str, int],
     options: argparse.Namespace,
 ) -> None:
@@ -127,7 +127,7 @@ def measure(
     detector, summary = detector_of(name, options)
     keep_training(book, _learner(name), summary)
     for test, pages in sets.items():
-        book.row(keys[test], partial(judged, detector, pages, counts))
+        book.row(keys[test], partial(scored_row, detector, pages, counts))
 
 
 def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[str, Any]]:
@@ -159,19 +159,19 @@ def with_cached_boxes(detector: Detector, pack: PagePack) -> Detector:
     """
     model = deepcopy(detector.model)
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
-    model.remember(typical_sides(boxes, labels, len(pack.classes)))
+    model.set_typical_sizes(typical_box_sizes(boxes, labels, len(pack.classes)))
     model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
     return Detector(model, detector.options, detector.device)
 
 
-def judged(detector: DetectsPages, pages: Sequence[TruthPage], counts: dict[str, int]) -> dict[str, Any]:
+def scored_row(detector: PageDetector, pages: Sequence[GroundTruthPage], counts: dict[str, int]) -> dict[str, Any]:
     """How well a detector does on pages, and on the rare classes among them."""
     row = scores(evaluate(detector, pages, "v1"))
     rare = [values[1] for label, values in row["classes"].items() if counts.get(label, 0) < RARE]
     return {**row, "rare classes": len(rare), "mAP of rare classes": float(np.mean(rare)) if rare else None}
 
 
-def corpus_counts(pages: Sequence[TruthPage]) -> dict[str, int]:
+def corpus_counts(pages: Sequence[GroundTruthPage]) -> dict[str, int]:
     """How many symbols of each class of V1 there are."""
     names, counts = np.unique([name for page in pages for name in page.v1 if name], return_counts=True)
     return {str(name): int(count) for name, count in zip(names, counts, strict=True)}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluation.ground_truth import TruthPage
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.options import INTERLINE
 from entourage.detect.training.windows import scaled_page
 from experiments.command import run_command
@@ -78,7 +78,7 @@ def key_of(name: str, radius: float | None, model: str | None) -> str:
 
 @torch.inference_mode()
 def accuracy(
-    detector: Detector, pages: Sequence[TruthPage], radius: float | None, options: argparse.Namespace
+    detector: Detector, pages: Sequence[GroundTruthPage], radius: float | None, options: argparse.Namespace
 ) -> dict[str, Any]:
     """How many dots of each kind are told right, when only so much around them can be seen."""
     right = dict.fromkeys(KINDS.values(), 0)
@@ -100,7 +100,7 @@ def accuracy(
     return {"dots": total, "accuracy": sum(right.values()) / total if total else None, **shares, "seen": seen}
 
 
-def _first(page: TruthPage, room: dict[str, int]) -> list[int]:
+def _first(page: GroundTruthPage, room: dict[str, int]) -> list[int]:
     """The dots of a page, of each kind no more than there is room for."""
     rows: list[int] = []
     for kind, most in room.items():

@@ -16,8 +16,15 @@ from typing import Any
 from urllib.parse import quote
 
 from entourage.detect.detector import Detector, find_detector
-from entourage.detect.evaluation.evaluate import DetectsPages, Judged, Seen, detect_pages, evaluate, judge
-from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
+from entourage.detect.evaluation.ground_truth import GroundTruthPage, read_ground_truth, subsample_evenly
+from entourage.detect.evaluation.page_evaluation import (
+    ClassList,
+    PageDetector,
+    TimedDetections,
+    detect_pages,
+    evaluate,
+    evaluate_detections,
+)
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
 from experiments.claims import alone
@@ -46,7 +53,7 @@ from experiments.tables import table
 RUN = "detect_deepscores-dwd"  # the folder of what is trained here
 SHIPPED = "DWD, shipped"  # the name of what comes with the package, which has learned for longer
 HANDWRITTEN = "MUSCIMA++, own"  # pages and classes
-LISTS: tuple[Judged, ...] = ("v1", "extended")
+LISTS: tuple[ClassList, ...] = ("v1", "extended")
 SMALL_MINUTES = 0.01  # of a rehearsal: a few steps
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
@@ -104,7 +111,7 @@ def name_of(options: argparse.Namespace) -> str:
     return "DWD" if options.train else SHIPPED
 
 
-def own(book: Ledger, name: str, options: argparse.Namespace) -> DetectsPages:
+def own(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
     """The detector of the house: trained, or one that is ready."""
     if not _learns(options):
         return Detector.load(options.model, options.device)
@@ -118,21 +125,23 @@ def _learns(options: argparse.Namespace) -> bool:
     return bool(options.train and not options.model)
 
 
-def measure(book: Ledger, name: str, make: Callable[[], DetectsPages], options: argparse.Namespace) -> None:
+def measure(book: Ledger, name: str, make: Callable[[], PageDetector], options: argparse.Namespace) -> None:
     """The rows of one detector: every test set, in V1's classes and in the extended ones; pages are seen once."""
     sets = sets_of(options)
-    keys = {(test, judged): f"{name}: {test}, {judged}" for test in sets for judged in LISTS}
+    keys = {(test, class_list): f"{name}: {test}, {class_list}" for test in sets for class_list in LISTS}
     if not book.free(keys.values()):
         return
     detector = make()
     for test, pages in sets.items():
         seen = cache(partial(detect_pages, detector, pages))
-        for judged in LISTS:
-            book.row(keys[test, judged], partial(_judged, seen, pages, judged))
+        for class_list in LISTS:
+            book.row(keys[test, class_list], partial(_scored_row, seen, pages, class_list))
 
 
-def _judged(seen: Callable[[], Seen], pages: Sequence[TruthPage], judged: Judged) -> dict[str, Any]:
-    return scores(judge(seen(), pages, judged))
+def _scored_row(
+    seen: Callable[[], TimedDetections], pages: Sequence[GroundTruthPage], class_list: ClassList
+) -> dict[str, Any]:
+    return scores(evaluate_detections(seen(), pages, class_list))
 
 
 def rival(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
@@ -150,7 +159,7 @@ def _minutes(options: argparse.Namespace) -> float:
     return SMALL_MINUTES if options.small else float(options.minutes)
 
 
-def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> DetectsPages:
+def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
     """The detector of the house, fine-tuned for the classes of MUSCIMA++."""
     if _learns(options):
         own(book, name, options)  # it has to be ready
@@ -183,11 +192,11 @@ def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> R
     return detector
 
 
-def measure_handwriting(book: Ledger, name: str, make: Callable[[], DetectsPages], options: argparse.Namespace) -> None:
+def measure_handwriting(book: Ledger, name: str, make: Callable[[], PageDetector], options: argparse.Namespace) -> None:
     """The row of one detector on the test pages of MUSCIMA++, in its own classes."""
     key = f"{name}: {HANDWRITTEN}"
     if book.free([key]):
-        pages = spread_over(read_truth("muscima", "test"), options.pages)
+        pages = subsample_evenly(read_ground_truth("muscima", "test"), options.pages)
         detector = make()
         book.row(key, lambda: scores(evaluate(detector, pages, "own")))
 

@@ -26,11 +26,11 @@ from entourage.io.files import atomic_path
 from entourage.io.progress import progress_bar
 from experiments.command import run_command
 
-UNSEEN = "Gootville"  # the font that no network learns from
-SEEN = tuple(MusicFont(name) for name in FONTS if name != UNSEEN)
+HELD_OUT_FONT = "Gootville"  # the font that no network learns from
+TRAINING_FONTS = tuple(MusicFont(name) for name in FONTS if name != HELD_OUT_FONT)
 SEED = 6
 TENTHS = {"test": 2, "clean": 5, "photo": 2, "scan": 1}  # of the works
-TESTED = 40  # scores to be measured on; further ones of their part are kept unseen
+N_TEST_SCORES = 40  # scores to be measured on; further ones of their part are kept unseen
 SMALL = PageOptions(width=947, height=1334, interline=10.0, dpi=200.0)
 
 
@@ -49,18 +49,18 @@ def main() -> None:
         divide(options.scores, options.out / "scores", options.every)
         return
     chosen = options.sets.split(",")
-    for name, job in jobs(options.out, options.compose).items():
+    for name, data_set in data_sets(options.out, options.compose).items():
         if name in chosen or name.partition("-")[0] in chosen:
-            counts = engrave(replace(job, workers=options.workers))["counts"]
+            counts = engrave(replace(data_set, workers=options.workers))["counts"]
             print(
                 f"{name}: {counts['pages']} pages of {counts['scores']} scores, {counts['symbols']} symbols", flush=True
             )
 
 
-def jobs(out: Path, compose: int) -> dict[str, EngraveOptions]:
+def data_sets(out: Path, compose: int) -> dict[str, EngraveOptions]:
     """The sets by name: what is learned from, and what is measured on."""
     scores = {part: (out / "scores" / f"{part}.zip",) for part in TENTHS}
-    learn = EngraveOptions(out, scores["clean"], fonts=SEEN, page=SMALL, formats=("parquet",), seed=SEED)
+    learn = EngraveOptions(out, scores["clean"], fonts=TRAINING_FONTS, page=SMALL, formats=("parquet",), seed=SEED)
     composed = replace(learn, sources=(), compose=compose, balanced=True)
     test = replace(learn, sources=scores["test"], page=PageOptions())
     sets = {
@@ -72,8 +72,8 @@ def jobs(out: Path, compose: int) -> dict[str, EngraveOptions]:
         "test-clean": test,
         "test-scan": replace(test, degrade="scan"),
         "test-photo": replace(test, degrade="photo"),
-        "test-font": replace(test, fonts=(MusicFont(UNSEEN),)),
-        "test-composed": replace(test, sources=(), compose=TESTED // 2, balanced=True, seed=SEED + 2),
+        "test-font": replace(test, fonts=(MusicFont(HELD_OUT_FONT),)),
+        "test-composed": replace(test, sources=(), compose=N_TEST_SCORES // 2, balanced=True, seed=SEED + 2),
     }
     return {name: replace(job, out=out / name) for name, job in sets.items()}
 
@@ -89,8 +89,8 @@ def divide(source: Path, out: Path, every: int = 1) -> None:
             texts[parts[derive_seed(SEED, "part", score.work) % len(parts)]][f"{score.name}.musicxml"] = score.text
             advance(1)
     out.mkdir(parents=True, exist_ok=True)
-    apart = max(1, len(texts["test"]) // TESTED)
-    texts["test"] = dict(list(texts["test"].items())[1::apart][:TESTED])
+    step = max(1, len(texts["test"]) // N_TEST_SCORES)
+    texts["test"] = dict(list(texts["test"].items())[1::step][:N_TEST_SCORES])
     for part in texts:
         members = dict(list(texts[part].items())[::every])
         with (

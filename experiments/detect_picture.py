@@ -11,7 +11,7 @@ import cv2
 
 from entourage.demo import composed_pages
 from entourage.detect.detector import Detector
-from entourage.detect.report import LIKELY, draw_detections
+from entourage.detect.report import DISPLAY_THRESHOLD, draw_detections
 from entourage.io.files import atomic_path
 from experiments.command import run_command
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Draws it."""
     image = composed_pages()[-1].image()
     found = Detector.load(device="cpu").detect(image)
-    drawn = draw_detections(image, found.select(found.scores >= LIKELY))
+    drawn = draw_detections(image, found.select(found.scores >= DISPLAY_THRESHOLD))
     scale = WIDTH / drawn.shape[1]
     small = cv2.resize(drawn, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     with atomic_path(IMAGE) as temporary:

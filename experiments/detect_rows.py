@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluation.evaluate import Evaluation
-from entourage.detect.evaluation.ground_truth import TruthPage, read_truth, spread_over
+from entourage.detect.evaluation.ground_truth import GroundTruthPage, read_ground_truth, subsample_evenly
+from entourage.detect.evaluation.page_evaluation import Evaluation
 from entourage.detect.options import InferenceOptions, NetworkOptions, preset
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import ClassList, TrainJob, train_detector, training_pages
+from entourage.detect.training.train import TrainingClasses, TrainJob, train_detector, training_pages
 from entourage.detect.training.windows import PagePack, WindowOptions
 from experiments.claims import alone
 from experiments.ledger import Ledger, Row, run_name
@@ -85,14 +85,16 @@ def in_order(rows: Mapping[str, Row], names: Collection[str]) -> dict[str, Row]:
     return dict(sorted(rows.items(), key=lambda row: places.get(row[0].partition(": ")[0], len(places))))
 
 
-def sets_of(options: argparse.Namespace) -> dict[str, list[TruthPage]]:
+def sets_of(options: argparse.Namespace) -> dict[str, list[GroundTruthPage]]:
     """Pages by the name of their set, evenly from all of its test pages."""
     sets = {}
     for given in options.test:
         name, _, folder = given.partition("=")
         if not folder:
             raise ValueError(f"{given!r} names no folder; expected NAME=FOLDER")
-        sets[name] = spread_over(read_truth(folder, None if options.split == "all" else options.split), options.pages)
+        sets[name] = subsample_evenly(
+            read_ground_truth(folder, None if options.split == "all" else options.split), options.pages
+        )
     return sets
 
 
@@ -154,7 +156,7 @@ def packed(job: TrainJob) -> PagePack:
 
 
 @cache
-def _sheets(folders: tuple[str, ...], classes: ClassList) -> PagePack:
+def _sheets(folders: tuple[str, ...], classes: TrainingClasses) -> PagePack:
     return training_pages(TrainJob(folders, Path(), classes=classes))
 
 

@@ -7,16 +7,16 @@ from entourage.demo import composed_pages
 from entourage.demo.music import detect_section
 from entourage.detect.detections import DETECTOR_CLASSES, Detections
 from entourage.detect.detector import Detector, PageDetections
-from entourage.detect.evaluation.evaluate import known_objects
-from entourage.detect.evaluation.ground_truth import TruthPage
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
+from entourage.detect.evaluation.page_evaluation import ground_truth_detections
 from entourage.detect.preprocessing.page_geometry import estimate_interline
 
 
 class Oracle(Detector):
     """Knows the truth of pages, in their order, and leaves half of it out on the last one."""
 
-    def __init__(self, pages: list[TruthPage]) -> None:
-        answers = [known_objects(page, "own", DETECTOR_CLASSES) for page in pages]
+    def __init__(self, pages: list[GroundTruthPage]) -> None:
+        answers = [ground_truth_detections(page, "own", DETECTOR_CLASSES) for page in pages]
         half = torch.arange(len(answers[-1])) % 2 == 0
         self._answers = iter([*answers[:-1], answers[-1].select(half)])
 

@@ -46,7 +46,7 @@ class SquareFinder(nn.Module):
         self.network = SimpleNamespace(multiple=8)
         self.shapes: list[tuple[int, int]] = []  # of what it was shown
 
-    def folded(self) -> SquareFinder:
+    def fuse_batch_norm(self) -> SquareFinder:
         return self
 
     def objects(self, batch: Tensor, options: DecodeOptions) -> list[dict[str, Tensor]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from tests.detect.engraved import some_pages
 
-from entourage.detect.evaluation.ground_truth import TruthPage, class_names, read_truth
+from entourage.detect.evaluation.ground_truth import GroundTruthPage, class_names, read_ground_truth
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.options import DetectorOptions, NetworkOptions
 from entourage.detect.training.task import Recipe
@@ -30,11 +30,11 @@ RECIPE = Recipe(
 PLAIN = replace(RECIPE, view=None)
 
 
-def small_data(folder: Path) -> tuple[list[TruthPage], PagePack]:
+def small_data(folder: Path) -> tuple[list[GroundTruthPage], PagePack]:
     """Pages to validate with, and sheets to learn from."""
     data = some_pages(folder)
-    pages = read_truth(data, "train")
-    return read_truth(data, "val"), pack_pages(pages, class_names(pages), workers=1, progress=False)
+    pages = read_ground_truth(data, "train")
+    return read_ground_truth(data, "val"), pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 
 def small_detector(classes: tuple[str, ...], seed: int = 0) -> WatershedDetector:

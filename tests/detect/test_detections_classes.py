@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from entourage.detect.detections import DETECTOR_CLASSES, detector_class, group_of, to_list
+from entourage.detect.detections import DETECTOR_CLASSES, detector_class, energy_channels, map_class
 from entourage.detect.options import GROUPS
 from entourage.symbols import EXTENDED_IDS, ClassSet, class_ids
 
@@ -52,25 +52,25 @@ def test_a_symbol_has_the_finer_of_its_names(label: str, v1: str, expected: str 
     ],
 )
 def test_names_in_other_lists(name: str, classes: ClassSet, expected: str | None) -> None:
-    assert to_list(name, classes) == expected
+    assert map_class(name, classes) == expected
 
 
 @pytest.mark.parametrize("classes", ["extended", "v1", "v1-118", "muscima"])
 def test_every_name_is_in_its_list(classes: ClassSet) -> None:
-    names = {to_list(name, classes) for name in DETECTOR_CLASSES} - {None}
+    names = {map_class(name, classes) for name in DETECTOR_CLASSES} - {None}
     assert names <= set(class_ids(classes))
 
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="'horn' is no class"):
-        to_list("horn", "v1")
+        map_class("horn", "v1")
     with pytest.raises(ValueError, match="class list 'v9' is unknown"):
-        to_list("stem", "v9")  # type: ignore[arg-type]
+        map_class("stem", "v9")  # type: ignore[arg-type]
 
 
 def test_groups_are_counted_from_one_and_the_rest_share_the_first() -> None:
-    assert group_of(("a", "b", "c", "d"), (("c",), ("d", "a"))).tolist() == [0, 2, 0, 1, 2]
-    channel = dict(zip(DETECTOR_CLASSES, group_of(DETECTOR_CLASSES, GROUPS)[1:].tolist(), strict=True))
+    assert energy_channels(("a", "b", "c", "d"), (("c",), ("d", "a"))).tolist() == [0, 2, 0, 1, 2]
+    channel = dict(zip(DETECTOR_CLASSES, energy_channels(DETECTOR_CLASSES, GROUPS)[1:].tolist(), strict=True))
     assert channel["noteheadBlackOnLine"] == channel["rest8th"] == 0
     apart = ["noteheadBlackOnLine", "stem", "legerLine", "slur", "beam", "staff"]
     assert len({channel[name] for name in apart}) == len(apart)

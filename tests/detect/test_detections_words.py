@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.detect.detections import DETECTOR_CLASSES, Detections, as_list, count_unnamed, dynamics, times
+from entourage.detect.detections import DETECTOR_CLASSES, Detections, count_unnamed, dynamics, times, to_class_list
 
 Row = tuple[str, float, float, float, float, float]
 # Shapes in pixels at an interline of 20, above and below the line on which a word stands, as in Bravura.
@@ -46,7 +46,7 @@ def word(text: str, x: float = 0.0, y: float = 100.0, scale: float = 1.0, score:
 def test_letters_become_the_words_that_engraving_writes(text: str, names: list[str], scale: float) -> None:
     rows = word(text, scale=scale)
     rows.reverse()  # the order of detections is not that of reading
-    found = as_list(page(rows), "v1")
+    found = to_class_list(page(rows), "v1")
     assert sorted(found.names) == sorted(names)
     if len(names) == 1 and len(text) > 1 and text != "fz":
         expected = [min(r[1] for r in rows), min(r[2] for r in rows), max(r[3] for r in rows), max(r[4] for r in rows)]
@@ -55,14 +55,14 @@ def test_letters_become_the_words_that_engraving_writes(text: str, names: list[s
 
 def test_letters_apart_or_on_another_line_are_words_of_their_own() -> None:
     rows = word("p") + word("p", x=60) + word("p", x=25, y=160)
-    assert as_list(page(rows), "v1").names == ["dynamicPiano"] * 3
+    assert to_class_list(page(rows), "v1").names == ["dynamicPiano"] * 3
 
 
 def test_a_word_is_as_sure_as_its_least_sure_letter_and_doubtful_letters_do_not_spoil_it() -> None:
     first, second = word("mf")
-    found = as_list(page([(*first[:5], 0.5), second]), "v1")
+    found = to_class_list(page([(*first[:5], 0.5), second]), "v1")
     assert found.scores.tolist() == [0.5]
-    doubtful = as_list(page([*word("p"), ("dynamicP", 25, 100, 58, 133, 0.1)]), "v1")
+    doubtful = to_class_list(page([*word("p"), ("dynamicP", 25, 100, 58, 133, 0.1)]), "v1")
     assert doubtful.names == ["dynamicPiano", "dynamicPiano"]
     assert [round(score, 2) for score in doubtful.scores.tolist()] == [0.9, 0.1]
 
@@ -75,14 +75,20 @@ def test_twelve_sixteen_replaces_its_digits_in_v1_alone() -> None:
         ("timeSig6", 32, 40, 66, 80, 0.7),
         ("timeSig4", 200, 0, 230, 39, 0.9),
     ]
-    found = as_list(page(rows), "v1")
+    found = to_class_list(page(rows), "v1")
     assert sorted(found.names) == ["timeSig12", "timeSig16", "timeSig4"]
     twelve = found.boxes[found.names.index("timeSig12")]
     torch.testing.assert_close(twelve, torch.tensor([10.0, 0, 66, 40]))
     assert len(times(page(rows))) == 2
-    assert len(as_list(page(rows), "extended")) == 5
+    assert len(to_class_list(page(rows), "extended")) == 5
     # The thesis' list has neither number, so that the digits stay.
-    assert sorted(as_list(page(rows), "v1-118").names) == ["timeSig1", "timeSig1", "timeSig2", "timeSig4", "timeSig6"]
+    assert sorted(to_class_list(page(rows), "v1-118").names) == [
+        "timeSig1",
+        "timeSig1",
+        "timeSig2",
+        "timeSig4",
+        "timeSig6",
+    ]
 
 
 def test_a_one_over_a_two_is_no_twelve() -> None:
@@ -98,9 +104,9 @@ def test_other_lists_get_their_own_names() -> None:
         ("stem", 70, 0, 72, 60, 0.9),
         ("restMaxima", 90, 0, 95, 40, 0.9),
     ]
-    assert as_list(page(rows), "v1").names == ["gClefChange", "noteheadBlack", "restMaxima"]
-    assert as_list(page(rows), "extended").names == ["clefG", "noteheadBlackInSpace", "stem"]
-    assert as_list(page(rows), "muscima").names == ["clefG", "noteheadFullSmall", "stem"]
+    assert to_class_list(page(rows), "v1").names == ["gClefChange", "noteheadBlack", "restMaxima"]
+    assert to_class_list(page(rows), "extended").names == ["clefG", "noteheadBlackInSpace", "stem"]
+    assert to_class_list(page(rows), "muscima").names == ["clefG", "noteheadFullSmall", "stem"]
 
 
 def test_what_a_list_has_no_name_for_is_counted_but_not_the_letters_of_its_words() -> None:
@@ -119,7 +125,7 @@ def test_what_a_list_has_no_name_for_is_counted_but_not_the_letters_of_its_words
 def test_no_detections_are_no_words() -> None:
     nothing = page([])
     assert count_unnamed(nothing, "v1") == 0
-    assert len(as_list(nothing, "v1")) == 0
+    assert len(to_class_list(nothing, "v1")) == 0
     assert dynamics(nothing) == []
 
 
@@ -127,10 +133,12 @@ def test_classes_of_another_list_pass_by_their_own_name() -> None:
     found = Detections(
         torch.tensor([[0.0, 0, 5, 5], [9, 9, 12, 12]]), torch.tensor([1, 2]), torch.ones(2), ("tuple", "x")
     )
-    assert as_list(found, "muscima").names == ["tuple"]
+    assert to_class_list(found, "muscima").names == ["tuple"]
 
 
 def test_the_best_come_first_words_included() -> None:
-    found = as_list(page([*word("mf", score=0.9), ("stem", 300, 0, 302, 60, 0.95), *word("p", x=500, score=0.5)]), "v1")
+    found = to_class_list(
+        page([*word("mf", score=0.9), ("stem", 300, 0, 302, 60, 0.95), *word("p", x=500, score=0.5)]), "v1"
+    )
     assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
     assert found.names == ["dynamicMF", "dynamicPiano"]

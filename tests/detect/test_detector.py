@@ -255,9 +255,9 @@ def test_a_batch_stops_at_the_first_page_that_cannot_be_read(tmp_path: Path) -> 
 @pytest.mark.parametrize(("name", "head"), [("default", "noteheadBlackOnLine"), ("muscima", "noteheadFull")])
 def test_detectors_of_the_package_remember_typical_boxes(name: str, head: str) -> None:
     model = Detector.load(name, "cpu").model
-    assert model.sides is not None
-    assert model.sides.shape == (len(model.classes), 2)
-    width, height = model.sides[model.classes.index(head)].tolist()
+    assert model.typical_sizes is not None
+    assert model.typical_sizes.shape == (len(model.classes), 2)
+    width, height = model.typical_sizes[model.classes.index(head)].tolist()
     assert 7 < min(width, height) <= max(width, height) < 15  # lines are 10 pixels apart
     model.options = replace(model.options, decode=replace(model.options.decode, box="class"))
     found = Detector(model, InferenceOptions(refine_boxes=False, round_boxes=False), "cpu").detect(
@@ -266,7 +266,7 @@ def test_detectors_of_the_package_remember_typical_boxes(name: str, head: str) -
     sides = found.boxes[:, 2:] - found.boxes[:, :2]
     inside = ((found.boxes[:, :2] > 0) & (found.boxes[:, 2:] < torch.tensor([600, 800]))).all(1)  # others are cut off
     assert inside.any()
-    wanted = 2 * model.sides[found.labels - 1]  # the page is twice as large as the network sees it
+    wanted = 2 * model.typical_sizes[found.labels - 1]  # the page is twice as large as the network sees it
     np.testing.assert_allclose(sides[inside], wanted[inside], rtol=0.02)
 
 
@@ -276,7 +276,9 @@ def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, mo
     with pytest.raises(ValueError, match="no detector comes with this installation"):
         Detector.load(device="cpu")
     save_detector(WatershedDetector(("a",), TINY), tmp_path / "detect.safetensors")
-    files = save_detector(WatershedDetector(("b", "c"), TINY), tmp_path / "detect-muscima.safetensors", piece=10_000)
+    files = save_detector(
+        WatershedDetector(("b", "c"), TINY), tmp_path / "detect-muscima.safetensors", max_shard_size=10_000
+    )
     assert len(files) > 1
     assert set(shipped_detectors()) == {"default", "muscima"}
     assert Detector.load(device="cpu").classes == ("a",)

@@ -27,7 +27,7 @@ def test_impossible_maps_are_refused(fields: dict[str, Any], message: str) -> No
 def test_channels_and_sides_follow_from_groups_and_offsets() -> None:
     assert MapOptions().channels == len(GROUPS) + 1
     assert MapOptions(groups=()).channels == 1
-    assert (MapOptions().sides, MapOptions(offset=False).sides) == (4, 2)
+    assert (MapOptions().box_dim, MapOptions(offset=False).box_dim) == (4, 2)
 
 
 def test_no_class_is_in_two_groups() -> None:

@@ -270,7 +270,7 @@ def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="data: holds the pages; expected another folder to write to"):
         evaluate_data(replace(job, out=data))
     evaluation = evaluate_data(job)
-    assert evaluation.judged == "own"
+    assert evaluation.class_list == "own"
     assert evaluation.pages == 2
     assert set(evaluation.scores.classes) <= set(classes)
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["pages"] == 2

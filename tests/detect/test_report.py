@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from entourage.detect.detections import Detections
-from entourage.detect.report import MOST_ROWS, RED, class_colour, draw_detections, draw_missed, picture, run_sections
+from entourage.detect.report import MAX_ROWS, RED, class_colour, draw_detections, draw_missed, page_figure, run_sections
 
 CLASSES = ("stem", "clefG", "staff", "staffLine")
 
@@ -51,20 +51,20 @@ def test_doubtful_ones_are_pale() -> None:
 
 
 def test_a_picture_is_bounded_in_width() -> None:
-    svg = picture(np.zeros((50, 2000, 3), dtype=np.uint8), 400)
+    svg = page_figure(np.zeros((50, 2000, 3), dtype=np.uint8), 400)
     assert svg.startswith("<svg")
     assert 'viewBox="0 0 400 10"' in svg
 
 
 def test_sections_tell_pages_classes_and_what_was_skipped() -> None:
-    rows = [("page", "symbols"), *((f"p{n}", "1") for n in range(MOST_ROWS + 5))]
+    rows = [("page", "symbols"), *((f"p{n}", "1") for n in range(MAX_ROWS + 5))]
     sections = run_sections(rows, Counter({"stem": 3, "clefG": 1}), [("p0", "<svg/>")], [("bad.png", "corrupt")])
     assert [section.title for section in sections] == ["Pages", "Skipped", "What was found", "Classes"]
-    assert f"{MOST_ROWS + 5} pages, 4 symbols of 2 classes." in sections[0].lead
-    assert len(sections[0].wide[0].table) == MOST_ROWS + 1
+    assert f"{MAX_ROWS + 5} pages, 4 symbols of 2 classes." in sections[0].lead
+    assert len(sections[0].wide[0].table) == MAX_ROWS + 1
     assert sections[3].wide[0].table[1] == ("stem", "3")
     assert [s.title for s in run_sections([("page",), ("a",)], Counter(), [], [])] == ["Pages"]
 
 
 def test_a_picture_of_a_strip_has_a_row() -> None:
-    assert 'viewBox="0 0 400 1"' in picture(np.zeros((3, 5000, 3), dtype=np.uint8), 400)
+    assert 'viewBox="0 0 400 1"' in page_figure(np.zeros((3, 5000, 3), dtype=np.uint8), 400)

@@ -18,7 +18,7 @@ from tests.detect.engraved import some_pages
 from tests.detect.small import small_detector
 
 from entourage.detect.detections import Detections
-from entourage.detect.evaluation.ground_truth import read_truth
+from entourage.detect.evaluation.ground_truth import read_ground_truth
 from entourage.detect.models.watershed import save_detector
 from entourage.detect.training.task import Recipe
 from entourage.detect.training.train import TrainJob
@@ -71,7 +71,7 @@ def trainings(data: str, monkeypatch: pytest.MonkeyPatch) -> Trainings:
     monkeypatch.setattr(detect_deepscores, "train_rival", made.rival)
     monkeypatch.setattr(detect_deepscores, "need_torchvision", lambda: None)
     monkeypatch.setattr(detect_deepscores, "packed", lambda job: f"{job.classes} of {Path(job.folders[0]).name}")
-    monkeypatch.setattr(detect_deepscores, "read_truth", lambda folder, split: read_truth(data, split))
+    monkeypatch.setattr(detect_deepscores, "read_ground_truth", lambda folder, split: read_ground_truth(data, split))
     return made
 
 
@@ -89,7 +89,7 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
 ) -> None:
     words = ("--train", data, "--test", f"clean={data}", "--minutes", "3", "--rivals", "fcos", "--muscima")
     rows = command(tmp_path, monkeypatch, *words)
-    print_rows = {f"{name}: clean, {judged}" for name in ("DWD", "fcos") for judged in ("v1", "extended")}
+    print_rows = {f"{name}: clean, {class_list}" for name in ("DWD", "fcos") for class_list in ("v1", "extended")}
     handwritten = {f"{name}: MUSCIMA++, own" for name in ("DWD", "fcos")}
     learned = {f"training of {name}" for name in ("DWD", "DWD, handwriting", "fcos", "fcos, handwriting")}
     assert set(rows) == print_rows | handwritten | learned

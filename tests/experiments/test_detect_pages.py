@@ -3,7 +3,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from experiments.detect_pages import TENTHS, UNSEEN, divide, jobs
+from experiments.detect_pages import HELD_OUT_FONT, TENTHS, data_sets, divide
 
 from entourage.engrave.scores.composer import compose
 from entourage.engrave.scores.parsing import parse_score
@@ -35,11 +35,11 @@ def test_every_work_is_in_one_part_whatever_its_file_is_called(tmp_path: Path) -
 
 
 def test_one_font_is_never_learned_from_and_tests_see_only_works_of_their_part(tmp_path: Path) -> None:
-    sets = jobs(tmp_path, compose=10)
+    sets = data_sets(tmp_path, compose=10)
     learn = {name: job for name, job in sets.items() if name.startswith("learn-")}
     test = {name: job for name, job in sets.items() if name.startswith("test-")}
-    assert all(UNSEEN not in {font.name for font in job.fonts} for job in learn.values())
-    assert [font.name for font in test["test-font"].fonts] == [UNSEEN]
+    assert all(HELD_OUT_FONT not in {font.name for font in job.fonts} for job in learn.values())
+    assert [font.name for font in test["test-font"].fonts] == [HELD_OUT_FONT]
     assert {path.name for job in test.values() for path in job.sources} == {"test.zip"}
     assert "test.zip" not in {path.name for job in learn.values() for path in job.sources}
     assert {job.page.interline for job in learn.values()} == {10.0}

@@ -22,7 +22,7 @@ from tests.detect.drawn import staff_page
 from tests.detect.engraved import write_engraved
 from tests.detect.small import RECIPE, small_data
 
-from entourage.detect.evaluation.ground_truth import class_names, read_truth
+from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
 from entourage.detect.training.task import Draw, Recipe, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
 from entourage.detect.training.windows import WindowDrawer, WindowOptions, pack_pages
@@ -74,7 +74,7 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
         ("restQuarter", "restQuarter", 60, 60, 82, 116),  # a sliver of a pixel reaches in
         ("restQuarter", "restQuarter", 20, 60, 40, 116),  # beyond
     ]
-    pages = read_truth(write_engraved(tmp_path / "data", [("other", "train", rows[1:2]), ("p", "train", rows)]))
+    pages = read_ground_truth(write_engraved(tmp_path / "data", [("other", "train", rows[1:2]), ("p", "train", rows)]))
     pack = pack_pages(pages, class_names(pages), workers=1, progress=False)
     window = WindowOptions(height=64, width=128)
     corner = np.array([[40.0, 20.0]])  # on a page of half the size

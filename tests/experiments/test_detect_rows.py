@@ -18,7 +18,7 @@ from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
 
 from entourage.detect.detector import Detector
-from entourage.detect.evaluation.ground_truth import make_page, read_truth, spread_over
+from entourage.detect.evaluation.ground_truth import make_page, read_ground_truth, subsample_evenly
 from entourage.detect.models.watershed import save_detector
 from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
@@ -110,7 +110,7 @@ def test_variants_are_trained_apart_and_other_ways_to_read_share_the_default(
 
 
 def test_symbols_of_the_corpus_are_counted(tmp_path: Path) -> None:
-    assert corpus_counts(read_truth(some_pages(tmp_path / "data"), "train"))["dynamicPP"] == 4
+    assert corpus_counts(read_ground_truth(some_pages(tmp_path / "data"), "train"))["dynamicPP"] == 4
 
 
 def test_cached_boxes_are_the_typical_ones_of_their_classes_and_leave_the_detector_as_it_is(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_sets_are_named_and_spread(tmp_path: Path) -> None:
     data = some_pages(tmp_path / "data", train=1, val=0, test=5)
     sets = sets_of(argparse.Namespace(test=[f"a={data}"], pages=3, split="test"))
     assert [page.name for page in sets["a"]] == ["page-1", "page-3", "page-5"]
-    assert len(spread_over(sets["a"], 10)) == 3
+    assert len(subsample_evenly(sets["a"], 10)) == 3
     with pytest.raises(ValueError, match="names no folder"):
         sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"

@@ -86,7 +86,7 @@ def evaluate(
         three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
         typer.echo(f"mean over {kind}: {three}")
     seen = f"{pluralize(found.pages, 'pages')}, {pluralize(found.objects, 'objects')}"
-    typer.echo(f"{seen}, list {found.judged}, {found.seconds:.2f} s a page")
+    typer.echo(f"{seen}, list {found.class_list}, {found.seconds:.2f} s a page")
 
 
 @detect.command()

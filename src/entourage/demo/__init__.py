@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from entourage.detect.evaluation.ground_truth import TruthPage
+    from entourage.detect.evaluation.ground_truth import GroundTruthPage
 
 
 def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Path("demo")) -> None:
@@ -32,7 +32,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for report.html.")] = Pa
     typer.echo(f"The demo is in {path}")
 
 
-def composed_pages() -> list[TruthPage]:
+def composed_pages() -> list[GroundTruthPage]:
     """Pages for the detector with their truth: two clean ones in two fonts, and the first as if photographed."""
     import cv2
 

@@ -11,12 +11,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.detect.detections import Detections, as_list
+from entourage.detect.detections import Detections, to_class_list
 from entourage.detect.detector import Detector
-from entourage.detect.evaluation.evaluate import known_objects
-from entourage.detect.evaluation.ground_truth import TruthPage
-from entourage.detect.evaluation.metrics import score_pages, without_twins
-from entourage.detect.report import LIKELY, draw_detections, picture
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
+from entourage.detect.evaluation.metrics import average_precision, drop_duplicates
+from entourage.detect.evaluation.page_evaluation import ground_truth_detections
+from entourage.detect.report import DISPLAY_THRESHOLD, draw_detections, page_figure
 from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.dataset.inspection import draw_annotations
 from entourage.engrave.engines.verovio import VerovioEngraver
@@ -38,9 +38,9 @@ def engrave_section() -> Section:
         page = demo_page(index, font)
         blocks.append(Block(f"Page {index}, {font}", figure=annotated_page_figure(page)))
         heads = [s for s in page.symbols if s.label.startswith("notehead")]
-        known = sum(s.onset is not None and bool(s.pitch) and s.duration is not None for s in heads)
+        n_complete = sum(s.onset is not None and bool(s.pitch) and s.duration is not None for s in heads)
         classes = len({s.label for s in page.symbols if s.label})
-        rows.append((str(index), font, str(len(page.symbols)), str(classes), f"{known} of {len(heads)}"))
+        rows.append((str(index), font, str(len(page.symbols)), str(classes), f"{n_complete} of {len(heads)}"))
     lead = (
         "Two scores were composed at random and engraved in two fonts. Colours are the masks of symbols, frames their "
         "boxes; above noteheads stand onset, position on the staff and duration."
@@ -57,16 +57,16 @@ def annotated_page_figure(page: Page) -> str:
     """The page with its ground truth, as an `<svg>` element that holds an image."""
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font="f").to_pylist()
     image: NDArray[np.uint8] = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
-    drawn = draw_annotations(image, rows, ("boxes", "masks", "onsets"))
-    height, width = drawn.shape[:2]
-    packed = cv2.imencode(".png", drawn, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1]
-    return raster_figure(packed.tobytes(), "png", width, height)
+    canvas = draw_annotations(image, rows, ("boxes", "masks", "onsets"))
+    height, width = canvas.shape[:2]
+    png = cv2.imencode(".png", canvas, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1]
+    return raster_figure(png.tobytes(), "png", width, height)
 
 
 _WIDTH = 1000  # pixels of a picture
 
 
-def detect_section(pages: Sequence[TruthPage], detector: Detector | None = None) -> Section:
+def detect_section(pages: Sequence[GroundTruthPage], detector: Detector | None = None) -> Section:
     """Finds the symbols of some pages, draws them and compares them with the truth.
 
     Args:
@@ -79,13 +79,13 @@ def detect_section(pages: Sequence[TruthPage], detector: Detector | None = None)
     for page in pages:
         image = page.image()
         result = detector.detect_page(image)
-        likely = result.detections.select(result.detections.scores >= LIKELY)
-        blocks.append(Block(page.name, figure=picture(draw_detections(image, likely), _WIDTH)))
-        truth = without_twins(known_objects(page, "v1"))
-        found = as_list(result.detections, "v1")
+        likely = result.detections.select(result.detections.scores >= DISPLAY_THRESHOLD)
+        blocks.append(Block(page.name, figure=page_figure(draw_detections(image, likely), _WIDTH)))
+        truth = drop_duplicates(ground_truth_detections(page, "v1"))
+        found = to_class_list(result.detections, "v1")
         everything[0].append(truth)
         everything[1].append(found)
-        sure = int((found.scores >= LIKELY).sum())
+        sure = int((found.scores >= DISPLAY_THRESHOLD).sum())
         rows.append((page.name, str(len(truth)), str(sure), *_figures([truth], [found]), f"{result.seconds:.1f}"))
     rows.append(("all", "", "", *_figures(*everything), ""))
     lead = (
@@ -96,5 +96,5 @@ def detect_section(pages: Sequence[TruthPage], detector: Detector | None = None)
 
 
 def _figures(truth: Sequence[Detections], found: Sequence[Detections]) -> tuple[str, str]:
-    means = score_pages(truth, found).means()
+    means = average_precision(truth, found).means()
     return f"{100 * means['mAP']:.1f}", f"{100 * means['AP50']:.1f}"

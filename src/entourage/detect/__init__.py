@@ -1,51 +1,42 @@
-"""The Deep Watershed Detector: every tiny symbol on a full page in one pass."""
+"""The Deep Watershed Detector: detection of all symbols of a full page of music in one pass."""
 
-from entourage.detect.detections import DETECTOR_CLASSES, Detections, as_list, detector_class, group_of, to_list
-from entourage.detect.detector import Detector, PageDetections, shipped_detectors
-from entourage.detect.evaluation.evaluate import Evaluation, evaluate
-from entourage.detect.evaluation.metrics import Scores, score_pages
-from entourage.detect.models.decode import decode
-from entourage.detect.models.maps import Maps, paint
-from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
-from entourage.detect.options import (
-    INTERLINE,
-    PRESETS,
-    DecodeOptions,
-    DetectorOptions,
-    InferenceOptions,
-    LossOptions,
-    MapOptions,
-    NetworkOptions,
-    preset,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from entourage.lazy_imports import lazy_exports
+
+if TYPE_CHECKING:
+    from entourage.detect.detections import DETECTOR_CLASSES, Detections
+    from entourage.detect.detector import Detector, PageDetections, shipped_detectors
+    from entourage.detect.evaluation.metrics import average_precision
+    from entourage.detect.evaluation.page_evaluation import evaluate
+    from entourage.detect.models.watershed import WatershedDetector, load_detector, save_detector
+    from entourage.detect.options import DetectorOptions, InferenceOptions
 
 __all__ = [
     "DETECTOR_CLASSES",
-    "INTERLINE",
-    "PRESETS",
-    "DecodeOptions",
     "Detections",
     "Detector",
     "DetectorOptions",
-    "Evaluation",
     "InferenceOptions",
-    "LossOptions",
-    "MapOptions",
-    "Maps",
-    "NetworkOptions",
     "PageDetections",
-    "Scores",
     "WatershedDetector",
-    "as_list",
-    "decode",
-    "detector_class",
+    "average_precision",
     "evaluate",
-    "group_of",
     "load_detector",
-    "paint",
-    "preset",
     "save_detector",
-    "score_pages",
     "shipped_detectors",
-    "to_list",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "detections": ("DETECTOR_CLASSES", "Detections"),
+        "detector": ("Detector", "PageDetections", "shipped_detectors"),
+        "evaluation.metrics": ("average_precision",),
+        "evaluation.page_evaluation": ("evaluate",),
+        "models.watershed": ("WatershedDetector", "load_detector", "save_detector"),
+        "options": ("DetectorOptions", "InferenceOptions"),
+    },
+)

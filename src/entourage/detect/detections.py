@@ -111,7 +111,7 @@ def detector_class(label: str, v1: str) -> str | None:
     return label or None
 
 
-def to_list(name: str, classes: ClassSet) -> str | None:
+def map_class(name: str, classes: ClassSet) -> str | None:
     """What a network class is called in a list of classes, or None where the list lacks it.
 
     Raises:
@@ -129,7 +129,7 @@ def to_list(name: str, classes: ClassSet) -> str | None:
     return found if found in names else None
 
 
-def group_of(classes: Sequence[str], groups: Sequence[Sequence[str]]) -> Tensor:
+def energy_channels(classes: Sequence[str], groups: Sequence[Sequence[str]]) -> Tensor:
     """The energy channel of every label: the number of the group that names its class, from 1, or 0.
 
     Args:
@@ -153,7 +153,7 @@ Word = tuple[str, list[int]]
 Boxes = NDArray[np.float64]
 
 
-def as_list(detections: Detections, classes: ClassSet) -> Detections:
+def to_class_list(detections: Detections, classes: ClassSet) -> Detections:
     """The detections under the names of a class list; what the list has no name for is left out.
 
     Args:
@@ -182,10 +182,10 @@ def as_list(detections: Detections, classes: ClassSet) -> Detections:
 
 
 def count_unnamed(detections: Detections, classes: ClassSet) -> int:
-    """How many of the detections `as_list` leaves out: the list has no name for them, nor for a word they are part of.
+    """Count the detections that `to_class_list` omits: neither they nor a word they belong to has a name in the list.
 
     Args:
-        detections, classes: as `as_list` takes them.
+        detections, classes: as `to_class_list` takes them.
     """
     numbers = {name: number for number, name in enumerate(class_ids(classes), start=1)}
     named = _labels(detections, classes, numbers) > 0
@@ -246,7 +246,7 @@ def _words(detections: Detections, classes: ClassSet, numbers: Mapping[str, int]
 
 def _translated(name: str, classes: ClassSet) -> str | None:
     if name in DETECTOR_CLASSES:
-        return to_list(name, classes)
+        return map_class(name, classes)
     return name if name in class_ids(classes) else None
 
 

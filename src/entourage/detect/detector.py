@@ -21,7 +21,7 @@ from entourage.compute import count_threads, map_ahead, resolve_device
 from entourage.detect.detections import Detections
 from entourage.detect.inference.box_refinement import trace
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
-from entourage.detect.models.watershed import NoDetectorError, WatershedDetector, find_pieces, load_detector
+from entourage.detect.models.watershed import DetectorNotFoundError, WatershedDetector, find_shards, load_detector
 from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.prepare import ImageInput, PreparedPage, prepare_page
 from entourage.detect.preprocessing.reading import Grey
@@ -111,7 +111,7 @@ class Detector:
         self, model: WatershedDetector, options: InferenceOptions | None = None, device: str | torch.device = "auto"
     ) -> None:
         self.device = resolve_device(device)
-        self.model = model.folded().to(self.device)
+        self.model = model.fuse_batch_norm().to(self.device)
         self.options = options or InferenceOptions()
         decode = model.options.decode
         self._least = decode.threshold if self.options.threshold is None else self.options.threshold
@@ -272,10 +272,10 @@ def find_detector(path: str | Path | None = None) -> Path:
     if name in shipped and not a_file:
         return shipped[name]
     try:
-        find_pieces(name)
-    except NoDetectorError as error:
+        find_shards(name)
+    except DetectorNotFoundError as error:
         names = f", or one of the package: {', '.join(sorted(shipped))}" if shipped else ""
-        raise NoDetectorError(f"{error}{names}") from error
+        raise DetectorNotFoundError(f"{error}{names}") from error
     return Path(name)
 
 

@@ -149,7 +149,7 @@ class MapOptions:
         return len(self.groups) + 1
 
     @property
-    def sides(self) -> int:
+    def box_dim(self) -> int:
         """How many numbers describe a box."""
         return 4 if self.offset else 2
 

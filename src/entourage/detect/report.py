@@ -18,10 +18,10 @@ from entourage.report.page import Block, Section, pluralize
 Grey = NDArray[np.uint8]
 Colour = NDArray[np.uint8]
 
-LIKELY = 0.3  # least score of what is shown to people
+DISPLAY_THRESHOLD = 0.3  # least score of what is shown to people
 RED = (0, 0, 220)  # in BGR
-MOST_PICTURES = 12  # in a report
-MOST_ROWS = 2000  # of pages in a report
+MAX_FIGURES = 12  # in a report
+MAX_ROWS = 2000  # of pages in a report
 _WIDTH = 1200  # pixels of a picture in a report
 _UNFRAMED = ("staff", "staffLine", "staffSpace")  # as wide as the page
 # Without a word: so many, or so large, that words would hide the page.
@@ -79,7 +79,7 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
-def picture(drawn: Colour, width: int = _WIDTH) -> str:
+def page_figure(drawn: Colour, width: int = _WIDTH) -> str:
     """A drawn page as an `<svg>` element that holds an image of at most that width."""
     scale = min(1.0, width / drawn.shape[1])
     small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn
@@ -103,21 +103,21 @@ def run_sections(
         skipped: names and reasons of what could not be read.
     """
     total = sum(counts.values())
-    more = f" The first {MOST_ROWS} are listed; pages.csv has all." if len(rows) > MOST_ROWS + 1 else ""
+    more = f" The first {MAX_ROWS} are listed; pages.csv has all." if len(rows) > MAX_ROWS + 1 else ""
     lead = f"{pluralize(len(rows) - 1, 'pages')}, {pluralize(total, 'symbols')} of {len(counts)} classes.{more}"
     found = [("class", "symbols"), *((name, str(n)) for name, n in counts.most_common())]
-    sections = [Section("Pages", lead, wide=[Block(table=rows[: MOST_ROWS + 1])])]
+    sections = [Section("Pages", lead, wide=[Block(table=rows[: MAX_ROWS + 1])])]
     if skipped:
         table = [("file", "reason"), *skipped]
         sections.append(Section("Skipped", "These could not be read.", wide=[Block(table=table)]))
     if pictures:
-        sections.append(found_section(pictures))
+        sections.append(detections_section(pictures))
     if counts:
         sections.append(Section("Classes", "", wide=[Block(table=found)]))
     return sections
 
 
-def found_section(pictures: Sequence[tuple[str, str]], more: str = "") -> Section:
+def detections_section(pictures: Sequence[tuple[str, str]], more: str = "") -> Section:
     """The section that shows pages.
 
     Args:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from tests.detect.engraved import some_pages, write_engraved
 
-from entourage.detect.evaluation.ground_truth import NoPagesError, class_names, make_page, read_truth
+from entourage.detect.evaluation.ground_truth import NoPagesError, class_names, make_page, read_ground_truth
 
 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
     folder = some_pages(tmp_path / "data")
     (folder / "symbols.parquet").write_bytes(b"no table")
     with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table; expected what `entourage"):
-        read_truth(folder, "test")
+        read_ground_truth(folder, "test")
 
 
 def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> No
         ("noteheadBlackOnLine", "noteheadBlack", 100, 130, 124, 150),
     ]
     folder = write_engraved(tmp_path / "data", [("b", "test", symbols), ("a", "test", symbols[:1])])
-    first, second = read_truth(folder, "test")
+    first, second = read_ground_truth(folder, "test")
     assert (first.name, second.name) == ("a", "b")
     assert second.labels == ["staff", "gClefChange", None, "noteheadBlackOnLine"]
     assert second.v1 == ["", "gClefChange", "dynamicPP", "noteheadBlack"]
@@ -45,8 +45,8 @@ def test_an_engraved_folder_gives_classes_boxes_and_pixels(tmp_path: Path) -> No
 
 def test_splits_are_kept_apart_and_none_means_all(tmp_path: Path) -> None:
     folder = some_pages(tmp_path / "data", train=3, val=2, test=1)
-    assert [len(read_truth(folder, split)) for split in ("train", "val", "test")] == [3, 2, 1]
-    assert len(read_truth(folder)) == 6
+    assert [len(read_ground_truth(folder, split)) for split in ("train", "val", "test")] == [3, 2, 1]
+    assert len(read_ground_truth(folder)) == 6
 
 
 def test_unisons_appear_once_but_other_classes_stay() -> None:
@@ -58,7 +58,7 @@ def test_unisons_appear_once_but_other_classes_stay() -> None:
 
 
 def test_class_names_leave_out_what_has_none(tmp_path: Path) -> None:
-    pages = read_truth(some_pages(tmp_path / "data"))
+    pages = read_ground_truth(some_pages(tmp_path / "data"))
     assert class_names(pages) == ("flag8thUp", "noteheadBlackOnLine", "restQuarter", "staff")
 
 
@@ -79,7 +79,7 @@ def test_deepscores_is_read_from_an_archive_and_from_a_folder(tmp_path: Path) ->
         for name, data in files.items():
             archive.writestr(name, data)
     for source in (tmp_path / "folder", tmp_path / "sample.zip"):
-        (page,) = read_truth(source, "test")
+        (page,) = read_ground_truth(source, "test")
         assert page.name == "p"
         assert page.extended == ["staff", "noteheadBlackOnLine"]
         assert page.v1 == ["", "noteheadBlack"]
@@ -87,7 +87,7 @@ def test_deepscores_is_read_from_an_archive_and_from_a_folder(tmp_path: Path) ->
         assert page.boxes[1].tolist() == [30.5, 40, 50, 60]
         assert page.image()[0, 0] == 200
         with pytest.raises(ValueError, match=r"no page of the split 'train'; its pages are of 'test'$"):
-            read_truth(source, "train")
+            read_ground_truth(source, "train")
 
 
 def test_muscima_comes_with_dark_ink(tmp_path: Path) -> None:
@@ -101,29 +101,29 @@ def test_muscima_comes_with_dark_ink(tmp_path: Path) -> None:
             info = tarfile.TarInfo(f"pp/CVC-MUSCIMA_W-01_N-10_D-ideal{Path(name).suffix}")
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    (page,) = read_truth(path)
+    (page,) = read_ground_truth(path)
     assert page.labels == ["staff"]
     assert page.boxes.tolist() == [[2, 5, 42, 25]]
     assert page.image()[5, 10] == 0
     assert page.image()[0, 0] == 255
     with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train'$"):
-        read_truth(path, "test")
+        read_ground_truth(path, "test")
 
 
 def test_bad_data_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no data set"):
-        read_truth(tmp_path)
+        read_ground_truth(tmp_path)
     with pytest.raises(ValueError, match="split is 'all'"):
-        read_truth(tmp_path, "all")
+        read_ground_truth(tmp_path, "all")
     folder = some_pages(tmp_path / "data", test=0)
     with pytest.raises(NoPagesError, match=r"no page of the split 'test'; its pages are of 'train' and 'val'$"):
-        read_truth(folder, "test")
+        read_ground_truth(folder, "test")
     (folder / "images" / "page-0.png").unlink()
     with pytest.raises(ValueError, match="page-0 cannot be read"):
-        read_truth(folder, "train")[0].image()
+        read_ground_truth(folder, "train")[0].image()
     (folder / "manifest.json").unlink()
     with pytest.raises(ValueError, match=r"no manifest\.json"):
-        read_truth(folder, "train")
+        read_ground_truth(folder, "train")
     (tmp_path / "bad.zip").write_bytes(b"no archive")
     with pytest.raises(ValueError, match="cannot be read as a zip"):
-        read_truth(tmp_path / "bad.zip")
+        read_ground_truth(tmp_path / "bad.zip")

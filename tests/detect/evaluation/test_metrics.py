@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from entourage.detect.detections import Detections
-from entourage.detect.evaluation.metrics import OVERLAPS, score_pages, without_twins
+from entourage.detect.evaluation.metrics import OVERLAPS, average_precision, drop_duplicates
 
 CLASSES = ("stem", "beam", "slur")
 
@@ -20,7 +20,7 @@ def page(rows: list[tuple[float, float, float, float, int, float]]) -> Detection
 def test_all_found_exactly_is_perfect_and_absent_classes_do_not_count() -> None:
     truth = page([(0, 0, 10, 10, 1, 1), (20, 0, 30, 10, 2, 1)])
     found = page([(0, 0, 10, 10, 1, 0.9), (20, 0, 30, 10, 2, 0.8), (50, 50, 60, 60, 3, 0.99)])
-    scores = score_pages([truth], [found])
+    scores = average_precision([truth], [found])
     assert scores.classes == ("stem", "beam")
     np.testing.assert_array_equal(scores.counts, [1, 1])
     np.testing.assert_allclose(scores.precision, 1.0)
@@ -28,7 +28,7 @@ def test_all_found_exactly_is_perfect_and_absent_classes_do_not_count() -> None:
 
 def test_overlap_decides_at_which_thresholds_a_box_counts() -> None:
     # 10 x 10 against 10 x 6.2 inside it: an overlap of .62, above .25, .5, .55 and .6 alone.
-    scores = score_pages([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 6.2, 1, 0.5)])])
+    scores = average_precision([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 6.2, 1, 0.5)])])
     np.testing.assert_allclose(scores.precision[:, 0], [1.0 if overlap <= 0.62 else 0.0 for overlap in OVERLAPS])
     assert scores.ap[0] == pytest.approx(0.3)
     assert scores.ap50[0] == 1.0
@@ -36,7 +36,7 @@ def test_overlap_decides_at_which_thresholds_a_box_counts() -> None:
 
 
 def test_quarter_overlap_counts_for_ap25_alone() -> None:
-    scores = score_pages([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 2.7, 1, 0.5)])])
+    scores = average_precision([page([(0, 0, 10, 10, 1, 1)])], [page([(0, 0, 10, 2.7, 1, 0.5)])])
     assert (scores.ap25[0], scores.ap50[0]) == (1.0, 0.0)
 
 
@@ -44,18 +44,18 @@ def test_a_surer_wrong_detection_halves_precision() -> None:
     truth = page([(0, 0, 10, 10, 1, 1)])
     false_first = page([(50, 50, 60, 60, 1, 0.9), (0, 0, 10, 10, 1, 0.5)])
     false_last = page([(50, 50, 60, 60, 1, 0.4), (0, 0, 10, 10, 1, 0.5)])
-    assert score_pages([truth], [false_first]).ap50[0] == pytest.approx(0.5)
-    assert score_pages([truth], [false_last]).ap50[0] == pytest.approx(1.0)
+    assert average_precision([truth], [false_first]).ap50[0] == pytest.approx(0.5)
+    assert average_precision([truth], [false_last]).ap50[0] == pytest.approx(1.0)
 
 
 def test_more_than_a_hundred_objects_of_a_class_are_all_counted() -> None:
     rows = [(float(20 * i), 0.0, 20.0 * i + 10, 10.0, 1, 0.5 + i / 10_000) for i in range(1500)]
-    assert score_pages([page(rows)], [page(rows)]).ap[0] == pytest.approx(1.0)
+    assert average_precision([page(rows)], [page(rows)]).ap[0] == pytest.approx(1.0)
 
 
 def test_means_over_classes_and_by_instance() -> None:
     truth = page([(0, 0, 10, 10, 1, 1), (20, 0, 30, 10, 1, 1), (40, 0, 50, 10, 1, 1), (0, 50, 10, 60, 2, 1)])
-    scores = score_pages([truth], [truth.select(truth.labels == 1)])  # all stems, no beam
+    scores = average_precision([truth], [truth.select(truth.labels == 1)])  # all stems, no beam
     means = scores.means()
     assert means["mAP"] == pytest.approx(0.5)
     assert means["mAP by instance"] == pytest.approx(0.75)
@@ -64,29 +64,29 @@ def test_means_over_classes_and_by_instance() -> None:
 
 def test_nothing_found_is_zero_and_no_truth_is_nan() -> None:
     truth = page([(0, 0, 10, 10, 1, 1)])
-    assert score_pages([truth], [page([])]).means()["mAP"] == 0.0
-    empty = score_pages([page([])], [truth])
+    assert average_precision([truth], [page([])]).means()["mAP"] == 0.0
+    empty = average_precision([page([])], [truth])
     assert empty.classes == ()
     assert math.isnan(empty.means()["AP50 by instance"])
 
 
 def test_pages_are_not_mixed_up() -> None:
     first, second = page([(0, 0, 10, 10, 1, 1)]), page([(90, 90, 99, 99, 1, 1)])
-    assert score_pages([first, second], [second, first]).ap50[0] == 0.0
+    assert average_precision([first, second], [second, first]).ap50[0] == 0.0
 
 
 def test_twins_are_one_but_classes_and_places_are_kept_apart() -> None:
     rows = [(0, 0, 10, 10, 1, 1), (0, 0, 10, 10, 1, 0.5), (0, 0, 10, 10, 2, 1), (1, 0, 10, 10, 1, 1)]
-    kept = without_twins(page(rows))
+    kept = drop_duplicates(page(rows))
     assert kept.labels.tolist() == [1, 2, 1]
     assert kept.boxes[:, 0].tolist() == [0, 0, 1]
-    assert len(without_twins(page([]))) == 0
+    assert len(drop_duplicates(page([]))) == 0
 
 
 def test_wrong_input_is_named() -> None:
     one = page([])
     with pytest.raises(ValueError, match="1 pages of detections for 2 of truth"):
-        score_pages([one, one], [one])
+        average_precision([one, one], [one])
     other = Detections(one.boxes, one.labels, one.scores, ("stem",))
     with pytest.raises(ValueError, match="page 0 has a list of 1 classes"):
-        score_pages([one], [other])
+        average_precision([one], [other])

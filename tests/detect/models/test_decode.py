@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from entourage.detect.detections import DETECTOR_CLASSES, group_of
-from entourage.detect.models.decode import class_chances, decode, find_peaks, suppress
-from entourage.detect.models.maps import paint
+from entourage.detect.detections import DETECTOR_CLASSES, energy_channels
+from entourage.detect.models.decode import class_probabilities, decode, find_peaks, suppress_overlaps
+from entourage.detect.models.maps import render_targets
 from entourage.detect.options import DecodeOptions, MapOptions, preset
 
 MAPS = MapOptions()
-GROUPS = group_of(DETECTOR_CLASSES, MAPS.groups)
+GROUPS = energy_channels(DETECTOR_CLASSES, MAPS.groups)
 HIGH, WIDE = 1334, 947
 
 
@@ -48,7 +48,7 @@ def nearest_likes(boxes: Tensor, labels: Tensor, others: Tensor, other_labels: T
 @given(n=st.integers(0, 5000), seed=st.integers(0, 2**31))
 def test_decoding_inverts_encoding(n: int, seed: int) -> None:
     boxes, labels = random_page(n, seed)
-    maps = paint(boxes, labels, torch.zeros(len(boxes)).long(), (1, HIGH, WIDE), MAPS, GROUPS)
+    maps = render_targets(boxes, labels, torch.zeros(len(boxes)).long(), (1, HIGH, WIDE), MAPS, GROUPS)
     (found,) = decode(maps, DecodeOptions(overlap=None), MAPS, GROUPS)
     assert len(found["boxes"]) == len(boxes)
     if len(boxes) == 0:
@@ -79,7 +79,7 @@ def test_components_give_back_what_stands_apart(seed: int, name: str) -> None:
     boxes = torch.cat([centres - sides / 2, centres + sides / 2], 1)
     labels = torch.randint(1, 9, (40,), generator=generator)
     groups = torch.zeros(9, dtype=torch.int64)
-    maps = paint(boxes, labels, torch.zeros(40).long(), (1, 240, 240), options.maps, groups)
+    maps = render_targets(boxes, labels, torch.zeros(40).long(), (1, 240, 240), options.maps, groups)
     (found,) = decode(maps, options.decode, options.maps, groups)
     assert len(found["boxes"]) == 40
     middle = (found["boxes"][:, :2] + found["boxes"][:, 2:]) / 2
@@ -97,7 +97,7 @@ def test_two_groups_share_a_centre_and_one_does_not() -> None:
     stem, head = DETECTOR_CLASSES.index("stem") + 1, DETECTOR_CLASSES.index("noteheadBlackOnLine") + 1
     boxes = torch.tensor([[49.4, 30.0, 50.6, 70.0], [44.0, 45.0, 56.0, 55.0], [40.0, 40.0, 60.0, 60.0]])
     labels = torch.tensor([stem, head, head])
-    maps = paint(boxes, labels, torch.zeros(3).long(), (1, 100, 100), MAPS, GROUPS)
+    maps = render_targets(boxes, labels, torch.zeros(3).long(), (1, 100, 100), MAPS, GROUPS)
     (found,) = decode(maps, DecodeOptions(), MAPS, GROUPS)
     assert sorted(found["labels"].tolist()) == sorted([stem, head])
 
@@ -114,7 +114,7 @@ def test_peaks_are_cells_that_no_neighbour_tops() -> None:
 
 def test_chances_are_shared_within_a_group() -> None:
     groups = torch.tensor([0, 0, 0, 1])
-    chances = class_chances(torch.tensor([[1.0, 2.0, 9.0], [1.0, 2.0, -9.0]]), torch.tensor([0, 1]), groups)
+    chances = class_probabilities(torch.tensor([[1.0, 2.0, 9.0], [1.0, 2.0, -9.0]]), torch.tensor([0, 1]), groups)
     expected = torch.tensor([1.0, 2.0]).softmax(0).tolist()
     assert chances[0].tolist() == pytest.approx([*expected, 0.0])
     assert chances[1].tolist() == [0, 0, 1]
@@ -123,13 +123,13 @@ def test_chances_are_shared_within_a_group() -> None:
 def test_the_lesser_of_two_that_overlap_goes_but_not_across_groups() -> None:
     boxes = torch.tensor([[0.0, 0, 10, 10], [1, 0, 11, 10], [5, 0, 15, 10], [0, 0, 10, 10]])
     group = torch.tensor([0, 0, 0, 1])
-    assert suppress(boxes, group, 0.8).tolist() == [True, False, True, True]  # 9 / 11 and 5 / 15 of the union
-    assert suppress(boxes, group, 0.9).all()
+    assert suppress_overlaps(boxes, group, 0.8).tolist() == [True, False, True, True]  # 9 / 11 and 5 / 15 of the union
+    assert suppress_overlaps(boxes, group, 0.9).all()
 
 
 def test_thin_objects_are_compared_as_if_they_were_wider() -> None:
     stems = torch.tensor([[10.0, 0, 11.3, 40], [10.4, 0, 11.7, 40], [13.0, 0, 14.3, 40]])
-    assert suppress(stems, torch.zeros(3), 0.8).tolist() == [True, False, True]
+    assert suppress_overlaps(stems, torch.zeros(3), 0.8).tolist() == [True, False, True]
 
 
 def test_suppression_in_blocks_equals_that_at_once() -> None:
@@ -137,8 +137,8 @@ def test_suppression_in_blocks_equals_that_at_once() -> None:
     corner = torch.rand(200, 2, generator=generator) * 40
     boxes = torch.cat([corner, corner + 10], 1)
     group = torch.randint(0, 2, (200,), generator=generator)
-    whole = suppress(boxes, group, 0.5)
-    assert torch.equal(suppress(boxes, group, 0.5, block=7), whole)
+    whole = suppress_overlaps(boxes, group, 0.5)
+    assert torch.equal(suppress_overlaps(boxes, group, 0.5, block=7), whole)
     assert 0 < whole.sum() < 200
 
 
@@ -156,14 +156,14 @@ class Two:
 
 
 def test_score_order_bound_threshold_and_rounding() -> None:
-    how, groups = replace(MAPS, groups=()), torch.tensor([0, 0, 0])
-    first, second = decode(Two(), DecodeOptions(), how, groups)
+    map_options, groups = replace(MAPS, groups=()), torch.tensor([0, 0, 0])
+    first, second = decode(Two(), DecodeOptions(), map_options, groups)
     chance = float(torch.tensor([0.0, 3.0]).softmax(0)[1])
     assert first["scores"].tolist() == pytest.approx([0.8 * chance, 0.5 * chance])
     assert first["labels"].tolist() == [2, 2]
     assert first["boxes"][0].tolist() == [20, 20, 30, 30]
     assert len(second["boxes"]) == 0
-    assert len(decode(Two(), DecodeOptions(most=1), how, groups)[0]["boxes"]) == 1
-    assert len(decode(Two(), DecodeOptions(threshold=0.6), how, groups)[0]["boxes"]) == 1
-    assert decode(Two(), DecodeOptions(score=False), how, groups)[0]["scores"].tolist() == [1, 1]
-    assert decode(Two(), DecodeOptions(snap=4.0), how, groups)[0]["boxes"][0].tolist() == [20, 20, 32, 32]
+    assert len(decode(Two(), DecodeOptions(most=1), map_options, groups)[0]["boxes"]) == 1
+    assert len(decode(Two(), DecodeOptions(threshold=0.6), map_options, groups)[0]["boxes"]) == 1
+    assert decode(Two(), DecodeOptions(score=False), map_options, groups)[0]["scores"].tolist() == [1, 1]
+    assert decode(Two(), DecodeOptions(snap=4.0), map_options, groups)[0]["boxes"][0].tolist() == [20, 20, 32, 32]

@@ -57,10 +57,10 @@ def test_the_class_of_a_component(vote: Vote, label: int, chance: float) -> None
 
 @pytest.mark.parametrize(("box", "side"), [("mean", 5.0), ("largest", 9.0), ("peak", 4.0)])
 def test_the_sides_of_a_component(box: BoxOf, side: float) -> None:
-    how = preset("thesis").maps
+    map_options = preset("thesis").maps
     found = find_components(surface()[:1, :, :5, :5], CUT)
     numbers = torch.tensor([[2.0, 2.0], [4.0, 4.0], [9.0, 9.0]])
-    (corners,) = found.boxes(numbers, replace(CUT, box=box), how)
+    (corners,) = found.boxes(numbers, replace(CUT, box=box), map_options)
     assert (corners[2:] - corners[:2]).tolist() == pytest.approx([side, side])
 
 
@@ -74,8 +74,8 @@ def test_the_sides_of_a_component(box: BoxOf, side: float) -> None:
     ],
 )
 def test_the_centre_of_a_component(centre: Centre, x: float, y: float) -> None:
-    how = replace(preset("thesis").maps, offset=True)
+    map_options = replace(preset("thesis").maps, offset=True)
     found = find_components(surface()[:1, :, :5, :5], CUT)
     numbers = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.25, -0.5, 2.0, 2.0], [0.0, 0.0, 2.0, 2.0]])
-    (corners,) = found.boxes(numbers, replace(CUT, centre=centre), how)
+    (corners,) = found.boxes(numbers, replace(CUT, centre=centre), map_options)
     assert ((corners[:2] + corners[2:]) / 2).tolist() == pytest.approx([x, y], abs=1e-5)

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.detect.models.decode import put_sides, typical_sides
+from entourage.detect.models.decode import set_box_sizes, typical_box_sizes
 
 BOXES = torch.tensor([[0.0, 0, 2, 4], [1, 1, 4, 6], [0, 0, 40, 60], [5, 5, 6, 7]])
 LABELS = torch.tensor([1, 1, 1, 3])
 
 
 def test_sides_are_medians_of_classes() -> None:
-    sides = typical_sides(BOXES, LABELS, 3)
+    sides = typical_box_sizes(BOXES, LABELS, 3)
     assert sides[0].tolist() == [3, 5]
     assert sides[1].isnan().all()
     assert sides[2].tolist() == [1, 2]
@@ -18,7 +18,7 @@ def test_sides_are_medians_of_classes() -> None:
 
 def test_sides_are_put_about_the_centre_where_there_are_any() -> None:
     sides = torch.tensor([[4.0, 2.0], [torch.nan, torch.nan]])
-    changed = put_sides(BOXES[:2], torch.tensor([1, 2]), sides)
+    changed = set_box_sizes(BOXES[:2], torch.tensor([1, 2]), sides)
     assert changed.tolist() == [[-1, 1, 3, 3], [1, 1, 4, 6]]
-    with pytest.raises(ValueError, match="remembers none"):
-        put_sides(BOXES, LABELS, None)
+    with pytest.raises(ValueError, match="expected a call of `set_typical_sizes`"):
+        set_box_sizes(BOXES, LABELS, None)

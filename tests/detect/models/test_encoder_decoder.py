@@ -11,8 +11,8 @@ from entourage.detect.models.encoder_decoder import (
     Bottleneck,
     ResNet,
     SmallEncoder,
-    conv,
-    fold,
+    conv_bn,
+    fuse_conv_bn,
     make_encoder,
 )
 from entourage.detect.options import Encoder, NetworkOptions
@@ -70,11 +70,11 @@ def test_the_options_name_the_encoder() -> None:
 
 def test_folding_changes_nothing_but_the_normalisations() -> None:
     torch.manual_seed(0)
-    network = nn.Sequential(conv(1, 4, 5, 2), nn.ReLU(), BasicBlock(4, 6, 2))
+    network = nn.Sequential(conv_bn(1, 4, 5, 2), nn.ReLU(), BasicBlock(4, 6, 2))
     network(torch.rand(4, 1, 16, 16))  # statistics that are not 0 and 1
     network.eval()
     folded = deepcopy(network)
-    fold(folded)
+    fuse_conv_bn(folded)
     assert not any(isinstance(part, nn.BatchNorm2d) for part in folded.modules())
     x = torch.rand(2, 1, 16, 16)
     torch.testing.assert_close(folded(x), network(x))  # but for rounding

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.detect.models.encoder_decoder import RefineNet, TopDown, enlarge
+from entourage.detect.models.encoder_decoder import RefineNet, TopDown, resize_like
 
 
 def pyramid(widths: tuple[int, ...]) -> list[Tensor]:
@@ -15,7 +15,7 @@ def pyramid(widths: tuple[int, ...]) -> list[Tensor]:
 
 
 def test_enlarging_keeps_constants_and_takes_the_size_of_the_other() -> None:
-    large = enlarge(torch.full((1, 2, 3, 4), 0.7), torch.zeros(1, 5, 9, 13))
+    large = resize_like(torch.full((1, 2, 3, 4), 0.7), torch.zeros(1, 5, 9, 13))
     assert large.shape == (1, 2, 9, 13)
     torch.testing.assert_close(large, torch.full_like(large, 0.7))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.detect.detections import group_of
+from entourage.detect.detections import energy_channels
 from entourage.detect.models.losses import (
     TERMS,
     DetectionLoss,
@@ -18,8 +18,8 @@ from entourage.detect.models.losses import (
     generalised_iou,
     level_energy,
 )
-from entourage.detect.models.maps import Maps, paint
-from entourage.detect.models.network import Predictions, WatershedNetwork
+from entourage.detect.models.maps import Maps, render_targets
+from entourage.detect.models.network import MapPredictions, WatershedNetwork
 from entourage.detect.options import DetectorOptions, LossOptions, preset
 
 CLASSES = ("dot", "clef", "stem", "beam")
@@ -65,8 +65,8 @@ def test_cross_entropies_look_only_where_they_are_told() -> None:
     logits, target, counts = surfaces()
     p = logits.sigmoid()
     each = -(target * p.log() + (1 - target) * (1 - p).log())
-    looked = counts[:, None].expand_as(each)
-    torch.testing.assert_close(bce_energy(logits, target, counts), each[looked].mean())
+    mask = counts[:, None].expand_as(each)
+    torch.testing.assert_close(bce_energy(logits, target, counts), each[mask].mean())
     levels = torch.randint(0, 3, (2, 1, 4, 5), generator=torch.Generator().manual_seed(1))
     each = -logits.log_softmax(1).gather(1, levels)[:, 0]
     torch.testing.assert_close(level_energy(logits, levels, counts), each[counts].mean())
@@ -109,11 +109,11 @@ def test_box_loss_is_weighted() -> None:
     assert smooth.item() == pytest.approx((3 * 1.475 + (4 - 0.025) / 2) / 4)
 
 
-def scene(options: DetectorOptions) -> tuple[Predictions, Maps, Tensor]:
+def scene(options: DetectorOptions) -> tuple[MapPredictions, Maps, Tensor]:
     torch.manual_seed(0)
-    groups = group_of(CLASSES, options.maps.groups)
+    groups = energy_channels(CLASSES, options.maps.groups)
     boxes = torch.tensor([[4.0, 4.0, 14.0, 14.0], [20.0, 2.0, 21.3, 40.0], [10.0, 30.0, 60.0, 36.0]])
-    maps = paint(boxes, torch.tensor([1, 3, 4]), torch.tensor([0, 0, 1]), (2, 48, 64), options.maps, groups)
+    maps = render_targets(boxes, torch.tensor([1, 3, 4]), torch.tensor([0, 0, 1]), (2, 48, 64), options.maps, groups)
     return WatershedNetwork(len(CLASSES), options)(torch.rand(2, 1, 48, 64)), maps, groups
 
 
@@ -130,10 +130,10 @@ def test_every_term_teaches_the_network(tiny: DetectorOptions) -> None:
 def test_objects_count_alike_however_large(tiny: DetectorOptions) -> None:
     _, maps, groups = scene(tiny)
     foreground = DetectionLoss(tiny.loss, groups)._foreground(maps)
-    owner = maps.owner[tuple(foreground.index.unbind(1))]
-    shares = torch.zeros(3).index_add_(0, owner, foreground.weights)
+    object_index = maps.object_index[tuple(foreground.index.unbind(1))]
+    shares = torch.zeros(3).index_add_(0, object_index, foreground.weights)
     torch.testing.assert_close(shares, torch.ones(3))
-    assert owner.bincount()[2] > owner.bincount()[0]
+    assert object_index.bincount()[2] > object_index.bincount()[0]
 
 
 def test_running_means_divide_and_travel_with_checkpoints(tiny: DetectorOptions) -> None:
@@ -160,7 +160,7 @@ def test_running_means_divide_and_travel_with_checkpoints(tiny: DetectorOptions)
 def test_pages_without_objects_have_finite_losses(tiny: DetectorOptions) -> None:
     predictions, _, groups = scene(tiny)
     none = torch.zeros(0, 4), torch.zeros(0).long(), torch.zeros(0).long()
-    maps = paint(*none, (2, 48, 64), tiny.maps, groups)
+    maps = render_targets(*none, (2, 48, 64), tiny.maps, groups)
     module = DetectionLoss(replace(tiny.loss, window=5), groups)
     for _ in range(8):  # the means of class and box go to zero
         losses = module(predictions, maps)
@@ -174,7 +174,7 @@ def test_the_thesis_losses_are_over_levels() -> None:
     predictions, maps, groups = scene(options)
     module = DetectionLoss(options.loss, groups)
     raw = module.raw(predictions, maps)
-    torch.testing.assert_close(raw[0], level_energy(predictions.energy, maps.levels(), maps.counts))
-    index = maps.foreground()
+    torch.testing.assert_close(raw[0], level_energy(predictions.energy, maps.levels(), maps.valid))
+    index = maps.foreground_cells()
     _, numbers = predictions.read(index)
     torch.testing.assert_close(raw[2], (numbers - maps.targets(index)[1]).square().mean())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.detect.models.maps import Maps, box_numbers, cell_centres, number_boxes, number_sides, paint
+from entourage.detect.models.maps import Maps, cell_centres, decode_boxes, decode_sizes, encode_boxes, render_targets
 from entourage.detect.options import INTERLINE, MapOptions, preset
 
 GROUPS = torch.tensor([0, 0, 0, 1, 2])  # four classes; the last two have a channel each
@@ -25,7 +25,7 @@ def objects(n: int, high: int, wide: int, seed: int = 0) -> tuple[Tensor, Tensor
 
 def class_map(maps: Maps) -> np.ndarray:
     """The label of every cell, 0 for background."""
-    return torch.cat([maps.labels.new_zeros(1), maps.labels])[maps.owner + 1].numpy()
+    return torch.cat([maps.labels.new_zeros(1), maps.labels])[maps.object_index + 1].numpy()
 
 
 def plain(
@@ -57,8 +57,8 @@ def plain(
                     label[place] = name
                 if distance <= options.marker:
                     marked[place] = name
-    taught = nearest <= options.marker
-    return energy, np.where(taught & (options.overlap == "last"), marked, label), taught
+    foreground = nearest <= options.marker
+    return energy, np.where(foreground & (options.overlap == "last"), marked, label), foreground
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def plain(
 def test_painting_equals_a_plain_loop(options: MapOptions) -> None:
     shape = (2, 61, 83)
     boxes, labels, pages = objects(40, 61, 83)
-    maps = paint(boxes, labels, pages, shape, options, GROUPS)
-    energy, label, taught = plain(boxes, labels, pages, shape, options, GROUPS)
+    maps = render_targets(boxes, labels, pages, shape, options, GROUPS)
+    energy, label, foreground = plain(boxes, labels, pages, shape, options, GROUPS)
     # Distances are held in steps of 2^-20 radii.
     np.testing.assert_allclose(maps.energy.numpy(), energy, atol=1e-5)
     assert (class_map(maps) == label).mean() > 0.999  # but for ties and edges within rounding
-    assert (maps.taught.numpy() == taught).mean() > 0.999
-    assert len(maps.foreground()) == int(maps.taught.sum())
+    assert (maps.foreground.numpy() == foreground).mean() > 0.999
+    assert len(maps.foreground_cells()) == int(maps.foreground.sum())
 
 
 def test_full_energy_stands_in_the_cell_of_the_centre() -> None:
     boxes, labels, pages = objects(60, 100, 100, seed=1)
-    maps = paint(boxes, labels, pages, (2, 100, 100), THREE, GROUPS)
+    maps = render_targets(boxes, labels, pages, (2, 100, 100), THREE, GROUPS)
     cell = ((boxes[:, :2] + boxes[:, 2:]) / 2 / THREE.stride).floor().long()
     assert (maps.energy[pages, GROUPS[labels], cell[:, 1], cell[:, 0]] == 1).all()
     expected = len({*zip(pages.tolist(), GROUPS[labels].tolist(), *cell.T.tolist(), strict=True)})
@@ -94,31 +94,33 @@ def test_full_energy_stands_in_the_cell_of_the_centre() -> None:
 def test_the_order_of_objects_does_not_matter() -> None:
     boxes, labels, pages = objects(300, 200, 200, seed=2)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(3))
-    first = paint(boxes, labels, pages, (2, 200, 200), THREE, GROUPS)
-    again = paint(boxes[order], labels[order], pages[order], (2, 200, 200), THREE, GROUPS)
+    first = render_targets(boxes, labels, pages, (2, 200, 200), THREE, GROUPS)
+    again = render_targets(boxes[order], labels[order], pages[order], (2, 200, 200), THREE, GROUPS)
     assert torch.equal(first.energy, again.energy)
-    assert torch.equal(first.taught, again.taught)
+    assert torch.equal(first.foreground, again.foreground)
 
 
 def test_the_last_painted_owns_its_marker_in_the_original() -> None:
     boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [13.0, 10.0, 23.0, 20.0]])
     pages, options = torch.tensor([0, 0]), preset("original").maps
     groups = torch.tensor([0, 0, 0])
-    ahead = class_map(paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups))[0, 0]
-    behind = class_map(paint(boxes.flip(0), torch.tensor([2, 1]), pages, (1, 32, 32), options, groups))[0, 0]
+    ahead = class_map(render_targets(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups))[0, 0]
+    behind = class_map(render_targets(boxes.flip(0), torch.tensor([2, 1]), pages, (1, 32, 32), options, groups))[0, 0]
     assert (ahead[15, 14], behind[15, 14]) == (2, 1)  # just beside the centre of the first
     wide = boxes + torch.tensor([[0.0, 0, 0, 0], [-4, 0, 4, 0]])  # the second is 18 wide, its centre as before
-    last = paint(wide, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups)
+    last = render_targets(wide, torch.tensor([1, 2]), pages, (1, 32, 32), options, groups)
     label, sides = last.targets(torch.tensor([[0, 0, 15, 14]]))
     assert (label.tolist(), sides.tolist()) == ([2], [[10, 10]])  # the last one's class, the nearest one's box
-    nearest = paint(boxes, torch.tensor([1, 2]), pages, (1, 32, 32), replace(options, overlap="nearest"), groups)
+    nearest = render_targets(
+        boxes, torch.tensor([1, 2]), pages, (1, 32, 32), replace(options, overlap="nearest"), groups
+    )
     assert class_map(nearest)[0, 0, 15, 14] == 1
 
 
 def test_levels_are_rounded_cones() -> None:
     options = preset("thesis").maps
     boxes = torch.tensor([[15.5, 15.5, 25.5, 25.5]])  # the centre is the middle of cell (20, 20)
-    maps = paint(boxes, torch.tensor([1]), torch.tensor([0]), (1, 40, 40), options, torch.tensor([0, 0]))
+    maps = render_targets(boxes, torch.tensor([1]), torch.tensor([0]), (1, 40, 40), options, torch.tensor([0, 0]))
     row = maps.levels()[0, 0, 20]
     expected = [max(0, round(19 * (1 - abs(column - 20) / 8.5))) for column in range(40)]
     assert row.tolist() == expected
@@ -129,13 +131,13 @@ def test_what_lies_outside_is_left_out_and_what_is_ignored_is_not_looked_at() ->
     boxes = torch.tensor([[-20.0, 5.0, -10.0, 15.0], [10.0, 10.0, 14.0, 14.0], [30.0, 10.0, 34.0, 14.0]])
     ignore = torch.zeros(1, 40, 40, dtype=torch.bool)
     ignore[:, :, 26:] = True
-    maps = paint(boxes, torch.tensor([1, 1, 1]), torch.zeros(3).long(), (1, 40, 40), THREE, GROUPS, ignore)
+    maps = render_targets(boxes, torch.tensor([1, 1, 1]), torch.zeros(3).long(), (1, 40, 40), THREE, GROUPS, ignore)
     assert int((maps.energy == 1).sum()) == 2
-    assert set(maps.owner.unique().tolist()) == {-1, 1, 2}
-    assert maps.counts.shape == (1, 20, 20)
-    assert maps.counts[0, :, :13].all()
-    assert not maps.counts[0, :, 13:].any()
-    assert set(maps.owner[tuple(maps.foreground().unbind(1))].tolist()) == {1}
+    assert set(maps.object_index.unique().tolist()) == {-1, 1, 2}
+    assert maps.valid.shape == (1, 20, 20)
+    assert maps.valid[0, :, :13].all()
+    assert not maps.valid[0, :, 13:].any()
+    assert set(maps.object_index[tuple(maps.foreground_cells().unbind(1))].tolist()) == {1}
 
 
 @pytest.mark.parametrize("options", [THREE, preset("thesis").maps, replace(THREE, size="linear")])
@@ -143,13 +145,13 @@ def test_box_numbers_are_undone(options: MapOptions) -> None:
     boxes, _, _ = objects(50, 100, 100, seed=4)
     cell = ((boxes[:, :2] + boxes[:, 2:]) / 2 / options.stride).floor().long()
     index = torch.cat([torch.zeros(50, 2).long(), cell[:, [1, 0]]], 1)
-    numbers = box_numbers(boxes, index, options)
-    assert numbers.shape == (50, options.sides)
-    torch.testing.assert_close(number_sides(numbers, options), boxes[:, 2:] - boxes[:, :2], atol=1e-4, rtol=1e-5)
+    numbers = encode_boxes(boxes, index, options)
+    assert numbers.shape == (50, options.box_dim)
+    torch.testing.assert_close(decode_sizes(numbers, options), boxes[:, 2:] - boxes[:, :2], atol=1e-4, rtol=1e-5)
     if options.offset:
-        torch.testing.assert_close(number_boxes(numbers, index, options), boxes, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(decode_boxes(numbers, index, options), boxes, atol=1e-4, rtol=1e-5)
     else:
-        middle = number_boxes(numbers, index, options)
+        middle = decode_boxes(numbers, index, options)
         torch.testing.assert_close((middle[:, :2] + middle[:, 2:]) / 2, cell_centres(index, options.stride))
 
 
@@ -157,36 +159,36 @@ def test_a_side_of_one_interline_is_zero_and_cells_have_middles() -> None:
     index = torch.tensor([[0, 0, 3, 5]])
     assert cell_centres(index, 2).tolist() == [[11.0, 7.0]]
     box = torch.tensor([[11.0, 7.0, 11.0 + INTERLINE, 7.0 + INTERLINE]])
-    assert box_numbers(box, index, THREE)[0].tolist() == pytest.approx([5.0, 5.0, 0.0, 0.0], abs=1e-6)
+    assert encode_boxes(box, index, THREE)[0].tolist() == pytest.approx([5.0, 5.0, 0.0, 0.0], abs=1e-6)
 
 
 def test_a_map_that_knows_reads_itself() -> None:
     boxes, labels, pages = objects(20, 80, 80, seed=5)
-    maps = paint(boxes, labels, pages, (2, 80, 80), THREE, GROUPS)
-    index = maps.foreground()
+    maps = render_targets(boxes, labels, pages, (2, 80, 80), THREE, GROUPS)
+    index = maps.foreground_cells()
     logits, numbers = maps.read(index)
     expected_labels, expected_numbers = maps.targets(index)
     assert torch.equal(logits.argmax(1) + 1, expected_labels)
     assert torch.equal(numbers, expected_numbers)
-    empty = torch.nonzero(maps.owner < 0)[:1]
+    empty = torch.nonzero(maps.object_index < 0)[:1]
     assert maps.read(empty)[1].abs().sum() == 0
 
 
 def test_a_page_may_be_empty() -> None:
     none = torch.zeros(0, 4), torch.zeros(0).long(), torch.zeros(0).long()
-    maps = paint(*none, (1, 9, 7), THREE, GROUPS)
+    maps = render_targets(*none, (1, 9, 7), THREE, GROUPS)
     assert maps.energy.shape == (1, 3, 5, 4)
     assert maps.energy.sum() == 0
-    assert len(maps.foreground()) == 0
+    assert len(maps.foreground_cells()) == 0
 
 
 def test_what_does_not_fit_is_refused() -> None:
     boxes, labels, pages = objects(3, 20, 20)
     with pytest.raises(ValueError, match=r"shapes \(3, 4\), \(2,\), \(3,\)"):
-        paint(boxes, labels[:2], pages, (2, 20, 20), THREE, GROUPS)
+        render_targets(boxes, labels[:2], pages, (2, 20, 20), THREE, GROUPS)
     with pytest.raises(ValueError, match="labels are 9 to 9; expected 1 to 4"):
-        paint(boxes, torch.full((3,), 9), pages, (2, 20, 20), THREE, GROUPS)
+        render_targets(boxes, torch.full((3,), 9), pages, (2, 20, 20), THREE, GROUPS)
     with pytest.raises(ValueError, match="image_index reaches 5; expected 0 to 1"):
-        paint(boxes, labels, torch.full((3,), 5), (2, 20, 20), THREE, GROUPS)
+        render_targets(boxes, labels, torch.full((3,), 5), (2, 20, 20), THREE, GROUPS)
     with pytest.raises(ValueError, match="1 or more"):
-        paint(boxes, labels, pages, (2, 0, 20), THREE, GROUPS)
+        render_targets(boxes, labels, pages, (2, 0, 20), THREE, GROUPS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from entourage.detect.models.network import PointHead, WatershedNetwork, sample
+from entourage.detect.models.network import PointHead, WatershedNetwork, sample_cells
 from entourage.detect.options import DetectorOptions, NetworkOptions, preset
 
 
@@ -19,12 +19,12 @@ def every_cell(pages: int, high: int, wide: int, group: int = 0) -> torch.Tensor
 def test_sampling_cells_equals_enlarging_the_map(shape: tuple[int, int]) -> None:
     level = torch.rand(2, 5, 6, 8, generator=torch.Generator().manual_seed(0))
     large = F.interpolate(level, size=shape, mode="bilinear", align_corners=False)
-    points = sample(level, every_cell(2, *shape), shape)
+    points = sample_cells(level, every_cell(2, *shape), shape)
     torch.testing.assert_close(points.view(2, *shape, 5).permute(0, 3, 1, 2), large)
 
 
 def test_a_head_without_hidden_layer_is_a_convolution_of_one_by_one() -> None:
-    head = PointHead((5,), classes=3, groups=2, sides=4, hidden=0)
+    head = PointHead((5,), classes=3, groups=2, box_dim=4, hidden=0)
     level = torch.rand(1, 5, 4, 6)
     logits, numbers = head([level], every_cell(1, 8, 12, group=1), (8, 12))
     large = F.interpolate(level, size=(8, 12), mode="bilinear", align_corners=False)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from entourage.detect.detections import DETECTOR_CLASSES
-from entourage.detect.models.watershed import WatershedDetector, stack
+from entourage.detect.models.watershed import WatershedDetector, pad_batch
 from entourage.detect.options import DecodeOptions, DetectorOptions, preset
 
 CLASSES = ("dot", "clef", "stem")
@@ -52,7 +52,7 @@ def test_it_learns_what_it_is_shown(tiny: DetectorOptions) -> None:
         optimizer.zero_grad()
         sum(losses.values(), torch.zeros(())).backward()
         optimizer.step()
-    found = model.eval().objects(stack(images), options=DecodeOptions(threshold=0.3))
+    found = model.eval().objects(pad_batch(images), options=DecodeOptions(threshold=0.3))
     for page, target in zip(found, targets, strict=True):
         order = page["labels"].argsort()
         assert page["labels"][order].tolist() == target["labels"].tolist()
@@ -83,58 +83,58 @@ def test_there_is_no_bound_on_objects_and_boxes_stay_on_the_page(tiny: DetectorO
 
 
 def test_images_become_a_batch_padded_with_paper() -> None:
-    batch = stack([torch.ones(1, 3, 5), torch.ones(1, 4, 2)])
+    batch = pad_batch([torch.ones(1, 3, 5), torch.ones(1, 4, 2)])
     assert batch.shape == (2, 1, 4, 5)
     assert batch.sum() == 15 + 8
     assert batch[1, 0, :, 2:].sum() == 0
     whole = torch.rand(2, 1, 4, 4)
-    assert stack(whole) is whole
+    assert pad_batch(whole) is whole
     with pytest.raises(ValueError, match="no images"):
-        stack([])
+        pad_batch([])
     with pytest.raises(ValueError, match=r"image 1 has shape \(3, 4, 4\)"):
-        stack([torch.zeros(1, 4, 4), torch.zeros(3, 4, 4)])
+        pad_batch([torch.zeros(1, 4, 4), torch.zeros(3, 4, 4)])
 
 
 def test_flat_objects_and_lists_of_targets_are_one(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(tiny), pages()
     by_list = cast(dict[str, Tensor], model(images, targets))
     boxes, labels = (torch.cat([target[key] for target in targets]) for key in ("boxes", "labels"))
-    flat = model.losses(stack(images), boxes, labels, torch.tensor([0, 0, 1]))
+    flat = model.losses(pad_batch(images), boxes, labels, torch.tensor([0, 0, 1]))
     for key, value in by_list.items():
         torch.testing.assert_close(flat[key], value)
-    ignored = model.losses(stack(images), boxes, labels, torch.tensor([0, 0, 1]), torch.ones(2, 48, 64).bool())
+    ignored = model.losses(pad_batch(images), boxes, labels, torch.tensor([0, 0, 1]), torch.ones(2, 48, 64).bool())
     assert all(float(value.detach()) == 0 for value in ignored.values())
 
 
 def test_rare_classes_weigh_more(tiny: DetectorOptions) -> None:
     model = make(tiny)
-    model.balance(torch.tensor([400, 100, 400]))
+    model.set_class_weights(torch.tensor([400, 100, 400]))
     assert model.loss.class_weights.tolist() == [1, 2, 1]
     with pytest.raises(ValueError, match=r"expected \(3,\)"):
-        model.balance(torch.tensor([1, 2]))
+        model.set_class_weights(torch.tensor([1, 2]))
 
 
 def test_boxes_may_have_the_sides_of_their_class(tiny: DetectorOptions) -> None:
     model = make(replace(tiny, decode=DecodeOptions(threshold=0.0, box="class"))).eval()
-    with pytest.raises(ValueError, match="remembers none"):
+    with pytest.raises(ValueError, match="expected a call of `set_typical_sizes`"):
         model.objects(torch.rand(1, 1, 64, 64))
-    model.remember(torch.tensor([[2.0, 4.0], [torch.nan, torch.nan], [6.0, 8.0]]))
+    model.set_typical_sizes(torch.tensor([[2.0, 4.0], [torch.nan, torch.nan], [6.0, 8.0]]))
     (page,) = model.objects(torch.rand(1, 1, 64, 64))
     middle = (page["boxes"] > 0).all(1) & (page["boxes"] < 64).all(1) & (page["labels"] == 3)
     sides = (page["boxes"][:, 2:] - page["boxes"][:, :2])[middle]
     assert len(sides) > 0
     torch.testing.assert_close(sides, torch.tensor([[6.0, 8.0]]).expand_as(sides))
     with pytest.raises(ValueError, match=r"expected \(3, 2\)"):
-        model.remember(torch.zeros(2, 2))
+        model.set_typical_sizes(torch.zeros(2, 2))
 
 
 def test_a_folded_copy_finds_the_same(tiny: DetectorOptions) -> None:
     model, (images, targets) = make(replace(tiny, decode=DecodeOptions(threshold=0.001))), pages()
     for _ in range(3):
         model(images, targets)  # statistics that are not 0 and 1
-    folded = model.folded()
+    folded = model.fuse_batch_norm()
     assert model.training
-    first, second = model.eval().maps(stack(images)), folded.maps(stack(images))
+    first, second = model.eval().maps(pad_batch(images)), folded.maps(pad_batch(images))
     torch.testing.assert_close(second.energy, first.energy, atol=1e-4, rtol=1e-4)
 
 

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from entourage.detect.models.watershed import (
     WatershedDetector,
-    find_pieces,
+    find_shards,
     load_detector,
     read_detector,
     save_detector,
@@ -21,9 +21,9 @@ CLASSES = ("dot", "clef", "stem")
 def make(options: DetectorOptions) -> WatershedDetector:
     torch.manual_seed(0)
     model = WatershedDetector(CLASSES, options)
-    model.balance(torch.tensor([400, 100, 400]))
+    model.set_class_weights(torch.tensor([400, 100, 400]))
     model.notes = {"data": "two pages"}
-    model.remember(torch.tensor([[1.0, 2.0], [torch.nan, torch.nan], [3.0, 4.0]]))
+    model.set_typical_sizes(torch.tensor([[1.0, 2.0], [torch.nan, torch.nan], [3.0, 4.0]]))
     return model.eval()
 
 
@@ -36,8 +36,8 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, tiny: DetectorOptions)
     assert not again.training
     assert all(torch.equal(again.state_dict()[name], value) for name, value in model.state_dict().items())
     assert again.loss.class_weights.tolist() == [1, 2, 1]
-    assert again.sides is not None
-    assert again.sides.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
+    assert again.typical_sizes is not None
+    assert again.typical_sizes.nan_to_num(-1).tolist() == [[1, 2], [-1, -1], [3, 4]]
     page = torch.rand(1, 1, 40, 40)
     assert torch.equal(again.maps(page).energy, model.maps(page).energy)
 
@@ -45,7 +45,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, tiny: DetectorOptions)
 @pytest.mark.parametrize("asked", ["detect.safetensors", "detect-00002-of-{count:05d}.safetensors"])
 def test_pieces_are_put_together_again(tmp_path: Path, tiny: DetectorOptions, asked: str) -> None:
     model = make(tiny)
-    files = save_detector(model, tmp_path / "detect.safetensors", half=True, piece=4096)
+    files = save_detector(model, tmp_path / "detect.safetensors", float16=True, max_shard_size=4096)
     assert len(files) > 2
     assert files[0].name == f"detect-00001-of-{len(files):05d}.safetensors"
     again = load_detector(tmp_path / asked.format(count=len(files)))
@@ -53,7 +53,7 @@ def test_pieces_are_put_together_again(tmp_path: Path, tiny: DetectorOptions, as
         loaded = again.state_dict()[name]
         assert loaded.dtype == value.dtype
         torch.testing.assert_close(loaded, value, atol=1e-3, rtol=1e-3)  # eleven bits of mantissa
-    assert find_pieces(tmp_path / "detect.safetensors") == files
+    assert find_shards(tmp_path / "detect.safetensors") == files
     files[1].unlink()
     with pytest.raises(ValueError, match=f"{files[1].name} missing; expected all {len(files)} pieces"):
         load_detector(tmp_path / "detect.safetensors")
@@ -61,7 +61,7 @@ def test_pieces_are_put_together_again(tmp_path: Path, tiny: DetectorOptions, as
 
 def test_half_precision_spares_statistics(tmp_path: Path, tiny: DetectorOptions) -> None:
     model = make(tiny)
-    (file,) = save_detector(model, tmp_path / "half.safetensors", half=True)
+    (file,) = save_detector(model, tmp_path / "half.safetensors", float16=True)
     head, state = read_detector(file)
     assert head["classes"] == list(CLASSES)
     assert state["network.energy.weight"].dtype == torch.float16

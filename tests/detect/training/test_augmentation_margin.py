@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.detect.engraved import Symbol, write_engraved
 
-from entourage.detect.evaluation.ground_truth import class_names, read_truth
+from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
 from entourage.detect.training.augmentation import CROP_HEIGHT, CROP_WIDTH, MarginDrawer, paste_margins
 from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
 
@@ -29,7 +29,7 @@ def pack(tmp_path: Path) -> PagePack:
         for k in range(399)
     ]
     coda: Symbol = ("coda", "coda", 400, 260, 440, 300)
-    pages = read_truth(write_engraved(tmp_path / "data", [("p", "train", [*dots, coda])]), "train")
+    pages = read_ground_truth(write_engraved(tmp_path / "data", [("p", "train", [*dots, coda])]), "train")
     return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.detect.small import PLAIN, RECIPE, small_data, small_detector
 
-from entourage.detect.training.task import DetectionTask, average_precision
+from entourage.detect.training.task import DetectionTask, validation_precision
 from entourage.detect.training.windows import WindowOptions
 from entourage.training import train
 
@@ -91,7 +91,7 @@ def test_perfect_detections_have_a_precision_of_one(tmp_path: Path) -> None:
         return [{"boxes": boxes, "labels": labels, "scores": torch.ones(len(rows))}]
 
     detector.objects = objects  # type: ignore[method-assign, assignment]
-    means = average_precision(detector, validation, torch.device("cpu"))
+    means = validation_precision(detector, validation, torch.device("cpu"))
     assert means == {"map": pytest.approx(1.0), "ap50": pytest.approx(1.0)}
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from entourage.detect import detector as detector_module
 from entourage.detect.detections import DETECTOR_CLASSES
-from entourage.detect.evaluation.ground_truth import read_truth
+from entourage.detect.evaluation.ground_truth import read_ground_truth
 from entourage.detect.models.watershed import load_detector, save_detector
 from entourage.detect.training import task as recipe_module
 from entourage.detect.training.task import DetectionTask, Draw
@@ -38,9 +38,9 @@ def test_a_detector_is_trained_written_and_described(tmp_path: Path) -> None:
     assert detector.classes == DETECTOR_CLASSES
     assert detector.notes["pages"] == "4"
     assert detector.notes["steps"] == "4"
-    assert detector.sides is not None  # of 24 x 20 pixels at twice the interline that the network works at
-    assert detector.sides[DETECTOR_CLASSES.index("noteheadBlackOnLine")].tolist() == [12, 10]
-    assert detector.sides[DETECTOR_CLASSES.index("coda")].isnan().all()
+    assert detector.typical_sizes is not None  # of 24 x 20 pixels at twice the interline that the network works at
+    assert detector.typical_sizes[DETECTOR_CLASSES.index("noteheadBlackOnLine")].tolist() == [12, 10]
+    assert detector.typical_sizes[DETECTOR_CLASSES.index("coda")].isnan().all()
     assert len(said) == 2  # after each epoch of two steps
     before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
     assert train_detector(job(tmp_path)) == summary  # a second call finds it done
@@ -89,7 +89,7 @@ def test_stages_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_v1_has_words_in_one_piece(tmp_path: Path) -> None:
-    pages = read_truth(some_pages(tmp_path / "data"), "train")
+    pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     (page, *_) = as_classes(pages, "v1")
     assert page.labels[:2] == [None, "dynamicPP"]
     assert as_classes(pages, "detector") == pages
@@ -125,7 +125,7 @@ def test_a_run_may_begin_with_another_detector(tmp_path: Path) -> None:
 def test_a_run_may_begin_with_a_detector_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detector_module, "WEIGHTS", tmp_path)
     start = small_detector(("stem", "coda"), seed=5)
-    files = save_detector(start, tmp_path / "detect.safetensors", piece=10_000)
+    files = save_detector(start, tmp_path / "detect.safetensors", max_shard_size=10_000)
     assert len(files) > 1
     still = replace(RECIPE, steps=1, learning_rate=1e-12, average=0.0)
     # The command line makes paths of what it is given; the file of the package is the package's, too.

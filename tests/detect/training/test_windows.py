@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.detect.engraved import some_pages
 
-from entourage.detect.evaluation.ground_truth import class_names, read_truth
+from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
 from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
 
 SMALL = WindowOptions(height=64, width=96)
@@ -16,7 +16,7 @@ SMALL = WindowOptions(height=64, width=96)
 
 @pytest.fixture
 def pack(tmp_path: Path) -> PagePack:
-    pages = read_truth(some_pages(tmp_path / "data"), "train")
+    pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     return pack_pages(pages, class_names(pages), workers=1, progress=False)
 
 

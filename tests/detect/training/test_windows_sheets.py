@@ -7,12 +7,12 @@ import pytest
 import torch
 from tests.detect.engraved import some_pages
 
-from entourage.detect.evaluation.ground_truth import class_names, read_truth
+from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
 from entourage.detect.training.windows import pack_pages, scaled_page
 
 
 def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) -> None:
-    pages = read_truth(some_pages(tmp_path / "data"), "train")
+    pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     pack = pack_pages(pages, class_names(pages), workers=2, progress=False)
     assert len(pack) == 4
     assert set(pack.heights) == {160}
@@ -28,7 +28,7 @@ def test_pages_come_at_the_working_interline_with_their_boxes(tmp_path: Path) ->
 
 
 def test_symbols_know_their_page_and_classes_are_counted(tmp_path: Path) -> None:
-    pages = read_truth(some_pages(tmp_path / "data"), "train")
+    pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     pack = pack_pages(pages, ("restQuarter", "staff"), workers=1, progress=False)
     assert pack.counts().tolist() == [sum(p.labels.count("restQuarter") for p in pages), 4]
     starts = pack.first[:-1]
@@ -39,6 +39,6 @@ def test_symbols_know_their_page_and_classes_are_counted(tmp_path: Path) -> None
 
 
 def test_pages_of_which_nothing_can_be_learned_are_refused(tmp_path: Path) -> None:
-    pages = read_truth(some_pages(tmp_path / "data"), "train")
+    pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
     with pytest.raises(ValueError, match="none of the 4 pages has a symbol of the 1 classes"):
         pack_pages(pages, ("coda",), workers=1, progress=False)

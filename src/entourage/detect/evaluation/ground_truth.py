@@ -36,7 +36,7 @@ _COLUMNS = ["page", "label", "v1", "split", *_CORNERS]
 
 
 @dataclass(frozen=True)
-class TruthPage:
+class GroundTruthPage:
     """A page and what is on it.
 
     Attributes:
@@ -84,14 +84,14 @@ class NoPagesError(ValueError):
     """A data set has no page of the split that is asked for."""
 
 
-def spread_over(pages: Sequence[TruthPage], most: int) -> list[TruthPage]:
+def subsample_evenly(pages: Sequence[GroundTruthPage], most: int) -> list[GroundTruthPage]:
     """At most so many pages, evenly from all."""
     if len(pages) <= most:
         return list(pages)
     return [pages[row] for row in np.linspace(0, len(pages) - 1, most).round().astype(int)]
 
 
-def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
+def read_ground_truth(folder: str | Path, split: str | None = None) -> list[GroundTruthPage]:
     """Reads the pages of a data set.
 
     Args:
@@ -121,11 +121,13 @@ def read_truth(folder: str | Path, split: str | None = None) -> list[TruthPage]:
     else:
         raise ValueError(f"{path}: no data set; expected symbols.parquet, MUSCIMA++ or DeepScoresV2 there")
     if not pages:
-        raise NoPagesError(f"{path}: has no page{'' if split is None else f' of the split {split!r}'}{_others(path)}")
+        raise NoPagesError(
+            f"{path}: has no page{'' if split is None else f' of the split {split!r}'}{_available_splits(path)}"
+        )
     return pages
 
 
-def _others(path: Path) -> str:
+def _available_splits(path: Path) -> str:
     """What is to be said of the splits that a data set has."""
     if str(path) == "muscima":
         found = {page.split for page in read_muscima(find_muscima())}
@@ -140,7 +142,7 @@ def _others(path: Path) -> str:
     return f"; its pages are of {' and '.join(splits)}" if splits else ""
 
 
-def class_names(pages: Sequence[TruthPage]) -> tuple[str, ...]:
+def class_names(pages: Sequence[GroundTruthPage]) -> tuple[str, ...]:
     """The classes of the pages' symbols, in alphabetical order."""
     return tuple(sorted({label for page in pages for label in page.labels if label is not None}))
 
@@ -155,16 +157,16 @@ def make_page(
     packed: bytes | None = None,
     member: str | None = None,
     inverted: bool = False,
-) -> TruthPage:
+) -> GroundTruthPage:
     """A page from its symbols (label, v1, extended) and their boxes, without those that are there twice."""
     plain = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
     keys = [(*symbol, *box) for symbol, box in zip(symbols, plain.tolist(), strict=True)]
     rows = sorted({key: row for row, key in reversed(list(enumerate(keys)))}.values())  # the first of each
     labels, v1, extended = ([symbols[row][column] for row in rows] for column in range(3))
-    return TruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, member, inverted)  # type: ignore[arg-type]
+    return GroundTruthPage(name, path, interline, labels, v1, extended, plain[rows], packed, member, inverted)  # type: ignore[arg-type]
 
 
-def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
+def _engraved(folder: Path, split: str | None) -> list[GroundTruthPage]:
     """Pages of a folder that `entourage engrave` has made."""
     manifest = folder / "manifest.json"
     if not manifest.is_file():
@@ -188,7 +190,7 @@ def _engraved(folder: Path, split: str | None) -> list[TruthPage]:
         name = pages[page[rows[0]]]
         labels, olds, news = classes[label[rows], old[rows]], v1[old[rows]], extended[label[rows]]
         path = folder / "images" / f"{name}.png"
-        found.append(TruthPage(name, path, interline, labels.tolist(), olds.tolist(), news.tolist(), boxes[rows]))
+        found.append(GroundTruthPage(name, path, interline, labels.tolist(), olds.tolist(), news.tolist(), boxes[rows]))
     return sorted(found, key=lambda each: each.name)
 
 
@@ -198,14 +200,14 @@ def _decoded(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return np.array([str(text) for text in texts.categories], dtype=object), np.asarray(texts.codes, dtype=np.int64)
 
 
-def _muscima_page(page: MuscimaPage) -> TruthPage:
+def _muscima_page(page: MuscimaPage) -> GroundTruthPage:
     symbols = [(label, "", "") for label in page.labels]
     return make_page(
         page.name, page.path, page.interline, symbols, page.boxes, packed=page.packed, inverted=page.inverted
     )
 
 
-def _deepscores_page(page: DeepScoresPage) -> TruthPage:
+def _deepscores_page(page: DeepScoresPage) -> GroundTruthPage:
     """A page in its own annotations' boxes; classes that the extended list does not know are left out."""
     names = {number: name for name, number in EXTENDED_IDS.items()}
     known = [row for row, category in enumerate(page.categories) if category in names]

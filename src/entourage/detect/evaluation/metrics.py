@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Scores:
+class DetectionScores:
     """Average precision of the classes that the truth holds, in the order of the class list.
 
     Attributes:
@@ -68,7 +68,7 @@ class Scores:
         return rows
 
 
-def score_pages(truth: Sequence[Detections], found: Sequence[Detections]) -> Scores:
+def average_precision(truth: Sequence[Detections], found: Sequence[Detections]) -> DetectionScores:
     """Average precision over pages, by faster-coco-eval.
 
     Args:
@@ -90,19 +90,19 @@ def score_pages(truth: Sequence[Detections], found: Sequence[Detections]) -> Sco
     counts = np.bincount(np.concatenate([page.labels.numpy() for page in truth]), minlength=len(classes) + 1)[1:]
     present = np.flatnonzero(counts)
     if present.size == 0:
-        return Scores((), np.zeros(0, dtype=np.int64), np.zeros((len(OVERLAPS), 0)))
-    judge = COCOeval_faster(known, known.loadRes(_rows(found, scored=True)), "bbox", print_function=lambda *_: None)
-    judge.params.catIds = [int(number) + 1 for number in present]
-    judge.params.iouThrs = np.array(OVERLAPS)
-    judge.params.areaRng, judge.params.areaRngLbl = [[0.0, 1e10]], ["all"]
-    judge.params.maxDets = [1 + max(len(page) for page in found)]
-    judge.evaluate()
-    judge.accumulate()
-    precision = np.asarray(judge.eval["precision"])[:, :, :, 0, 0].mean(axis=1)  # (overlaps, recalls, k) -> (., k)
-    return Scores(tuple(classes[i] for i in present), counts[present].astype(np.int64), precision)
+        return DetectionScores((), np.zeros(0, dtype=np.int64), np.zeros((len(OVERLAPS), 0)))
+    evaluator = COCOeval_faster(known, known.loadRes(_rows(found, scored=True)), "bbox", print_function=lambda *_: None)
+    evaluator.params.catIds = [int(number) + 1 for number in present]
+    evaluator.params.iouThrs = np.array(OVERLAPS)
+    evaluator.params.areaRng, evaluator.params.areaRngLbl = [[0.0, 1e10]], ["all"]
+    evaluator.params.maxDets = [1 + max(len(page) for page in found)]
+    evaluator.evaluate()
+    evaluator.accumulate()
+    precision = np.asarray(evaluator.eval["precision"])[:, :, :, 0, 0].mean(axis=1)  # (overlaps, recalls, k) -> (., k)
+    return DetectionScores(tuple(classes[i] for i in present), counts[present].astype(np.int64), precision)
 
 
-def without_twins(page: Detections) -> Detections:
+def drop_duplicates(page: Detections) -> Detections:
     """Objects of the same class in the same box are one: a unison shows one notehead, however many play it."""
     keys = np.column_stack([page.labels.numpy(), np.round(page.boxes.numpy() * 4)])  # to a quarter of a pixel
     first = np.zeros(len(page), dtype=bool)

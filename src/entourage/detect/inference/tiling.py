@@ -70,7 +70,7 @@ def detect_tiles(find: Callable[[NDArray[np.uint8]], Found], page: NDArray[np.ui
         near.append(on_seam[inside] * number)
         parts.append({"boxes": boxes[inside], "labels": found["labels"][inside], "scores": found["scores"][inside]})
     merged = {key: torch.cat([part[key] for part in parts]) for key in ("boxes", "labels", "scores")}
-    kept = _without_seam_twins(merged, torch.cat(near))
+    kept = _drop_seam_duplicates(merged, torch.cat(near))
     order = merged["scores"][kept].argsort(descending=True, stable=True)
     return {key: value[kept][order] for key, value in merged.items()}
 
@@ -98,7 +98,7 @@ def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tens
     return inside, seam
 
 
-def _without_seam_twins(found: Found, near: Tensor) -> Tensor:
+def _drop_seam_duplicates(found: Found, near: Tensor) -> Tensor:
     """Which to keep: what two tiles have found at a seam's width from each other, of one class, is one object.
 
     From the surest on, each stands for its nearest twin in every other tile, and for no second one: what lies beside it

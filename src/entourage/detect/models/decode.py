@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from entourage.detect.models.maps import cell_centres, number_boxes, number_sides
+from entourage.detect.models.maps import cell_centres, decode_boxes, decode_sizes
 from entourage.detect.options import DecodeOptions, MapOptions, Vote
 
 
@@ -51,34 +51,34 @@ class Components:
         """The position among the cells of each component's highest, (n,)."""
         return _first_highest(self.member, self.height, len(self.index))
 
-    def classes(self, chances: Tensor, vote: Vote) -> tuple[Tensor, Tensor]:
+    def classes(self, probabilities: Tensor, vote: Vote) -> tuple[Tensor, Tensor]:
         """Probability (n,) and class (n,), from 0, given those of the cells, (m, classes)."""
         if vote == "vote":  # the probability is the share of the votes
-            choice = torch.nn.functional.one_hot(chances.argmax(1), chances.shape[1])
-            best = self.mean(choice.to(chances)).max(1)
+            choice = torch.nn.functional.one_hot(probabilities.argmax(1), probabilities.shape[1])
+            best = self.mean(choice.to(probabilities)).max(1)
         else:
-            best = (self.mean(chances) if vote == "mean" else chances[self.peaks()]).max(1)
+            best = (self.mean(probabilities) if vote == "mean" else probabilities[self.peaks()]).max(1)
         return best.values, best.indices
 
-    def boxes(self, numbers: Tensor, options: DecodeOptions, how: MapOptions) -> Tensor:
-        """The box of each component, (n, 4), given the box numbers of the cells, (m, sides)."""
-        sides = number_sides(numbers, how)
+    def boxes(self, codes: Tensor, options: DecodeOptions, map_options: MapOptions) -> Tensor:
+        """The box of each component, (n, 4), given the box codes of the cells, (m, box_dim)."""
+        sizes = decode_sizes(codes, map_options)
         if options.box == "mean":
-            sides = self.mean(sides)
+            sizes = self.mean(sizes)
         elif options.box == "largest":
-            largest = sides.new_zeros(len(self.index), 2)
-            sides = largest.scatter_reduce_(0, self.member[:, None].expand(-1, 2), sides, "amax")
+            largest = sizes.new_zeros(len(self.index), 2)
+            sizes = largest.scatter_reduce_(0, self.member[:, None].expand(-1, 2), sizes, "amax")
         else:
-            sides = sides[self.peaks()]
-        middle = cell_centres(self.cells, how.stride)
+            sizes = sizes[self.peaks()]
+        middle = cell_centres(self.cells, map_options.stride)
         if options.centre == "offset":
-            boxes = number_boxes(numbers[self.peaks()], self.index, how)
+            boxes = decode_boxes(codes[self.peaks()], self.index, map_options)
             centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         elif options.centre == "truncated":  # whole pixels, the rest cut off
-            centres = self.mean(middle.to(sides)).floor()
+            centres = self.mean(middle.to(sizes)).floor()
         else:
-            centres = self.mean(middle.to(sides), self.height if options.centre == "energy" else None)
-        return torch.cat([centres - sides / 2, centres + sides / 2], 1)
+            centres = self.mean(middle.to(sizes), self.height if options.centre == "energy" else None)
+        return torch.cat([centres - sizes / 2, centres + sizes / 2], 1)
 
 
 def find_components(surface: Tensor, options: DecodeOptions) -> Components:
@@ -120,7 +120,7 @@ def _first_highest(member: Tensor, height: Tensor, count: int) -> Tensor:
     return first.scatter_reduce_(0, member, candidate, "amin")
 
 
-def typical_sides(boxes: Tensor, labels: Tensor, classes: int) -> Tensor:
+def typical_box_sizes(boxes: Tensor, labels: Tensor, classes: int) -> Tensor:
     """The median width and height of each class.
 
     Args:
@@ -131,52 +131,56 @@ def typical_sides(boxes: Tensor, labels: Tensor, classes: int) -> Tensor:
     Returns:
         (classes, 2) float32; NaN for classes that no box has.
     """
-    sides = (boxes[:, 2:] - boxes[:, :2]).float()
+    sizes = (boxes[:, 2:] - boxes[:, :2]).float()
     result = torch.full((classes, 2), torch.nan)
     for label in sorted(set(labels.tolist())):
-        result[label - 1] = sides[labels == label].median(0).values.cpu()
+        result[label - 1] = sizes[labels == label].median(0).values.cpu()
     return result
 
 
-def put_sides(boxes: Tensor, labels: Tensor, sides: Tensor | None) -> Tensor:
+def set_box_sizes(boxes: Tensor, labels: Tensor, sizes: Tensor | None) -> Tensor:
     """Boxes (n, 4) with the sides of their classes, (classes, 2), about their centres; as they are where that is NaN.
 
     Raises:
         ValueError: there are no sides.
     """
-    if sides is None:
-        raise ValueError("boxes of classes were asked for, but the detector remembers none; expected `remember` first")
+    if sizes is None:
+        raise ValueError(
+            "box is 'class', but the detector has no typical box sizes; expected a call of `set_typical_sizes` first"
+        )
     own = boxes[:, 2:] - boxes[:, :2]
-    cached = sides.to(boxes)[labels - 1]
+    cached = sizes.to(boxes)[labels - 1]
     half = torch.where(cached.isnan(), own, cached) / 2
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     return torch.cat([centres - half, centres + half], 1)
 
 
-_THIN = 4.0  # pixels; thinner boxes are compared as if so wide, or a hair's breadth would part two finds of one stem
+_MIN_SIDE = (
+    4.0  # pixels; thinner boxes are compared as if so wide, or a hair's breadth would part two finds of one stem
+)
 
 
-class Readable(Protocol):
+class DecodableMaps(Protocol):
     """Maps of pages, painted or predicted."""
 
     def surface(self) -> Tensor:
         """Energy, (b, g, h, w) in [0, 1]."""
 
     def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Class logits (m, classes) and box numbers (m, sides) of cells (m, 4): page, group, row, column."""
+        """Class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4): page, group, row, column."""
 
 
 def decode(
-    maps: Readable, options: DecodeOptions, how: MapOptions, groups: Tensor, sides: Tensor | None = None
+    maps: DecodableMaps, options: DecodeOptions, map_options: MapOptions, groups: Tensor, sizes: Tensor | None = None
 ) -> list[dict[str, Tensor]]:
     """The objects on each page, best first.
 
     Args:
-        maps: as `paint` or the network made them.
+        maps: as `render_targets` or the network made them.
         options: how they are read.
-        how: how they are painted.
+        map_options: options that the maps were made with.
         groups: (1 + classes,) energy channel of every label.
-        sides: (classes, 2) width and height of each class, if boxes are to have those.
+        sizes: (classes, 2) width and height of each class, if boxes are to have those.
 
     Returns:
         For each page boxes (n, 4) in pixels, labels (n,) from 1 and scores (n,), as torchvision has them.
@@ -184,18 +188,18 @@ def decode(
     surface = maps.surface()
     if options.method == "peaks":
         index, energy = find_peaks(surface, options.threshold)
-        logits, numbers = maps.read(index)
-        chance, labels = class_chances(logits, index[:, 1], groups).max(1)
-        boxes = number_boxes(numbers, index, how)
+        logits, codes = maps.read(index)
+        probability, labels = class_probabilities(logits, index[:, 1], groups).max(1)
+        boxes = decode_boxes(codes, index, map_options)
     else:
         found = find_components(surface, options)
-        logits, numbers = maps.read(found.cells)
-        chance, labels = found.classes(class_chances(logits, found.cells[:, 1], groups), options.vote)
-        boxes = found.boxes(numbers, options, how)
+        logits, codes = maps.read(found.cells)
+        probability, labels = found.classes(class_probabilities(logits, found.cells[:, 1], groups), options.vote)
+        boxes = found.boxes(codes, options, map_options)
         index, energy = found.index, found.energy
-    scores = energy * chance if options.score else torch.ones_like(energy)
+    scores = energy * probability if options.score else torch.ones_like(energy)
     if options.box == "class":
-        boxes = put_sides(boxes, labels + 1, sides)
+        boxes = set_box_sizes(boxes, labels + 1, sizes)
     if options.snap is not None:
         boxes = (boxes / options.snap).round() * options.snap
     return _split(boxes, labels + 1, scores, index, len(surface), options)
@@ -208,13 +212,13 @@ def find_peaks(surface: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     return index, surface[tuple(index.unbind(1))]
 
 
-def class_chances(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
+def class_probabilities(logits: Tensor, group: Tensor, groups: Tensor) -> Tensor:
     """Probabilities (m, classes) of logits among the classes of the group that each cell belongs to, (m,)."""
     foreign = groups[1:].to(logits.device)[None] != group[:, None]  # (m, classes)
     return logits.float().masked_fill(foreign, -torch.inf).softmax(1)
 
 
-def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 512) -> Tensor:
+def suppress_overlaps(boxes: Tensor, group: Tensor, overlap: float, block: int = 512) -> Tensor:
     """Which boxes, best first, no better one of their group covers.
 
     Args:
@@ -226,7 +230,7 @@ def suppress(boxes: Tensor, group: Tensor, overlap: float, block: int = 512) -> 
     Returns:
         (n,) bool.
     """
-    centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]).clamp(min=_THIN) / 2
+    centres, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]).clamp(min=_MIN_SIDE) / 2
     boxes = torch.cat([centres - half, centres + half], 1)
     keep = torch.ones(len(boxes), dtype=torch.bool, device=boxes.device)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
@@ -251,7 +255,7 @@ def _split(
         mine = torch.nonzero((index[:, 0] == page) & (scores >= options.threshold)).squeeze(1)
         mine = mine[scores[mine].argsort(descending=True, stable=True)]
         if options.overlap is not None and len(mine):
-            mine = mine[suppress(boxes[mine], index[mine, 1], options.overlap)]
+            mine = mine[suppress_overlaps(boxes[mine], index[mine, 1], options.overlap)]
         mine = mine[: options.most]
         results.append({"boxes": boxes[mine], "labels": labels[mine], "scores": scores[mine]})
     return results

@@ -21,14 +21,14 @@ _RESNETS: dict[str, tuple[bool, tuple[int, int, int, int]]] = {  # bottlenecks o
 }
 
 
-def conv(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequential:
+def conv_bn(inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Sequential:
     """A convolution that keeps the size, or divides it by the stride, and its batch normalisation."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
     )
 
 
-def fold(module: nn.Module) -> None:
+def fuse_conv_bn(module: nn.Module) -> None:
     """Multiply batch normalisations into the convolutions before them, in place; the outcome in evaluation stays."""
     for part in module.modules():
         if not isinstance(part, nn.Sequential) or len(part) != 2:
@@ -46,8 +46,8 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1) -> None:
         super().__init__()
-        self.body = nn.Sequential(conv(inputs, width, 3, stride), nn.ReLU(inplace=True), conv(width, width))
-        self.shortcut = conv(inputs, width, 1, stride) if stride > 1 or inputs != width else nn.Identity()
+        self.body = nn.Sequential(conv_bn(inputs, width, 3, stride), nn.ReLU(inplace=True), conv_bn(width, width))
+        self.shortcut = conv_bn(inputs, width, 1, stride) if stride > 1 or inputs != width else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (b, inputs, h, w)."""
@@ -63,13 +63,13 @@ class Bottleneck(nn.Module):
         super().__init__()
         outputs = width * self.expansion
         self.body = nn.Sequential(
-            conv(inputs, width, 1),
+            conv_bn(inputs, width, 1),
             nn.ReLU(inplace=True),
-            conv(width, width, 3, stride),
+            conv_bn(width, width, 3, stride),
             nn.ReLU(inplace=True),
-            conv(width, outputs, 1),
+            conv_bn(width, outputs, 1),
         )
-        self.shortcut = conv(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else nn.Identity()
+        self.shortcut = conv_bn(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (b, inputs, h, w)."""
@@ -92,7 +92,7 @@ class SmallEncoder(nn.Module):
         super().__init__()
         self.widths = tuple(widths)
         self.strides = tuple(2 ** (number + 1) for number in range(len(widths)))
-        self.stem = nn.Sequential(conv(1, widths[0], 5, 2), nn.ReLU(inplace=True))
+        self.stem = nn.Sequential(conv_bn(1, widths[0], 5, 2), nn.ReLU(inplace=True))
         self.stages = nn.ModuleList()
         inputs = widths[0]
         for number, (width, count) in enumerate(zip(widths, blocks, strict=True)):
@@ -125,7 +125,7 @@ class ResNet(nn.Module):
         super().__init__()
         deep, counts = _RESNETS[name]
         block: type[BasicBlock] | type[Bottleneck] = Bottleneck if deep else BasicBlock
-        self.stem = nn.Sequential(conv(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(conv_bn(1, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
         self.stages = nn.ModuleList()
         inputs = 64
         for number, count in enumerate(counts):
@@ -155,7 +155,7 @@ def make_encoder(options: NetworkOptions) -> SmallEncoder | ResNet:
     return ResNet(options.encoder)
 
 
-def enlarge(x: Tensor, like: Tensor) -> Tensor:
+def resize_like(x: Tensor, like: Tensor) -> Tensor:
     """x at the height and width of another map, between cells by bilinear interpolation."""
     return F.interpolate(x, size=like.shape[-2:], mode="bilinear", align_corners=False)
 
@@ -174,10 +174,10 @@ class TopDown(nn.Module):
     def __init__(self, widths: Sequence[int], upwards: Sequence[int]) -> None:
         super().__init__()
         self.widths = tuple(upwards)
-        self.lateral = nn.ModuleList(conv(width, up, 1) for width, up in zip(widths, upwards, strict=True))
+        self.lateral = nn.ModuleList(conv_bn(width, up, 1) for width, up in zip(widths, upwards, strict=True))
         coarser = zip(upwards[1:], upwards[:-1], strict=True)
-        self.down = nn.ModuleList(conv(below, up, 1) for below, up in coarser)
-        self.smooth = nn.ModuleList(nn.Sequential(conv(up, up), nn.ReLU(inplace=True)) for up in upwards)
+        self.down = nn.ModuleList(conv_bn(below, up, 1) for below, up in coarser)
+        self.smooth = nn.ModuleList(nn.Sequential(conv_bn(up, up), nn.ReLU(inplace=True)) for up in upwards)
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
         """As many maps as given, finest first."""
@@ -185,7 +185,7 @@ class TopDown(nn.Module):
         for number in reversed(range(len(maps))):
             x = self.lateral[number](maps[number])
             if result:
-                x = x + enlarge(self.down[number](result[0]), x)  # narrowed first, where that is cheap
+                x = x + resize_like(self.down[number](result[0]), x)  # narrowed first, where that is cheap
             result.insert(0, self.smooth[number](F.relu(x)))
         return result
 
@@ -239,7 +239,7 @@ class _Refine(nn.Module):
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
         adapted = [adapt(x) for adapt, x in zip(self.adapt, maps, strict=True)]
         if len(adapted) > 1:
-            fused = [enlarge(layer(x), adapted[0]) for layer, x in zip(self.fuse, adapted, strict=True)]
+            fused = [resize_like(layer(x), adapted[0]) for layer, x in zip(self.fuse, adapted, strict=True)]
             adapted = [sum(fused[1:], fused[0])]
         return self.output(self.pool(adapted[0]))  # type: ignore[no-any-return]
 

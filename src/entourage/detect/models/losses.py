@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from entourage.detect.models.maps import Maps, number_boxes
-from entourage.detect.models.network import Predictions
+from entourage.detect.models.maps import Maps, decode_boxes
+from entourage.detect.models.network import MapPredictions
 from entourage.detect.options import LossOptions
 
 TERMS = ("energy", "class", "box")
 
 
-def focal_energy(logits: Tensor, target: Tensor, counts: Tensor, alpha: float = 2.0, beta: float = 4.0) -> Tensor:
+def focal_energy(logits: Tensor, target: Tensor, valid: Tensor, alpha: float = 2.0, beta: float = 4.0) -> Tensor:
     """Focal loss on a surface of hills (Law and Deng, 2018), a centre.
 
     Cells of full energy are to be found; all others are background, the less so the higher their energy.
@@ -26,7 +26,7 @@ def focal_energy(logits: Tensor, target: Tensor, counts: Tensor, alpha: float = 
     Args:
         logits: (b, g, h, w).
         target: (b, g, h, w) in [0, 1].
-        counts: (b, h, w) bool, cells that are looked at.
+        valid: (b, h, w) bool, cells that are looked at.
         alpha: how little cells count that the network has right.
         beta: how little cells count that lie high.
     """
@@ -34,22 +34,22 @@ def focal_energy(logits: Tensor, target: Tensor, counts: Tensor, alpha: float = 
     centre = target >= 1.0
     found = F.logsigmoid(logits) * (-logits).sigmoid() ** alpha
     empty = F.logsigmoid(-logits) * logits.sigmoid() ** alpha * (1 - target) ** beta
-    looked = counts[:, None].expand_as(target)
-    number = (centre & looked).sum().clamp(min=1)
-    return -(torch.where(centre, found, empty) * looked).sum() / number
+    mask = valid[:, None].expand_as(target)
+    number = (centre & mask).sum().clamp(min=1)
+    return -(torch.where(centre, found, empty) * mask).sum() / number
 
 
-def bce_energy(logits: Tensor, target: Tensor, counts: Tensor) -> Tensor:
+def bce_energy(logits: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Binary cross-entropy between the energy and its sigmoid, a cell; arguments as of `focal_energy`."""
     each = F.binary_cross_entropy_with_logits(logits.float(), target, reduction="none")
-    looked = counts[:, None].expand_as(target)
-    return (each * looked).sum() / looked.sum().clamp(min=1)
+    mask = valid[:, None].expand_as(target)
+    return (each * mask).sum() / mask.sum().clamp(min=1)
 
 
-def level_energy(logits: Tensor, levels: Tensor, counts: Tensor) -> Tensor:
+def level_energy(logits: Tensor, levels: Tensor, valid: Tensor) -> Tensor:
     """Cross-entropy on quantised energy, a cell: logits (b, levels, h, w), levels (b, 1, h, w) int64."""
     each = F.cross_entropy(logits.float(), levels[:, 0], reduction="none")  # (b, h, w)
-    return (each * counts).sum() / counts.sum().clamp(min=1)
+    return (each * valid).sum() / valid.sum().clamp(min=1)
 
 
 def class_loss(
@@ -80,12 +80,12 @@ def generalised_iou(first: Tensor, second: Tensor) -> Tensor:
     return common / union.clamp(min=1e-6) - (hull - union) / hull.clamp(min=1e-6)
 
 
-def box_loss(numbers: Tensor, target: Tensor, weights: Tensor, options: LossOptions) -> Tensor:
-    """Squared or absolute error of box numbers (m, sides), a cell, each cell by its weight (m,)."""
+def box_loss(codes: Tensor, target: Tensor, weights: Tensor, options: LossOptions) -> Tensor:
+    """Squared or absolute error of box numbers (m, box_dim), a cell, each cell by its weight (m,)."""
     if options.box == "squared":
-        each = (numbers - target).square().mean(1)
+        each = (codes - target).square().mean(1)
     else:
-        each = F.smooth_l1_loss(numbers, target, beta=options.rounding, reduction="none").mean(1)
+        each = F.smooth_l1_loss(codes, target, beta=options.rounding, reduction="none").mean(1)
     return (each * weights).sum() / weights.sum().clamp(min=1e-6)
 
 
@@ -95,7 +95,7 @@ class _Foreground:
 
     index: Tensor
     labels: Tensor
-    numbers: Tensor
+    codes: Tensor
     weights: Tensor
 
 
@@ -120,24 +120,24 @@ class DetectionLoss(nn.Module):
         self.register_buffer("class_weights", torch.ones(len(groups) - 1))
         self.register_buffer("recent", torch.ones(len(TERMS), options.window or 1))  # (terms, window), newest last
 
-    def forward(self, predictions: Predictions, maps: Maps) -> dict[str, Tensor]:
+    def forward(self, predictions: MapPredictions, maps: Maps) -> dict[str, Tensor]:
         """Energy, class and box loss, weighted; their sum is what is minimised."""
         raw = self.raw(predictions, maps)
         means = self._means(raw) if self.options.window else raw.new_ones(len(TERMS))
         weighted = raw / means * raw.new_tensor(self.options.weights)
         return dict(zip(TERMS, weighted.unbind(), strict=True))
 
-    def raw(self, predictions: Predictions, maps: Maps) -> Tensor:
+    def raw(self, predictions: MapPredictions, maps: Maps) -> Tensor:
         """The three losses as they are, (3,)."""
         foreground = self._foreground(maps)
-        logits, numbers = predictions.read(foreground.index)
+        logits, codes = predictions.read(foreground.index)
         group = foreground.index[:, 1]
         by_class = class_loss(logits, foreground.labels, group, self.groups, foreground.weights, self.class_weights)
-        by_box = box_loss(numbers, foreground.numbers, foreground.weights, self.options)
+        by_box = box_loss(codes, foreground.codes, foreground.weights, self.options)
         if self.options.giou:
             cells = foreground.index
             alike = generalised_iou(
-                number_boxes(numbers, cells, maps.options), number_boxes(foreground.numbers, cells, maps.options)
+                decode_boxes(codes, cells, maps.options), decode_boxes(foreground.codes, cells, maps.options)
             )
             share = foreground.weights.sum().clamp(min=1e-6)
             by_box = by_box + self.options.giou * ((1 - alike) * foreground.weights).sum() / share
@@ -145,23 +145,23 @@ class DetectionLoss(nn.Module):
 
     def _energy(self, logits: Tensor, maps: Maps) -> Tensor:
         if self.options.energy == "levels":
-            return level_energy(logits, maps.levels(), maps.counts)
+            return level_energy(logits, maps.levels(), maps.valid)
         if self.options.energy == "bce":
-            return bce_energy(logits, maps.energy, maps.counts)
-        return focal_energy(logits, maps.energy, maps.counts, self.options.alpha, self.options.beta)
+            return bce_energy(logits, maps.energy, maps.valid)
+        return focal_energy(logits, maps.energy, maps.valid, self.options.alpha, self.options.beta)
 
     def _foreground(self, maps: Maps) -> _Foreground:
-        index = maps.foreground()
-        labels, numbers = maps.targets(index)
+        index = maps.foreground_cells()
+        labels, codes = maps.targets(index)
         place = tuple(index.unbind(1))
         weights = maps.energy[place]
         if not self.options.by_energy:
             weights = torch.ones_like(weights)
         else:  # large hills have more cells, but an object is an object
-            owner = maps.owner[place]
-            total = weights.new_zeros(len(maps.boxes)).index_add_(0, owner, weights)
-            weights = weights / total[owner].clamp(min=1e-6)
-        return _Foreground(index, labels, numbers, weights)
+            object_index = maps.object_index[place]
+            total = weights.new_zeros(len(maps.boxes)).index_add_(0, object_index, weights)
+            weights = weights / total[object_index].clamp(min=1e-6)
+        return _Foreground(index, labels, codes, weights)
 
     @torch.no_grad()
     def _means(self, raw: Tensor) -> Tensor:

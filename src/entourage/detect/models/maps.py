@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from entourage.detect.options import INTERLINE, MapOptions
 
-_NOBODY = torch.iinfo(torch.int64).max
+_NO_OBJECT = torch.iinfo(torch.int64).max
 _FINE = 2**20  # steps of a distance of one radius
 
 
@@ -28,11 +28,11 @@ class Maps:
 
     Attributes:
         energy: (b, g, h, w) in [0, 1].
-        owner: (b, g, h, w) int64, the object whose class a cell has; -1 where there is no energy.
+        object_index: (b, g, h, w) int64, the object whose class a cell has; -1 where there is no energy.
         nearest: (b, g, h, w) int64, the object whose box it has; another than the owner only where the last painted
             owns a cell, as in the original.
-        taught: (b, g, h, w) bool, the cells near enough to a centre for losses to look at their class and box.
-        counts: (b, h, w) bool, cells that losses look at.
+        foreground: (b, g, h, w) bool, the cells near enough to a centre for losses to look at their class and box.
+        valid: (b, h, w) bool, cells that losses look at.
         boxes: (n, 4) of all objects, in pixels.
         labels: (n,) of all objects, from 1.
         options: how they were painted.
@@ -40,10 +40,10 @@ class Maps:
     """
 
     energy: Tensor
-    owner: Tensor
+    object_index: Tensor
     nearest: Tensor
-    taught: Tensor
-    counts: Tensor
+    foreground: Tensor
+    valid: Tensor
     boxes: Tensor
     labels: Tensor
     options: MapOptions
@@ -59,24 +59,24 @@ class Maps:
         """The energy quantised to whole levels from 0 to levels - 1: (b, g, h, w) int64."""
         return (self.energy * (self.options.levels - 1)).round().long()
 
-    def foreground(self) -> Tensor:
+    def foreground_cells(self) -> Tensor:
         """Where class and box are taught and looked at: (m, 4) page, group, row, column."""
-        return torch.nonzero(self.taught & self.counts[:, None])
+        return torch.nonzero(self.foreground & self.valid[:, None])
 
     def targets(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Labels (m,) and box numbers (m, sides) of cells (m, 4) that have an owner."""
+        """Labels (m,) and box numbers (m, box_dim) of cells (m, 4) that have an owner."""
         place = tuple(index.unbind(1))
-        return self.labels[self.owner[place]], box_numbers(self.boxes[self.nearest[place]], index, self.options)
+        return self.labels[self.object_index[place]], encode_boxes(self.boxes[self.nearest[place]], index, self.options)
 
     def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """As a network that knows: class logits (m, classes) and box numbers (m, sides) of cells (m, 4)."""
-        owner = self.owner[tuple(index.unbind(1))]
-        held = owner >= 0
+        """As a network that knows: class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4)."""
+        object_index = self.object_index[tuple(index.unbind(1))]
+        held = object_index >= 0
         logits = self.energy.new_zeros(len(index), self.classes)
-        numbers = self.energy.new_zeros(len(index), self.options.sides)
-        labels, numbers[held] = self.targets(index[held])
+        codes = self.energy.new_zeros(len(index), self.options.box_dim)
+        labels, codes[held] = self.targets(index[held])
         logits[held] = F.one_hot(labels - 1, self.classes).to(logits) * 100.0  # whose softmax is 1 to the last digit
-        return logits, numbers
+        return logits, codes
 
 
 def cell_centres(index: Tensor, stride: int) -> Tensor:
@@ -84,31 +84,31 @@ def cell_centres(index: Tensor, stride: int) -> Tensor:
     return (index[:, [3, 2]] + 0.5) * stride
 
 
-def box_numbers(boxes: Tensor, index: Tensor, options: MapOptions) -> Tensor:
-    """What the box map holds of boxes (m, 4) in cells (m, 4): (m, sides)."""
-    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0.05)  # nothing is thinner than ink
+def encode_boxes(boxes: Tensor, index: Tensor, options: MapOptions) -> Tensor:
+    """What the box map holds of boxes (m, 4) in cells (m, 4): (m, box_dim)."""
+    sizes = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0.05)  # nothing is thinner than ink
     if options.size == "log":
-        sides = (sides / INTERLINE).log()
+        sizes = (sizes / INTERLINE).log()
     if not options.offset:
-        return sides
+        return sizes
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    return torch.cat([centres - cell_centres(index, options.stride), sides], 1)
+    return torch.cat([centres - cell_centres(index, options.stride), sizes], 1)
 
 
-def number_sides(numbers: Tensor, options: MapOptions) -> Tensor:
-    """Width and height in pixels, (m, 2), of box numbers (m, sides)."""
-    sides = numbers[:, -2:]
-    return sides.clamp(max=7.0).exp() * INTERLINE if options.size == "log" else sides.clamp(min=0.0)
+def decode_sizes(codes: Tensor, options: MapOptions) -> Tensor:
+    """Width and height in pixels, (m, 2), of box numbers (m, box_dim)."""
+    sizes = codes[:, -2:]
+    return sizes.clamp(max=7.0).exp() * INTERLINE if options.size == "log" else sizes.clamp(min=0.0)
 
 
-def number_boxes(numbers: Tensor, index: Tensor, options: MapOptions) -> Tensor:
+def decode_boxes(codes: Tensor, index: Tensor, options: MapOptions) -> Tensor:
     """The boxes (m, 4) whose numbers, offsets among them, cells (m, 4) hold."""
-    centres = cell_centres(index, options.stride) + (numbers[:, :2] if options.offset else 0.0)
-    half = number_sides(numbers, options) / 2
+    centres = cell_centres(index, options.stride) + (codes[:, :2] if options.offset else 0.0)
+    half = decode_sizes(codes, options) / 2
     return torch.cat([centres - half, centres + half], 1)
 
 
-def paint(
+def render_targets(
     boxes: Tensor,
     labels: Tensor,
     image_index: Tensor,
@@ -125,7 +125,7 @@ def paint(
         image_index: (n,) number of the page that each is on.
         shape: pages, height and width in pixels; maps have a cell for every stride begun.
         options: how.
-        groups: (1 + classes,) energy channel of every label, as `group_of` gives it.
+        groups: (1 + classes,) energy channel of every label, as `energy_channels` gives it.
         ignore: (b, height, width) bool, pixels that losses shall not look at.
 
     Raises:
@@ -140,21 +140,23 @@ def paint(
     size = (pages * options.channels, rows, columns)
     cells, distance = _cells(centres, boxes, place, size, options)  # (n, window) each
     number = torch.arange(len(boxes), device=boxes.device)[:, None].expand_as(cells)
-    near, nearest = _claim(cells, (distance * _FINE).round().long(), number, size)
-    owner = nearest
+    near, nearest = _assign_cells(cells, (distance * _FINE).round().long(), number, size)
+    object_index = nearest
     if options.overlap == "last":  # within the marker, whoever came last, however far
         inside = torch.where(distance <= options.marker, cells, -1)
-        last = _claim(inside, len(boxes) - 1 - number, number, size)[1]
-        owner = last.where(last >= 0, owner)
+        last = _assign_cells(inside, len(boxes) - 1 - number, number, size)[1]
+        object_index = last.where(last >= 0, object_index)
     reached = near / _FINE
-    energy = _height(reached, options).where(near <= _FINE, 0.0)
-    taught = reached <= options.marker
+    energy = _energy_at(reached, options).where(near <= _FINE, 0.0)
+    foreground = reached <= options.marker
     full = (pages, options.channels, rows, columns)
-    counts = torch.ones((pages, rows, columns), dtype=torch.bool, device=boxes.device)
+    valid = torch.ones((pages, rows, columns), dtype=torch.bool, device=boxes.device)
     if ignore is not None:
-        counts = F.max_pool2d(ignore[:, None].float(), options.stride, ceil_mode=True)[:, 0] == 0
-    energy, owner, nearest, taught = (plane.view(full) for plane in (energy, owner, nearest, taught))
-    return Maps(energy, owner, nearest, taught, counts, boxes, labels, options, len(groups) - 1)
+        valid = F.max_pool2d(ignore[:, None].float(), options.stride, ceil_mode=True)[:, 0] == 0
+    energy, object_index, nearest, foreground = (
+        plane.view(full) for plane in (energy, object_index, nearest, foreground)
+    )
+    return Maps(energy, object_index, nearest, foreground, valid, boxes, labels, options, len(groups) - 1)
 
 
 def _check(boxes: Tensor, labels: Tensor, image_index: Tensor, shape: tuple[int, int, int], groups: Tensor) -> None:
@@ -178,8 +180,8 @@ def _cells(
 ) -> tuple[Tensor, Tensor]:
     """The cells around each centre, as flat positions or -1, and how far they are, in radii."""
     stride, (_, rows, columns) = options.stride, size
-    sides = boxes[:, 2:] - boxes[:, :2]
-    radii = (sides * options.reach).clamp(options.radius, options.widest)  # (n, 2) x, y
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    radii = (sizes * options.reach).clamp(options.radius, options.widest)  # (n, 2) x, y
     home = (centres / stride).floor()  # (n, 2) the cell that holds the centre
     origin = home + 0.5 if options.centred else centres / stride  # in cells
     most = options.widest if options.reach else options.radius
@@ -195,18 +197,18 @@ def _cells(
     return flat.where(inside, -1), distance
 
 
-def _claim(cells: Tensor, rank: Tensor, number: Tensor, size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+def _assign_cells(cells: Tensor, rank: Tensor, number: Tensor, size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
     """For every cell the least rank that claims it and the object that does, the first among equals."""
     total = size[0] * size[1] * size[2]
-    best = torch.full((total + 1,), _NOBODY, device=cells.device)  # the last is for claims to no cell
+    best = torch.full((total + 1,), _NO_OBJECT, device=cells.device)  # the last is for claims to no cell
     key = (rank << 32) | number
     best.scatter_reduce_(0, cells.where(cells >= 0, total).reshape(-1), key.reshape(-1), "amin")
     best = best[:total]
-    nobody = best == _NOBODY
-    return (best >> 32).masked_fill(nobody, 2 * _FINE), (best & 0xFFFFFFFF).masked_fill(nobody, -1)
+    unassigned = best == _NO_OBJECT
+    return (best >> 32).masked_fill(unassigned, 2 * _FINE), (best & 0xFFFFFFFF).masked_fill(unassigned, -1)
 
 
-def _height(reached: Tensor, options: MapOptions) -> Tensor:
+def _energy_at(reached: Tensor, options: MapOptions) -> Tensor:
     """Energy by distance in radii."""
     if options.surface == "cone":
         return (1 - reached).clamp(min=0)
@@ -214,7 +216,7 @@ def _height(reached: Tensor, options: MapOptions) -> Tensor:
 
 
 def join_targets(targets: Sequence[Mapping[str, Tensor]], classes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The objects of all images, as `paint` takes them.
+    """The objects of all images, as `render_targets` takes them.
 
     Args:
         targets: for each image "boxes" (n, 4), x0, y0, x1, y1 in pixels, and "labels" (n,), whole numbers from 1.

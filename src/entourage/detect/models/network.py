@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from entourage.detect.models.encoder_decoder import RefineNet, TopDown, make_encoder
 from entourage.detect.options import DetectorOptions
 
-_RARE = 0.01  # share of cells that a fresh network takes for centres
+_CENTRE_PRIOR = 0.01  # share of cells that a fresh network takes for centres
 
 
 @dataclass(frozen=True)
-class Predictions:
+class MapPredictions:
     """What the network says of b pages.
 
     Attributes:
@@ -41,9 +41,9 @@ class Predictions:
         return self.energy.argmax(1, keepdim=True) / (self.options.maps.levels - 1)
 
     def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Class logits (m, classes) and box numbers (m, sides) of cells (m, 4): page, group, row, column."""
-        logits, numbers = self.head(self.pyramid, index, self.shape)
-        return logits, numbers
+        """Class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4): page, group, row, column."""
+        logits, codes = self.head(self.pyramid, index, self.shape)
+        return logits, codes
 
 
 class PointHead(nn.Module):
@@ -56,31 +56,31 @@ class PointHead(nn.Module):
         widths: channels of the maps.
         classes: how many classes there are.
         groups: energy surfaces; each has its own box numbers, since two objects may share a cell.
-        sides: numbers that describe a box.
+        box_dim: numbers that describe a box.
         hidden: units of the layer between, or 0 for none.
     """
 
-    def __init__(self, widths: Sequence[int], classes: int, groups: int, sides: int, hidden: int) -> None:
+    def __init__(self, widths: Sequence[int], classes: int, groups: int, box_dim: int, hidden: int) -> None:
         super().__init__()
-        self.groups, self.sides = groups, sides
+        self.groups, self.box_dim = groups, box_dim
         features = sum(widths)
         self.hidden = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(inplace=True)) if hidden else nn.Identity()
         self.classes = nn.Linear(hidden or features, classes)
-        self.boxes = nn.Linear(hidden or features, groups * sides)
+        self.boxes = nn.Linear(hidden or features, groups * box_dim)
         nn.init.normal_(self.boxes.weight, std=0.01)
         nn.init.zeros_(self.boxes.bias)
 
     def forward(self, pyramid: Sequence[Tensor], index: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Class logits (m, classes) and box numbers (m, sides) of cells (m, 4) of maps of this height and width."""
-        features = torch.cat([sample(level, index, shape) for level in pyramid], 1)  # (m, features)
+        """Class logits (m, classes) and box numbers (m, box_dim) of cells (m, 4) of maps of this height and width."""
+        features = torch.cat([sample_cells(level, index, shape) for level in pyramid], 1)  # (m, features)
         hidden = self.hidden(features)
         with torch.autocast(hidden.device.type, enabled=False):  # places need more digits than half precision has
-            numbers = self.boxes(hidden.float()).view(-1, self.groups, self.sides)
-        chosen = index[:, 1, None, None].expand(-1, 1, self.sides)
-        return self.classes(hidden), numbers.gather(1, chosen).squeeze(1)
+            codes = self.boxes(hidden.float()).view(-1, self.groups, self.box_dim)
+        chosen = index[:, 1, None, None].expand(-1, 1, self.box_dim)
+        return self.classes(hidden), codes.gather(1, chosen).squeeze(1)
 
 
-def sample(level: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
+def sample_cells(level: Tensor, index: Tensor, shape: Sequence[int]) -> Tensor:
     """A map (b, c, h, w) in cells (m, 4) of a map of another height and width, as if enlarged to it: (m, c)."""
     _, channels, high, wide = level.shape
     flat = level.permute(0, 2, 3, 1).reshape(-1, channels)  # a view of maps whose channels are last
@@ -127,10 +127,10 @@ class WatershedNetwork(nn.Module):
         self.multiple = math.lcm(max(self.encoder.strides), maps.stride)
         channels = maps.levels if maps.energy == "levels" else maps.channels
         self.energy = nn.Conv2d(self.decoder.widths[0], channels, 1)
-        self.head = PointHead(self.decoder.widths, classes, maps.channels, maps.sides, network.hidden)
-        self._start()
+        self.head = PointHead(self.decoder.widths, classes, maps.channels, maps.box_dim, network.hidden)
+        self._init_weights()
 
-    def _start(self) -> None:
+    def _init_weights(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -139,9 +139,9 @@ class WatershedNetwork(nn.Module):
         nn.init.normal_(self.energy.weight, std=0.01)
         assert self.energy.bias is not None
         if self.options.maps.energy == "sigmoid":  # most cells are background, and a fresh network shall say so
-            nn.init.constant_(self.energy.bias, math.log(_RARE / (1 - _RARE)))
+            nn.init.constant_(self.energy.bias, math.log(_CENTRE_PRIOR / (1 - _CENTRE_PRIOR)))
 
-    def forward(self, x: Tensor) -> Predictions:
+    def forward(self, x: Tensor) -> MapPredictions:
         """What there is on pages (b, 1, h, w), ink 1 and paper 0; h and w may be anything."""
         high, wide = x.shape[-2:]
         padded = F.pad(x, (0, -wide % self.multiple, 0, -high % self.multiple))
@@ -152,4 +152,4 @@ class WatershedNetwork(nn.Module):
         if energy.shape[-2:] != shape:  # the same as enlarging the map before the 1 x 1 convolution
             energy = F.interpolate(energy, size=shape, mode="bilinear", align_corners=False)
         energy = energy[..., : -(-high // stride), : -(-wide // stride)]
-        return Predictions(energy, pyramid, self.head, shape, self.options)
+        return MapPredictions(energy, pyramid, self.head, shape, self.options)

@@ -17,12 +17,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from entourage import __version__
-from entourage.detect.detections import DETECTOR_CLASSES, group_of
+from entourage.detect.detections import DETECTOR_CLASSES, energy_channels
 from entourage.detect.models.decode import decode
-from entourage.detect.models.encoder_decoder import fold
+from entourage.detect.models.encoder_decoder import fuse_conv_bn
 from entourage.detect.models.losses import DetectionLoss, class_weights
-from entourage.detect.models.maps import join_targets, paint
-from entourage.detect.models.network import Predictions, WatershedNetwork
+from entourage.detect.models.maps import join_targets, render_targets
+from entourage.detect.models.network import MapPredictions, WatershedNetwork
 from entourage.detect.options import DecodeOptions, DetectorOptions
 from entourage.io.files import error_reason
 
@@ -45,7 +45,7 @@ class WatershedDetector(nn.Module):
     """
 
     groups: Tensor
-    sides: Tensor | None
+    typical_sizes: Tensor | None
 
     def __init__(self, classes: Sequence[str] = DETECTOR_CLASSES, options: DetectorOptions | None = None) -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class WatershedDetector(nn.Module):
         self.classes = tuple(classes)
         self.options = options or DetectorOptions()
         self.notes: dict[str, str] = {}
-        groups = group_of(self.classes, self.options.maps.groups)
+        groups = energy_channels(self.classes, self.options.maps.groups)
         self.register_buffer("groups", groups, persistent=False)
-        self.register_buffer("sides", None, persistent=False)
+        self.register_buffer("typical_sizes", None, persistent=False)
         self.network = WatershedNetwork(len(self.classes), self.options)
         self.loss = DetectionLoss(self.options.loss, groups)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -77,7 +77,7 @@ class WatershedDetector(nn.Module):
         Raises:
             ValueError: images and targets do not fit together, or a target is not as above.
         """
-        batch = stack(images)
+        batch = pad_batch(images)
         if not self.training:
             return self.objects(batch, [(image.shape[-2], image.shape[-1]) for image in images])
         if targets is None or len(targets) != len(batch):
@@ -86,18 +86,18 @@ class WatershedDetector(nn.Module):
         boxes, labels, pages = (part.to(batch.device) for part in join_targets(targets, len(self.classes)))
         return self.losses(batch, boxes, labels, pages)
 
-    def maps(self, batch: Tensor) -> Predictions:
+    def maps(self, batch: Tensor) -> MapPredictions:
         """What the network says of pages (b, 1, h, w)."""
-        predictions: Predictions = self.network(batch)
+        predictions: MapPredictions = self.network(batch)
         return predictions
 
     def losses(
         self, batch: Tensor, boxes: Tensor, labels: Tensor, image_index: Tensor, ignore: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The losses on pages (b, 1, h, w), given all their objects as `paint` takes them."""
+        """The losses on pages (b, 1, h, w), given all their objects as `render_targets` takes them."""
         shape = batch.shape[0], batch.shape[2], batch.shape[3]
-        painted = paint(boxes.float(), labels, image_index, shape, self.options.maps, self.groups, ignore)
-        losses: dict[str, Tensor] = self.loss(self.maps(batch), painted)
+        targets = render_targets(boxes.float(), labels, image_index, shape, self.options.maps, self.groups, ignore)
+        losses: dict[str, Tensor] = self.loss(self.maps(batch), targets)
         return losses
 
     @torch.inference_mode()
@@ -112,31 +112,31 @@ class WatershedDetector(nn.Module):
             options: how they are read; None for the detector's own.
         """
         options = options or self.options.decode
-        found = decode(self.maps(batch), options, self.options.maps, self.groups, self.sides)
+        found = decode(self.maps(batch), options, self.options.maps, self.groups, self.typical_sizes)
         sizes = sizes or [(batch.shape[-2], batch.shape[-1])] * len(batch)
         return [_clip(page, *size) for page, size in zip(found, sizes, strict=True)]
 
-    def folded(self) -> WatershedDetector:
+    def fuse_batch_norm(self) -> WatershedDetector:
         """A copy for evaluation alone, faster by the batch normalisations that its convolutions take over."""
         copy = deepcopy(self).eval()
-        fold(copy.network)
+        fuse_conv_bn(copy.network)
         copy.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return copy
 
-    def remember(self, sides: Tensor) -> None:
+    def set_typical_sizes(self, sizes: Tensor) -> None:
         """Cache the width and height of each class, (classes, 2), for decoding with boxes of classes."""
-        if sides.shape != (len(self.classes), 2):
-            raise ValueError(f"sides have shape {tuple(sides.shape)}; expected ({len(self.classes)}, 2)")
-        self.sides = sides.to(self.groups.device, torch.float32)
+        if sizes.shape != (len(self.classes), 2):
+            raise ValueError(f"sides have shape {tuple(sizes.shape)}; expected ({len(self.classes)}, 2)")
+        self.typical_sizes = sizes.to(self.groups.device, torch.float32)
 
-    def balance(self, counts: Tensor) -> None:
+    def set_class_weights(self, counts: Tensor) -> None:
         """Weigh classes by how many objects of each, (classes,), there are to train with."""
         if counts.shape != (len(self.classes),):
             raise ValueError(f"counts have shape {tuple(counts.shape)}; expected ({len(self.classes)},)")
         self.loss.class_weights.copy_(class_weights(counts, self.options.loss.rarest))
 
 
-def stack(images: Sequence[Tensor] | Tensor) -> Tensor:
+def pad_batch(images: Sequence[Tensor] | Tensor) -> Tensor:
     """Images (1, h, w) of any sizes as one batch (b, 1, most rows, most columns), the rest paper.
 
     Raises:
@@ -165,24 +165,25 @@ def _clip(page: dict[str, Tensor], high: int, wide: int) -> dict[str, Tensor]:
 
 
 _KEY = "entourage.detect"
-PIECE = 16 * 2**20  # bytes of tensors in a file
-_PIECE_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
+SHARD_BYTES = 16 * 2**20  # bytes of tensors in a file
+_SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 
 
-class NoDetectorError(ValueError):
+class DetectorNotFoundError(ValueError):
     """There is no file of a detector where one is looked for."""
 
 
 def save_detector(
-    model: WatershedDetector, path: str | Path, *, half: bool = False, piece: int | None = None
+    model: WatershedDetector, path: str | Path, *, float16: bool = False, max_shard_size: int | None = None
 ) -> list[Path]:
     """Write weights, classes, options and notes.
 
     Args:
         model: what is kept.
         path: a file that ends in .safetensors.
-        half: keep weights in 16 bits, which halves the file; what is read is single precision again.
-        piece: most bytes of tensors in a file; what is larger becomes `name-00001-of-00002.safetensors` and so on.
+        float16: keep weights in 16 bits, which halves the file; what is read is single precision again.
+        max_shard_size: maximum bytes of tensors in a file; larger detectors are split into
+            `name-00001-of-00002.safetensors` and so on; None: one file.
 
     Returns:
         The files.
@@ -195,19 +196,19 @@ def save_detector(
         "classes": list(model.classes),
         "options": model.options.to_dict(),
         "notes": model.notes,
-        "sides": None if model.sides is None else model.sides.tolist(),
+        "sides": None if model.typical_sizes is None else model.typical_sizes.tolist(),
     }
     state = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in _state(model).items()}
-    if half:  # not buffers: statistics need their digits
+    if float16:  # not buffers: statistics need their digits
         state |= {name: state[name].half() for name, _ in model.named_parameters()}
-    pieces = _pieces(state, piece)
-    names = [path] if len(pieces) == 1 else [_piece_path(path, number, len(pieces)) for number in range(len(pieces))]
+    pieces = _split_into_shards(state, max_shard_size)
+    names = [path] if len(pieces) == 1 else [_shard_path(path, number, len(pieces)) for number in range(len(pieces))]
     for name, tensors in zip(names, pieces, strict=True):
         write_weights(name, tensors, head, key=_KEY)
     return names
 
 
-def find_pieces(path: str | Path) -> list[Path]:
+def find_shards(path: str | Path) -> list[Path]:
     """The files of a detector: `path` itself, or the pieces that it was cut into.
 
     Args:
@@ -218,15 +219,15 @@ def find_pieces(path: str | Path) -> list[Path]:
         ValueError: a piece is missing.
     """
     path = Path(path)
-    match = _PIECE_NAME.match(path.stem)
+    match = _SHARD_NAME.match(path.stem)
     whole = path.with_name(f"{match['stem']}{path.suffix}") if match else path
     if not match and whole.is_file():
         return [whole]
     found = sorted(whole.parent.glob(f"{whole.stem}-[0-9]*-of-[0-9]*{whole.suffix}"))
-    counts = [int(one["count"]) for one in (_PIECE_NAME.match(file.stem) for file in found) if one]
+    counts = [int(one["count"]) for one in (_SHARD_NAME.match(file.stem) for file in found) if one]
     if not counts:
-        raise NoDetectorError(f"{path}: no such file; expected a detector that `entourage detect train` wrote")
-    expected = [_piece_path(whole, number, counts[-1]) for number in range(counts[-1])]
+        raise DetectorNotFoundError(f"{path}: no such file; expected a detector that `entourage detect train` wrote")
+    expected = [_shard_path(whole, number, counts[-1]) for number in range(counts[-1])]
     missing = [file.name for file in expected if not file.is_file()]
     if missing:
         raise ValueError(f"{path}: {', '.join(missing)} missing; expected all {counts[-1]} pieces in one folder")
@@ -246,7 +247,7 @@ def load_detector(path: str | Path) -> WatershedDetector:
         model.load_state_dict(state)
         model.notes = dict(head.get("notes", {}))
         if head.get("sides") is not None:
-            model.remember(torch.tensor(head["sides"]))
+            model.set_typical_sizes(torch.tensor(head["sides"]))
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         raise ValueError(f"{path}: was written by another version of entourage: {error_reason(error)[:200]}") from error
     return model.eval()
@@ -260,7 +261,7 @@ def read_detector(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """
     head: dict[str, Any] | None = None
     state: dict[str, Tensor] = {}
-    for file_path in find_pieces(path):
+    for file_path in find_shards(path):
         try:
             with safe_open(file_path, framework="pt") as file:
                 head = json.loads((file.metadata() or {}).get(_KEY, "null"))
@@ -277,7 +278,7 @@ def _state(model: WatershedDetector) -> dict[str, Tensor]:
     return {name: value.detach().cpu() for name, value in model.state_dict().items()}
 
 
-def _pieces(state: dict[str, Tensor], most: int | None) -> list[dict[str, Tensor]]:
+def _split_into_shards(state: dict[str, Tensor], most: int | None) -> list[dict[str, Tensor]]:
     pieces: list[dict[str, Tensor]] = [{}]
     filled = 0
     for name, value in state.items():
@@ -290,5 +291,5 @@ def _pieces(state: dict[str, Tensor], most: int | None) -> list[dict[str, Tensor
     return pieces
 
 
-def _piece_path(path: Path, number: int, count: int) -> Path:
+def _shard_path(path: Path, number: int, count: int) -> Path:
     return path.with_name(f"{path.stem}-{number + 1:05d}-of-{count:05d}{path.suffix}")

@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.detect.detections import Detections
-from entourage.detect.evaluation.evaluate import known_objects
-from entourage.detect.evaluation.ground_truth import TruthPage
-from entourage.detect.evaluation.metrics import score_pages, without_twins
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
+from entourage.detect.evaluation.metrics import average_precision, drop_duplicates
+from entourage.detect.evaluation.page_evaluation import ground_truth_detections
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
 from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
@@ -210,7 +210,7 @@ class DetectionTask(PageTask[Draw]):
         self,
         detector: WatershedDetector,
         pack: PagePack,
-        validation: Sequence[TruthPage],
+        validation: Sequence[GroundTruthPage],
         recipe: Recipe,
         *,
         terms: tuple[str, ...] = ("energy", "class", "box"),
@@ -218,7 +218,7 @@ class DetectionTask(PageTask[Draw]):
     ) -> None:
         if detector.classes != pack.classes:
             raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
-        detector.balance(torch.from_numpy(pack.counts()))
+        detector.set_class_weights(torch.from_numpy(pack.counts()))
         super().__init__(Learner(detector), pack, recipe, recipe.average)
         self.detector = detector
         self.validation = list(validation[: recipe.validation])
@@ -258,7 +258,7 @@ class DetectionTask(PageTask[Draw]):
         if not self.validation:
             return {}
         assert isinstance(model, Learner)
-        means = average_precision(model.detector, self.validation, self.device)
+        means = validation_precision(model.detector, self.validation, self.device)
         if self.say is not None:
             found = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
             self.say(f"step {self.step} of {self.recipe.steps}: {found}")
@@ -283,8 +283,8 @@ class DetectionTask(PageTask[Draw]):
 
 
 @torch.no_grad()
-def average_precision(
-    detector: WatershedDetector, pages: Sequence[TruthPage], device: torch.device
+def validation_precision(
+    detector: WatershedDetector, pages: Sequence[GroundTruthPage], device: torch.device
 ) -> dict[str, float]:
     """Mean AP and AP50 of the detector's own classes on pages, whose interline is known."""
     truth, found = [], []
@@ -292,7 +292,7 @@ def average_precision(
         image, boxes = scaled_page(page)
         ink = 1 - torch.from_numpy(image).to(device).float()[None, None] / 255  # (1, 1, h, w)
         (seen,) = ({name: value.cpu() for name, value in each.items()} for each in detector.objects(ink))
-        truth.append(without_twins(known_objects(replace(page, boxes=boxes), "own", detector.classes)))
+        truth.append(drop_duplicates(ground_truth_detections(replace(page, boxes=boxes), "own", detector.classes)))
         found.append(Detections(seen["boxes"], seen["labels"], seen["scores"], detector.classes))
-    means = score_pages(truth, found).means()
+    means = average_precision(truth, found).means()
     return {"map": means["mAP"], "ap50": means["AP50"]}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.compute import count_threads, map_ahead
-from entourage.detect.evaluation.ground_truth import TruthPage
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.options import INTERLINE
 from entourage.io.progress import progress_bar
 
@@ -74,7 +74,7 @@ class PagePack:
 
 
 def pack_pages(
-    pages: Sequence[TruthPage],
+    pages: Sequence[GroundTruthPage],
     classes: tuple[str, ...],
     *,
     interline: float = INTERLINE,
@@ -117,7 +117,7 @@ def pack_pages(
     )
 
 
-def scaled_page(page: TruthPage, interline: float = INTERLINE) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def scaled_page(page: GroundTruthPage, interline: float = INTERLINE) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """A page brought to an interline, with its boxes."""
     image = page.image()
     height, width = image.shape

@@ -13,26 +13,33 @@ import torch
 from numpy.typing import NDArray
 
 from entourage import __version__
-from entourage.detect.detections import Detections, as_list
-from entourage.detect.evaluation.ground_truth import TruthPage
+from entourage.detect.detections import Detections, to_class_list
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.evaluation.metrics import (
     Confusion,
-    Scores,
+    DetectionScores,
+    average_precision,
     confusions,
+    drop_duplicates,
     missed_objects,
-    score_pages,
-    without_twins,
 )
-from entourage.detect.report import LIKELY, MOST_PICTURES, draw_detections, draw_missed, found_section, picture
+from entourage.detect.report import (
+    DISPLAY_THRESHOLD,
+    MAX_FIGURES,
+    detections_section,
+    draw_detections,
+    draw_missed,
+    page_figure,
+)
 from entourage.io.files import write_json
 from entourage.io.progress import progress_bar
 from entourage.report.page import Block, Section, pluralize, write_page
 from entourage.symbols import CLASSES, class_ids
 
-Judged = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
+ClassList = Literal["extended", "v1", "v1-118", "muscima", "own"]  # "own": the network's own classes, as they are
 
 
-class DetectsPages(Protocol):
+class PageDetector(Protocol):
     """What can be judged: a `Detector`, or anything that looks like one."""
 
     @property
@@ -56,20 +63,20 @@ class Evaluation:
         seconds: median time of a page in seconds, from its pixels to its detections.
     """
 
-    judged: Judged
+    class_list: ClassList
     pages: int
     objects: int
-    scores: Scores
+    scores: DetectionScores
     confusions: tuple[Confusion, ...]
     seconds: float
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures, for machines."""
         scores = self.scores
         rows = zip(scores.classes, scores.counts, scores.ap, scores.ap50, scores.ap25, strict=True)
         return {
             "entourage": __version__,
-            "list": self.judged,
+            "list": self.class_list,
             "pages": self.pages,
             "objects": self.objects,
             "seconds a page": round(self.seconds, 4),
@@ -90,7 +97,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedDetections:
     """What a detector found on some pages, to be judged by one class list or by several.
 
     Attributes:
@@ -105,7 +112,9 @@ class Seen:
     seconds: float
 
 
-def detect_pages(detector: DetectsPages, pages: Sequence[TruthPage], *, progress: bool | None = None) -> Seen:
+def detect_pages(
+    detector: PageDetector, pages: Sequence[GroundTruthPage], *, progress: bool | None = None
+) -> TimedDetections:
     """Detects on every page.
 
     Args:
@@ -126,37 +135,43 @@ def detect_pages(detector: DetectsPages, pages: Sequence[TruthPage], *, progress
             found.append(detector.detect(image))
             seconds.append(time.perf_counter() - start)
             advance(1)
-    return Seen(tuple(found), detector.classes, float(np.median(seconds[1:] or seconds)))
+    return TimedDetections(tuple(found), detector.classes, float(np.median(seconds[1:] or seconds)))
 
 
-def judge(seen: Seen, pages: Sequence[TruthPage], judged: Judged = "v1") -> Evaluation:
+def evaluate_detections(
+    predictions: TimedDetections, pages: Sequence[GroundTruthPage], class_list: ClassList = "v1"
+) -> Evaluation:
     """Compares what was found with the truth.
 
     Args:
-        seen: of the same pages.
+        predictions: of the same pages.
         pages: with their truth.
         judged: the class list; V1's dynamics and time signatures are put together from letters and digits.
 
     Raises:
         ValueError: no page holds anything of the list.
     """
-    truth = [without_twins(known_objects(page, judged, seen.classes)) for page in pages]
-    found = [page if judged == "own" else as_list(page, judged) for page in seen.detections]
+    truth = [drop_duplicates(ground_truth_detections(page, class_list, predictions.classes)) for page in pages]
+    found = [page if class_list == "own" else to_class_list(page, class_list) for page in predictions.detections]
     objects = sum(len(page) for page in truth)
     if objects == 0:
-        raise ValueError(_nothing_of(judged, pages, seen.classes))
+        raise ValueError(_no_objects_message(class_list, pages, predictions.classes))
     confused = tuple(confusions(truth, found))
-    return Evaluation(judged, len(pages), objects, score_pages(truth, found), confused, seen.seconds)
+    return Evaluation(class_list, len(pages), objects, average_precision(truth, found), confused, predictions.seconds)
 
 
 def evaluate(
-    detector: DetectsPages, pages: Sequence[TruthPage], judged: Judged = "v1", *, progress: bool | None = None
+    detector: PageDetector,
+    pages: Sequence[GroundTruthPage],
+    class_list: ClassList = "v1",
+    *,
+    progress: bool | None = None,
 ) -> Evaluation:
-    """Detects on every page and compares with the truth: see `detect_pages` and `judge`."""
-    return judge(detect_pages(detector, pages, progress=progress), pages, judged)
+    """Detects on every page and compares with the truth: see `detect_pages` and `evaluate_detections`."""
+    return evaluate_detections(detect_pages(detector, pages, progress=progress), pages, class_list)
 
 
-def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) -> Detections:
+def ground_truth_detections(page: GroundTruthPage, class_list: ClassList, own: tuple[str, ...] = ()) -> Detections:
     """The truth of a page under the names of a list, with scores of 1.
 
     Args:
@@ -164,22 +179,24 @@ def known_objects(page: TruthPage, judged: Judged, own: tuple[str, ...] = ()) ->
         judged: the list.
         own: the network's classes, for the list "own".
     """
-    classes = own if judged == "own" else tuple(class_ids(judged))
+    classes = own if class_list == "own" else tuple(class_ids(class_list))
     numbers = {name: number for number, name in enumerate(classes, start=1)}
-    labels = np.array([numbers.get(name, 0) for name in _names(page, judged)], dtype=np.int64)
+    labels = np.array([numbers.get(name, 0) for name in _names(page, class_list)], dtype=np.int64)
     kept = labels > 0
     boxes = np.asarray(page.boxes, dtype=np.float32).reshape(-1, 4)[kept]
     return Detections(torch.from_numpy(boxes), torch.from_numpy(labels[kept]), torch.ones(int(kept.sum())), classes)
 
 
-def judged_pictures(seen: Seen, pages: Sequence[TruthPage], judged: Judged) -> list[tuple[str, str]]:
+def page_figures(
+    predictions: TimedDetections, pages: Sequence[GroundTruthPage], class_list: ClassList
+) -> list[tuple[str, str]]:
     """Names and `<svg>` elements of the first pages, with frames around what was found and what was missed."""
     pictures = []
-    for page, found in list(zip(pages, seen.detections, strict=True))[:MOST_PICTURES]:
-        listed = found if judged == "own" else as_list(found, judged)
-        sure = listed.select(listed.scores >= LIKELY)
-        lost = missed_objects(known_objects(page, judged, seen.classes), sure)
-        pictures.append((page.name, picture(draw_missed(draw_detections(page.image(), sure), lost))))
+    for page, found in list(zip(pages, predictions.detections, strict=True))[:MAX_FIGURES]:
+        listed = found if class_list == "own" else to_class_list(found, class_list)
+        confident = listed.select(listed.scores >= DISPLAY_THRESHOLD)
+        missed = missed_objects(ground_truth_detections(page, class_list, predictions.classes), confident)
+        pictures.append((page.name, page_figure(draw_missed(draw_detections(page.image(), confident), missed))))
     return pictures
 
 
@@ -199,13 +216,13 @@ def write_evaluation(
         pictures: names and `<svg>` elements of pages, for the report.
         about: what was measured, by name, for both.
     """
-    write_json(out / "evaluation.json", {**(about or {}), **evaluation.as_json()}, indent=1)
+    write_json(out / "evaluation.json", {**(about or {}), **evaluation.to_dict()}, indent=1)
     means = evaluation.scores.means()
     rows: list[tuple[str, ...]] = [("mean over", "mAP", "AP50", "AP25")]
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         rows.append((kind, *(f"{100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))))
-    seen = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
-    lead = f"{seen}, {evaluation.seconds:.2f} s a page."
+    predictions = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
+    lead = f"{predictions}, {evaluation.seconds:.2f} s a page."
     sections = [
         Section("Average precision", lead, blocks=[Block(table=rows)]),
         Section("Class by class", "In per cent.", wide=[Block(table=evaluation.scores.table())]),
@@ -215,37 +232,35 @@ def write_evaluation(
         text = "A row is what the symbols are, a column what they were taken for."
         sections.append(Section("Look-alikes", text, wide=blocks))
     if pictures:
-        message = (
-            f" From a score of {LIKELY} on; in thick red what was missed: nothing of its class overlaps it by half."
-        )
-        sections.append(found_section(pictures, message))
+        note = f" From a score of {DISPLAY_THRESHOLD} on; in thick red what was missed: no detection of its class "
+        note += "overlaps it by half."
+        sections.append(detections_section(pictures, note))
     message = "".join(f" {name.capitalize()}: {value}." for name, value in (about or {}).items())
-    write_page(out / "report.html", title, f"Classes of the list {evaluation.judged}.{message}", sections)
+    write_page(out / "report.html", title, f"Classes of the list {evaluation.class_list}.{message}", sections)
 
 
-def _nothing_of(judged: Judged, pages: Sequence[TruthPage], own: tuple[str, ...]) -> str:
+def _no_objects_message(class_list: ClassList, pages: Sequence[GroundTruthPage], own: tuple[str, ...]) -> str:
     """That pages hold nothing of a list, and what may be asked for instead."""
-    others = [one for one in get_args(Judged) if any(len(known_objects(page, one, own)) for page in pages)]
+    others = [one for one in get_args(ClassList) if any(len(ground_truth_detections(page, one, own)) for page in pages)]
     hints = [f"--list {one}" for one in others]
     if "muscima" in others and not any(map(_in_extended, pages)):
         hints.append("--model muscima")
-    what = (
-        f"the {pluralize(len(pages), 'pages')} {'holds' if len(pages) == 1 else 'hold'} nothing of the list {judged!r}"
-    )
-    return f"{what}; expected {'annotated pages' if not hints else ' or '.join(hints)}"
+    verb = "holds" if len(pages) == 1 else "hold"
+    problem = f"the {pluralize(len(pages), 'pages')} {verb} nothing of the list {class_list!r}"
+    return f"{problem}; expected {'annotated pages' if not hints else ' or '.join(hints)}"
 
 
-def _in_extended(page: TruthPage) -> bool:
+def _in_extended(page: GroundTruthPage) -> bool:
     """Whether it has names of the extended list; a page of MUSCIMA++ itself has not."""
     return any(page.extended)
 
 
-def _names(page: TruthPage, judged: Judged) -> list[str]:
-    if judged == "own":
+def _names(page: GroundTruthPage, class_list: ClassList) -> list[str]:
+    if class_list == "own":
         return [name or "" for name in page.labels]
-    if judged in ("v1", "v1-118"):
+    if class_list in ("v1", "v1-118"):
         return list(page.v1)
-    if judged == "extended":
+    if class_list == "extended":
         return list(page.extended)
     if not _in_extended(page):
         return [name or "" for name in page.labels]

@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from entourage.detect.detections import DETECTOR_CLASSES, Detections
-from entourage.detect.evaluation.evaluate import (
+from entourage.detect.evaluation.ground_truth import GroundTruthPage
+from entourage.detect.evaluation.page_evaluation import (
     detect_pages,
     evaluate,
-    judged_pictures,
-    known_objects,
+    ground_truth_detections,
+    page_figures,
     write_evaluation,
 )
-from entourage.detect.evaluation.ground_truth import TruthPage
 
 PAPER = cv2.imencode(".png", np.full((100, 200), 255, dtype=np.uint8))[1].tobytes()
-PAGE = TruthPage(
+PAGE = GroundTruthPage(
     "one",
     Path("one.png"),
     20.0,
@@ -51,11 +51,11 @@ class Oracle:
 
 @pytest.fixture
 def oracle() -> Oracle:
-    return Oracle(known_objects(PAGE, "own", DETECTOR_CLASSES))
+    return Oracle(ground_truth_detections(PAGE, "own", DETECTOR_CLASSES))
 
 
 @pytest.mark.parametrize(
-    ("judged", "names"),
+    ("class_list", "names"),
     [
         ("v1", ["dynamicMF", "gClefChange"]),
         ("extended", ["clefG", "stem", "dynamicM", "dynamicF"]),
@@ -63,8 +63,8 @@ def oracle() -> Oracle:
         ("own", ["stem", "dynamicM", "dynamicF", "gClefChange"]),
     ],
 )
-def test_perfect_answers_score_100_in_every_list(oracle: Oracle, judged: str, names: list[str]) -> None:
-    evaluation = evaluate(oracle, [PAGE], judged)  # type: ignore[arg-type]
+def test_perfect_answers_score_100_in_every_list(oracle: Oracle, class_list: str, names: list[str]) -> None:
+    evaluation = evaluate(oracle, [PAGE], class_list)  # type: ignore[arg-type]
     assert sorted(evaluation.scores.classes) == sorted(names)
     assert evaluation.scores.means()["mAP"] == pytest.approx(1.0)
     assert evaluation.objects == len(names)  # the two stems in one place are one
@@ -73,9 +73,9 @@ def test_perfect_answers_score_100_in_every_list(oracle: Oracle, judged: str, na
 
 def test_pages_of_muscima_are_judged_by_their_own_names() -> None:
     boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
-    page = TruthPage("hand", Path("hand.png"), 20.0, ["clefG", "stem"], ["", ""], ["", ""], boxes, PAPER)
-    assert known_objects(page, "muscima").names == ["clefG", "stem"]
-    detector = Oracle(known_objects(page, "own", DETECTOR_CLASSES))
+    page = GroundTruthPage("hand", Path("hand.png"), 20.0, ["clefG", "stem"], ["", ""], ["", ""], boxes, PAPER)
+    assert ground_truth_detections(page, "muscima").names == ["clefG", "stem"]
+    detector = Oracle(ground_truth_detections(page, "own", DETECTOR_CLASSES))
     assert evaluate(detector, [page], "muscima").scores.means()["mAP"] == pytest.approx(1.0)
 
 
@@ -87,7 +87,7 @@ def test_what_is_missed_costs(oracle: Oracle) -> None:
 def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
     with pytest.raises(ValueError, match="no page to evaluate"):
         evaluate(oracle, [])
-    empty = TruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
+    empty = GroundTruthPage("bare", Path("bare.png"), 20.0, [], [], [], np.zeros((0, 4), dtype=np.float32), PAPER)
     with pytest.raises(ValueError, match=r"^the 1 page holds nothing of the list 'v1'; expected annotated pages$"):
         evaluate(oracle, [empty])
 
@@ -103,7 +103,7 @@ def test_pages_with_nothing_of_a_list_tell_what_they_hold(
     oracle: Oracle, labels: list[str | None], extended: list[str], hint: str
 ) -> None:
     boxes = np.array([[10, 10, 30, 40], [50, 10, 52, 60]], dtype=np.float32)
-    page = TruthPage("hand", Path("hand.png"), 20.0, labels, ["", ""], extended, boxes, PAPER)
+    page = GroundTruthPage("hand", Path("hand.png"), 20.0, labels, ["", ""], extended, boxes, PAPER)
     with pytest.raises(ValueError, match=f"^the 2 pages hold nothing of the list 'v1'; expected {hint}$"):
         evaluate(oracle, [page, page])
 
@@ -125,12 +125,14 @@ def test_written_figures_are_those_of_the_evaluation(oracle: Oracle, tmp_path: P
 
 def test_pages_are_drawn_with_what_was_missed(oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost: list[list[str]] = []
-    evaluate_module = importlib.import_module("entourage.detect.evaluation.evaluate")  # the function has this name too
+    evaluate_module = importlib.import_module(
+        "entourage.detect.evaluation.page_evaluation"
+    )  # the function has this name too
     monkeypatch.setattr(evaluate_module, "draw_missed", lambda drawn, missed: lost.append(missed.names) or drawn)
-    monkeypatch.setattr(evaluate_module, "MOST_PICTURES", 2)
+    monkeypatch.setattr(evaluate_module, "MAX_FIGURES", 2)
     half = replace(oracle.answer, scores=torch.tensor([1.0, 1.0, 0.1, 1.0, 1.0]))  # not sure of the clef
     seen = detect_pages(Oracle(half), [PAGE, PAGE, PAGE])
-    pictures = judged_pictures(seen, [PAGE, PAGE, PAGE], "extended")
+    pictures = page_figures(seen, [PAGE, PAGE, PAGE], "extended")
     assert lost == [["clefG"], ["clefG"]]
     assert [name for name, _ in pictures] == ["one", "one"]
     write_evaluation(tmp_path, evaluate(oracle, [PAGE]), "Drawn", pictures)
