@@ -72,9 +72,9 @@ def test_what_says_nothing_to_people_is_said_in_words(worker: ModuleType) -> Non
 
 def test_what_to_delete_is_told_where_it_is_known(worker: ModuleType) -> None:
     expected = "run holds a run with processes 1, now 2; continue it as it was started, or choose another folder"
-    for whole, more in ((None, ""), (Path("all"), ", or delete the folder all to begin anew")):
+    for root, more in ((None, ""), (Path("all"), ", or delete the folder all to start from scratch")):
         with pytest.raises(ValueError, match=f"^{expected}{more}$"):
-            check_config(Path("run"), of(worker), of(worker, processes=2), whole=whole)
+            check_config(Path("run"), of(worker), of(worker, processes=2), root=root)
 
 
 def test_a_run_of_a_version_without_an_option_goes_on_as_it_was(worker: ModuleType) -> None:

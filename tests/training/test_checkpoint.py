@@ -143,7 +143,7 @@ def test_what_cannot_go_on_is_told_with_the_folder_to_delete(
     worker: ModuleType, tmp_path: Path, whole: str | None
 ) -> None:
     above = None if whole is None else tmp_path / whole
-    anew = f"; delete the folder {above or tmp_path} to begin anew$"
+    anew = f"; delete the folder {above or tmp_path} to start from scratch$"
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
     with pytest.raises(ValueError, match=anew.replace(";", ", or")):
         Checkpoints(tmp_path, {"seed": 1}, above).load(task, optimizer, None)

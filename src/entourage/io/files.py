@@ -134,6 +134,18 @@ def is_unfinished(path: str | Path, target: str | None = None) -> bool:
     return match is not None and (target is None or name == _temporary_name(Path(target), match["random"]))
 
 
+def remove_unfinished(folder: Path, *, recursive: bool = False) -> None:
+    """Delete the temporary files of `atomic_path` that a killed process left in a folder.
+
+    Args:
+        folder: the folder; no process may be writing to it. It need not exist.
+        recursive: also delete those in all folders below it.
+    """
+    for path in (folder.rglob if recursive else folder.glob)(".*"):
+        if is_unfinished(path) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
 def _temporary_name(target: Path, random: str) -> str:
     # The name is cut short: together with the random part it must stay below the 255 bytes of most file systems.
     return f".{target.stem[:40]}.{random}{target.suffix}"

@@ -1,1 +1,1 @@
-"""Run directories and metrics logs."""
+"""Run directories, records of finished units, and metrics logs."""
