@@ -25,7 +25,7 @@ from entourage.training.time_budget import seconds_per_step
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import OURS, contestant, described
-from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
+from experiments.embed_trials import EPOCHS_NOTE, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 
 LOSSES = (OURS, "group loss, original", "proxy-anchor", "proxy-nca")
@@ -56,13 +56,13 @@ def cost_experiment(bench: Bench) -> Experiment:
     note = (
         f"{setting.backbone} at {setting.recipe.size} px, batches of {classes} classes with {samples} images each; the"
         f" course is that of {epochs} epochs at a learning rate of {setting.recipe.stages[-1].learning_rate:g}."
-        f" {COUNTED} Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
+        f" {EPOCHS_NOTE} Seconds an epoch are extrapolated from trials of {STEPS} steps or {LONGEST:g} seconds at most."
     )
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
 
 def first_epoch_near_the_last(curve: list[float], share: float = SHARE) -> int:
-    """The backbone's first epoch with at least that share of the last value; see `COUNTED`."""
+    """The backbone's first epoch with at least that share of the last value; see `EPOCHS_NOTE`."""
     return next(epoch for epoch, value in enumerate(curve) if value >= share * curve[-1])
 
 

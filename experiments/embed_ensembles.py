@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from entourage.compute import resolve_device
-from entourage.embed.models import join_embeddings
+from entourage.embed.models import concatenate_embeddings
 from entourage.embed.training.recipes import Recipe
 from entourage.io.weights import read_weights, write_weights
 from experiments.cells import Cell, Experiment, FailedError, Table, arguments, main, results_folder
@@ -109,7 +109,7 @@ def _ensemble(bench: Bench, work: Path, dataset: str, rate: float, members: rang
         if not file.exists():  # rows are kept longer than embeddings
             _train(bench, work, dataset, recipe)
         parts.append(read_weights(file)[0]["embeddings"])
-    return bench.measure(dataset, join_embeddings(parts).to(resolve_device(bench.setting.device)))
+    return bench.measure(dataset, concatenate_embeddings(parts).to(resolve_device(bench.setting.device)))
 
 
 def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:

@@ -18,7 +18,7 @@ from entourage.embed.training.recipes import Recipe
 from experiments.cells import Cell, Experiment, Table, arguments, main
 from experiments.command import run_command
 from experiments.embed_losses import ORIGINAL
-from experiments.embed_trials import COUNTED, Bench, add_options, setting_of, with_training
+from experiments.embed_trials import EPOCHS_NOTE, Bench, add_options, setting_of, with_training
 from experiments.ledger import Ledger
 from experiments.tables import mean_and_spread, measured
 
@@ -173,7 +173,7 @@ def _courses(dataset: str, ledger: Ledger) -> Iterable[Table]:
             rows.append((name, str(best), *(f"{100 * figure:.1f}" for figure in figures)))
     if rows:
         header = ("loss", "best epoch", "test at best", "test at last", "training at last", "gap at last")
-        note = f"{COUNTED} The whole curves are in the JSON file."
+        note = f"{EPOCHS_NOTE} The whole curves are in the JSON file."
         yield Table(f"Training against test, {dataset}", [header, *rows], note)
 
 

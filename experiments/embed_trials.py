@@ -27,7 +27,7 @@ from entourage.embed.losses.options import GroupLossOptions
 from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.training.fit import (
     TrainedEmbedding,
-    build_learner,
+    build_model,
     hold_out_classes,
     network_preprocessing,
     train_embedding,
@@ -47,8 +47,8 @@ HELD_OUT = 0.5  # of the training classes, for choosing: about as many to search
 IMAGES = {"cub200": (5864, 5924), "cars196": (8048, 8122)}  # for training and for testing
 EACH = 80.0  # images of a class, about
 # For plans, on one H200: images a second forth and back, and forth; seconds to begin a training and to measure all.
-TRAINED, LOOKED_AT, BEGIN, MEASURE = 1500.0, 20000.0, 3.0, 3.0
-COUNTED = (  # what tables of courses say of their epochs
+TRAINED_PER_SECOND, EVALUATED_PER_SECOND, BEGIN, MEASURE = 1500.0, 20000.0, 3.0, 3.0
+EPOCHS_NOTE = (  # what tables of courses say of their epochs
     "Epochs are those in which the backbone learns: 0 is the one before, in which it waits and only what starts from"
     " nothing is trained."
 )
@@ -83,8 +83,8 @@ class Setting:
         training, test = IMAGES.get(dataset, (1000, 1000)) if self.classes is None else 2 * (EACH * self.classes,)
         if choosing:
             held = HELD_OUT * training
-            return BEGIN + epochs * ((training - held) / TRAINED + held / LOOKED_AT)
-        return BEGIN + epochs * training / TRAINED + test / LOOKED_AT + MEASURE
+            return BEGIN + epochs * ((training - held) / TRAINED_PER_SECOND + held / EVALUATED_PER_SECOND)
+        return BEGIN + epochs * training / TRAINED_PER_SECOND + test / EVALUATED_PER_SECOND + MEASURE
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ class Bench:
         """What the last stage of such a training trains, to be timed."""
         halves, backbone = self.halves(dataset), self.load()
         data = EmbeddingData(halves.bank, halves.labels, halves.training)
-        learner = build_learner(backbone, recipe, int(data.codes.max()) + 1)
+        model = build_model(backbone, recipe, int(data.codes.max()) + 1)
         preprocessing = network_preprocessing(backbone, recipe)
-        return EmbeddingTask(learner, preprocessing, data, recipe, recipe.stages[-1], 0, backbone.name)
+        return EmbeddingTask(model, preprocessing, data, recipe, recipe.stages[-1], 0, backbone.name)
 
     def embed_test(self, dataset: str, trained: TrainedEmbedding, *, flip: bool = False) -> torch.Tensor:
         """Embeddings of the test images, shape (n, d); with `flip` those of their mirror images added."""

@@ -20,10 +20,10 @@ from experiments.tables import mean_and_spread
 
 RATE = 2e-4
 SEARCHED = 6  # epochs
-RIVALS = ("proxy-anchor", "soft-triple")
+BASELINES = ("proxy-anchor", "soft-triple")
 FINALISTS, FINAL_SEEDS = 4, (1, 2)
 _NO_MEMORY = "centres, sure, a third of the game, no memory"
-BESIDE = (*RIVALS, "centres, no game", _NO_MEMORY)  # to compare the finalists with, and never chosen
+COMPARED = (*BASELINES, "centres, no game", _NO_MEMORY)  # to compare the finalists with, and never chosen
 
 
 def _variant(group: Mapping[str, Any] | None = None, **changes: Any) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ VARIANTS: dict[str, Mapping[str, Any]] = {
 
 def variant(base: Recipe, name: str) -> Recipe:
     """A variant by its name, or a rival, in the recipe that all have."""
-    if name in RIVALS:
+    if name in BASELINES:
         return replace(base, loss=name)
     changes = dict(VARIANTS[name])
     return replace(base, group=replace(base.group, **changes.pop("group")), **changes)
@@ -72,7 +72,7 @@ def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
     """
     scored = []
     for name, changes in VARIANTS.items():
-        if name in BESIDE or changes["group"].get("iterations") == 0:
+        if name in COMPARED or changes["group"].get("iterations") == 0:
             continue
         found = [ledger.values(f"{dataset}/{name}/seed 0") for dataset in datasets]
         if all(values is not None for values in found):
@@ -85,16 +85,16 @@ def search_experiment(bench: Bench) -> Experiment:
     setting = bench.setting
     epochs = setting.recipe.stages[-1].epochs
     cells = []
-    for name in (*RIVALS, *VARIANTS):
+    for name in (*BASELINES, *VARIANTS):
         for dataset in setting.datasets:
             work = partial(_try, bench, dataset, name, 0)
             cells.append(Cell(f"{dataset}/{name}/seed 0", work, setting.seconds(dataset, epochs, choosing=True)))
     first_round = [f"{dataset}/{name}/seed 0" for name in VARIANTS for dataset in setting.datasets]
     for seed in FINAL_SEEDS:
-        for place in range(-len(BESIDE), FINALISTS):
+        for place in range(-len(COMPARED), FINALISTS):
             for dataset in setting.datasets:
                 work = partial(_try_again, bench, dataset, place, seed)
-                name = BESIDE[place] if place < 0 else f"place {place + 1}"
+                name = COMPARED[place] if place < 0 else f"place {place + 1}"
                 planned, needs = setting.seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
                 cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
@@ -120,7 +120,7 @@ def _try(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> di
 
 def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger) -> dict[str, Any]:
     if place < 0:
-        return _try(bench, dataset, BESIDE[place], seed, ledger)
+        return _try(bench, dataset, COMPARED[place], seed, ledger)
     ranked = ranking(ledger, bench.setting.datasets)
     if place >= len(ranked):
         raise FailedError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")

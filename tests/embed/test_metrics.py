@@ -170,8 +170,8 @@ def test_scaling_loses_no_digit(dtype: torch.dtype) -> None:
     points = torch.tensor([[3.0, -5.0], [1.0, 0.0]], dtype=dtype)
     smallest = torch.finfo(dtype).smallest_normal
     for factor in (1.0, smallest, 0.125 * smallest, 2.0**100, 0.25 / smallest):
-        assert torch.equal(module._near_one(points * factor), points / 8)
-    assert torch.equal(module._near_one(0 * points), 0 * points)
+        assert torch.equal(module._scale_to_one(points * factor), points / 8)
+    assert torch.equal(module._scale_to_one(0 * points), 0 * points)
 
 
 def test_the_seed_decides_the_clusters() -> None:

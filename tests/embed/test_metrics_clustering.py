@@ -17,15 +17,18 @@ def blobs(n: int, d: int, k: int, spread: float) -> tuple[Tensor, Tensor]:
     return torch.randn(k, d, generator=generator)[label] + spread * noise, label
 
 
-def inertia(points: Tensor, home: Tensor) -> float:
-    return sum(float((points[home == c] - points[home == c].mean(dim=0)).square().sum()) for c in home.unique())
+def inertia(points: Tensor, assignment: Tensor) -> float:
+    return sum(
+        float((points[assignment == c] - points[assignment == c].mean(dim=0)).square().sum())
+        for c in assignment.unique()
+    )
 
 
 @pytest.mark.parametrize("draws", [256, 3], ids=["one seed at a time", "many at once"])
 def test_it_finds_clusters_as_tight_as_scikit_learns(draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "DRAWS", draws)
+    monkeypatch.setattr(clustering, "SEEDING_ROUNDS", draws)
     points, _ = blobs(600, 8, 12, 0.7)
-    ours = np.mean([inertia(points, k_means(points, 12, seed=seed, starts=1)) for seed in range(5)])
+    ours = np.mean([inertia(points, k_means(points, 12, seed=seed, n_init=1)) for seed in range(5)])
     theirs = np.mean([KMeans(12, n_init=1, random_state=seed).fit(points.numpy()).inertia_ for seed in range(5)])
     assert ours < 1.03 * theirs  # over seeds, both spread by about one percent
 
@@ -33,27 +36,27 @@ def test_it_finds_clusters_as_tight_as_scikit_learns(draws: int, monkeypatch: py
 def test_seeds_are_chosen_well_where_all_points_are_about_as_far_from_each_other() -> None:
     # In 200 dimensions chance alone would seed many of 30 groups twice; scikit-learn's seeds find 28 or more.
     points, label = blobs(900, 200, 30, 0.6)
-    seeds = clustering._seeds(points, 30, torch.Generator().manual_seed(0))
+    seeds = clustering._kmeans_plus_plus(points, 30, torch.Generator().manual_seed(0))
     assert len(label[torch.cdist(seeds, points).argmin(dim=1)].unique()) >= 28
 
 
 def test_several_starts_find_what_a_single_one_may_miss() -> None:
     points, _ = blobs(300, 2, 20, 0.05)
     theirs = min(KMeans(20, n_init=10, random_state=seed).fit(points.numpy()).inertia_ for seed in range(3))
-    single = [inertia(points, k_means(points, 20, seed=seed, starts=1)) for seed in range(6)]
+    single = [inertia(points, k_means(points, 20, seed=seed, n_init=1)) for seed in range(6)]
     several = [inertia(points, k_means(points, 20, seed=seed)) for seed in range(6)]
     assert max(single) > 1.3 * theirs  # two groups in one cluster, one group in two
     assert max(several) < 1.01 * theirs
 
 
 def test_starts_grow_fewer_where_they_cost_much() -> None:
-    assert clustering.default_starts(300, 10, 64) == 10
-    assert clustering.default_starts(6_000, 100, 512) == 10
-    assert clustering.default_starts(60_000, 14, 512) == 3
-    assert clustering.default_starts(8_000, 450, 512) == 2
-    assert clustering.default_starts(60_000, 12_000, 512) == 1
-    with pytest.raises(ValueError, match="starts is 0; expected 1 or more"):
-        k_means(torch.zeros(8, 2), 2, starts=0)
+    assert clustering.default_n_init(300, 10, 64) == 10
+    assert clustering.default_n_init(6_000, 100, 512) == 10
+    assert clustering.default_n_init(60_000, 14, 512) == 3
+    assert clustering.default_n_init(8_000, 450, 512) == 2
+    assert clustering.default_n_init(60_000, 12_000, 512) == 1
+    with pytest.raises(ValueError, match="n_init is 0; expected 1 or more"):
+        k_means(torch.zeros(8, 2), 2, n_init=0)
 
 
 def test_as_many_clusters_as_points() -> None:
@@ -63,29 +66,29 @@ def test_as_many_clusters_as_points() -> None:
 
 def test_every_point_is_with_its_nearest_centre_and_every_centre_is_a_mean() -> None:
     points, _ = blobs(300, 3, 5, 0.8)
-    home = k_means(points.double(), 5, tol=0.0)
-    centres = torch.stack([points.double()[home == c].mean(dim=0) for c in range(5)])
-    assert torch.equal(torch.cdist(points.double(), centres).argmin(dim=1), home)
+    assignment = k_means(points.double(), 5, tol=0.0)
+    centres = torch.stack([points.double()[assignment == c].mean(dim=0) for c in range(5)])
+    assert torch.equal(torch.cdist(points.double(), centres).argmin(dim=1), assignment)
 
 
 def test_clear_groups_are_found_far_from_the_origin() -> None:
     points, label = blobs(200, 4, 6, 0.01)
-    home = k_means(points + 3e4, 6)  # float32 still tells them apart there, but not their squares
-    assert len(torch.unique(torch.stack([home, label]), dim=1).T) == 6
+    assignment = k_means(points + 3e4, 6)  # float32 still tells them apart there, but not their squares
+    assert len(torch.unique(torch.stack([assignment, label]), dim=1).T) == 6
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])
 def test_more_clusters_than_different_points(k: int) -> None:
     points = torch.tensor([[0.0, 1.0], [5.0, 5.0]]).repeat_interleave(4, dim=0)
-    home = k_means(points, k)
-    assert home.shape == (8,)
+    assignment = k_means(points, k)
+    assert assignment.shape == (8,)
     if k > 1:
-        assert not set(home[:4].tolist()) & set(home[4:].tolist())
+        assert not set(assignment[:4].tolist()) & set(assignment[4:].tolist())
 
 
 def test_an_empty_cluster_starts_anew_at_the_worst_served_point() -> None:
     points = torch.tensor([[0.0], [1.0], [2.0], [50.0]])
-    means = clustering._means(points, torch.tensor([0, 0, 0, 0]), torch.tensor([[1.0], [99.0]]))
+    means = clustering._update_centers(points, torch.tensor([0, 0, 0, 0]), torch.tensor([[1.0], [99.0]]))
     torch.testing.assert_close(means, torch.tensor([[13.25], [50.0]]))
 
 
@@ -97,7 +100,7 @@ def test_the_seed_decides() -> None:
 
 @pytest.mark.parametrize("k", [0, 9])
 def test_no_clusters_or_too_many_are_refused(k: int) -> None:
-    with pytest.raises(ValueError, match=f"{k} clusters were asked of 8 points; expected 1 to 8"):
+    with pytest.raises(ValueError, match=f"n_clusters is {k}; expected 1 to 8"):
         k_means(torch.zeros(8, 2), k)
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from entourage.embed import models as represent
-from entourage.embed.models import build_network, embed_rows, join_embeddings, middle
+from entourage.embed.models import build_network, center_crop, concatenate_embeddings, embed_rows
 from entourage.training.images import ImageBank
 
 
 @pytest.mark.parametrize("batch", [4, 1000])
 def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(represent.BATCH, "cpu", batch)
+    monkeypatch.setitem(represent.BATCH_SIZES, "cpu", batch)
     backbone = toys.backbone()
     network = build_network(backbone, 3).eval()
     pixels, _ = toys.images()
@@ -28,16 +28,16 @@ def test_rows_are_embedded_in_their_order(toys: ModuleType, batch: int, monkeypa
 
 def test_the_middle_of_larger_images_is_taken() -> None:
     pixels = torch.arange(2 * 3 * 6 * 8).view(2, 3, 6, 8)
-    torch.testing.assert_close(middle(pixels, (4, 4)), pixels[:, :, 1:5, 2:6])
-    assert torch.equal(middle(pixels, (6, 8)), pixels)
+    torch.testing.assert_close(center_crop(pixels, (4, 4)), pixels[:, :, 1:5, 2:6])
+    assert torch.equal(center_crop(pixels, (6, 8)), pixels)
     with pytest.raises(ValueError, match="images of 6 x 8 pixels for a network that looks at 7 x 7; decode larger"):
-        middle(pixels, (7, 7))
+        center_crop(pixels, (7, 7))
 
 
 def test_the_cosines_of_an_ensemble_are_the_means_of_its_networks() -> None:
     generator = torch.Generator().manual_seed(0)
     parts = [torch.randn(6, d, generator=generator) * 10.0**d for d in (3, 5, 4)]
-    joined = join_embeddings(parts)
+    joined = concatenate_embeddings(parts)
     assert joined.shape == (6, 12)
     units = [torch.nn.functional.normalize(part) for part in parts]
     torch.testing.assert_close(joined @ joined.T, torch.stack([unit @ unit.T for unit in units]).mean(dim=0))
@@ -46,4 +46,4 @@ def test_the_cosines_of_an_ensemble_are_the_means_of_its_networks() -> None:
 @pytest.mark.parametrize("counts", [(), (3, 4)])
 def test_an_ensemble_must_be_of_the_same_items(counts: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"embeddings of (none|3, 4) items; expected one or more networks'"):
-        join_embeddings([torch.zeros(count, 2) for count in counts])
+        concatenate_embeddings([torch.zeros(count, 2) for count in counts])

@@ -21,7 +21,7 @@ from entourage.embed.models import Rows, build_network, embed_rows
 from entourage.embed.pipeline import TrainConfig, train_run
 from entourage.embed.training.random_search import Trial, search_recipes
 from entourage.embed.training.recipes import Recipe
-from entourage.embed.training.run_folder import read_config
+from entourage.embed.training.run_folder import read_run_config
 from entourage.embed.training.task import EmbeddingData
 from entourage.io.weights import read_weights
 from entourage.training.images import ImageBank
@@ -120,7 +120,7 @@ def test_trials_choose_a_recipe_that_is_then_trained_on_all_training_classes(
     first, second = summary["trials"]
     assert first["recall@1"] >= second["recall@1"]
     assert summary["recipe"] == first["recipe"] != asdict(recipe)
-    assert asdict(read_config(tmp_path / "run").recipe) == first["recipe"]
+    assert asdict(read_run_config(tmp_path / "run").recipe) == first["recipe"]
     assert summary["classes"] == {"training": 6, "test": 2}
     assert train_run(config)["metrics"] == summary["metrics"]
     with pytest.raises(ValueError, match="holds a run with"):

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from experiments.cells import run_experiment
 from experiments.embed_trials import BASE, Bench
-from experiments.embed_variants import BESIDE, FINAL_SEEDS, RIVALS, VARIANTS, ranking, search_experiment, variant
+from experiments.embed_variants import BASELINES, COMPARED, FINAL_SEEDS, VARIANTS, ranking, search_experiment, variant
 from experiments.ledger import Ledger
 
 from entourage.embed.training.recipes import Recipe
 from experiments import embed_variants
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *RIVALS])
+@pytest.mark.parametrize("name", [*VARIANTS, *BASELINES])
 def test_all_variants_are_recipes(name: str) -> None:
     made = variant(BASE, name)
     assert made != BASE
@@ -45,7 +45,7 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
     few = {name: VARIANTS[name] for name in ("linear", "centres, sure", "proxy")}
     monkeypatch.setattr(embed_variants, "VARIANTS", few)
     monkeypatch.setattr(embed_variants, "FINALISTS", 2)
-    monkeypatch.setattr(embed_variants, "BESIDE", RIVALS)
+    monkeypatch.setattr(embed_variants, "COMPARED", BASELINES)
     asked: list[tuple[str, float, int]] = []
 
     def choose(dataset: str, recipe: Recipe) -> dict[str, float]:
@@ -67,10 +67,10 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
 
 
 def test_what_finalists_are_compared_with_is_never_chosen(bench: Bench, tmp_path: Path) -> None:
-    beside = [name for name in BESIDE if name not in RIVALS]
+    beside = [name for name in COMPARED if name not in BASELINES]
     assert set(beside) <= set(VARIANTS)
     keys = {cell.key for cell in search_experiment(bench).cells}
-    assert {f"cub200/{name}/seed {seed}" for name in BESIDE for seed in (0, *FINAL_SEEDS)} <= keys
+    assert {f"cub200/{name}/seed {seed}" for name in COMPARED for seed in (0, *FINAL_SEEDS)} <= keys
     ledger = Ledger("x", tmp_path, {})
     for name in ("linear", *beside):
         ledger.add(f"cub200/{name}/seed 0", {"recall@1": 0.5}, 1.0)

@@ -14,7 +14,7 @@ from entourage.data.image_set import TEST, TRAIN, ImageSet
 from entourage.embed.models import Rows
 from entourage.embed.training.fit import hold_out_classes
 
-NAMED = 5  # images that could not be read, in a message of one line
+MAX_NAMED = 5  # images that could not be read, in a message of one line
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +70,13 @@ def split_rows(images: ImageSet, hold_out: float, seed: int = 0) -> SplitRows:
     labels = images.labels[training]
     classes = np.unique(labels)
     if len(classes) < 2:
-        found = f"{len(classes)} class" + (f" ({images.class_names[classes[0]]})" if len(classes) else "es")
-        raise ValueError(f"{images.name}: the training images are of {found}; expected two or more, to be told apart")
+        size = f"{len(classes)} class" + (f" ({images.class_names[classes[0]]})" if len(classes) else "es")
+        raise ValueError(f"{images.name}: the training images are of {size}; expected two or more, to be told apart")
     validation = np.empty(0, dtype=np.int64)
     if hold_out and len(classes) > 3:
-        kept, held = hold_out_classes(labels, hold_out, seed)
-        if np.unique(labels[held], return_counts=True)[1].max() > 1:  # otherwise there is nothing to be found
-            training, validation = training[kept], training[held]
+        training_rows, held_out_rows = hold_out_classes(labels, hold_out, seed)
+        if np.unique(labels[held_out_rows], return_counts=True)[1].max() > 1:  # otherwise there is nothing to be found
+            training, validation = training[training_rows], training[held_out_rows]
     return SplitRows(training, validation, np.flatnonzero(images.split == TEST))
 
 
@@ -95,18 +95,18 @@ def report_skipped(skipped: Sequence[tuple[str, str]]) -> Iterator[None]:
     except ValueError as error:
         if not skipped:
             raise
-        names = ", ".join(f"{name} ({reason})" for name, reason in skipped[:NAMED])
-        more = f" and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
+        names = ", ".join(f"{name} ({reason})" for name, reason in skipped[:MAX_NAMED])
+        more = f" and {len(skipped) - MAX_NAMED} more" if len(skipped) > MAX_NAMED else ""
         raise ValueError(f"{error}; {len(skipped)} images could not be read: {names}{more}") from error
 
 
-def sample_classes(labels: Rows, rows: Rows, wanted: int, seed: int = 0) -> Rows:
-    """All images of as many classes as it takes to have `wanted` rows or a little more, ascending.
+def sample_classes(labels: Rows, rows: Rows, n_rows: int, seed: int = 0) -> Rows:
+    """All images of as many classes as it takes to have `n_rows` rows or a little more, ascending.
 
     Recall depends on how many images there are to choose from: a part of one set is compared with all of another only
     if it is as large.
     """
     names, codes, sizes = np.unique(labels[rows], return_inverse=True, return_counts=True)
     order = np.random.default_rng(seed).permutation(len(names))
-    enough = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
-    return rows[np.isin(codes, order[: max(2, enough)])]
+    n_classes = int(np.searchsorted(np.cumsum(sizes[order]), n_rows)) + 1
+    return rows[np.isin(codes, order[: max(2, n_classes)])]

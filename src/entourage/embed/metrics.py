@@ -21,20 +21,20 @@ from entourage.game.neighbors import nearest_center, squared_distances_to, topk_
 from entourage.game.similarity import normalize_rows
 from entourage.validation import check_integers, class_codes, is_integer
 
-DRAWS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
-STARTS = 10  # as scikit-learn had it; a single one may end far from the best clusters
-PRODUCTS = 2**32  # that all starts together may cost a round: a fraction of a second on a CPU
-FEWEST = 32  # a round with fewer clusters costs no less: the points must be moved in any case
-ROWS = 2**14  # points whose distances are summed at a time
+SEEDING_ROUNDS = 256  # rounds of seeding; with more clusters than this, several seeds are drawn at once
+MAX_N_INIT = 10  # as scikit-learn had it; a single one may end far from the best clusters
+MAX_PRODUCTS = 2**32  # that all starts together may cost a round: a fraction of a second on a CPU
+MIN_CLUSTER_COST = 32  # a round with fewer clusters costs no less: the points must be moved in any case
+CHUNK_ROWS = 2**14  # points whose distances are summed at a time
 
 
 def k_means(
     points: Tensor,
-    k: int,
+    n_clusters: int,
     *,
     seed: int = 0,
-    starts: int | None = None,
-    most_rounds: int = 300,
+    n_init: int | None = None,
+    max_iter: int = 300,
     tol: float = 1e-4,
 ) -> Tensor:
     """Lloyd's algorithm from seeds that lie far apart (k-means++), until the centres come to rest.
@@ -43,11 +43,11 @@ def k_means(
 
     Args:
         points: shape (n, d), finite, float32 or float64.
-        k: number of clusters, 1 to n.
+        n_clusters: number of clusters, 1 to n.
         seed: another one gives other seeds.
-        starts: how often to start. When None, 10 times while n (k + 32) d is below 4e8 (6,000 points of 512 numbers in
+        n_init: number of starts. When None, 10 times while n (k + 32) d is below 4e8 (6,000 points of 512 numbers in
             100 clusters, say), less often the more that is, and once from 2e9 on, where another start costs minutes.
-        most_rounds: after these a start ends in any case.
+        max_iter: maximum number of rounds of a start.
         tol: it ends when all centres together move by less than this share of the variance.
 
     Returns:
@@ -55,88 +55,94 @@ def k_means(
         time a round of a start, in blocks, and memory for a second copy of the points.
     """
     check_integers(seed=seed)
-    if not 1 <= k <= len(points):
-        raise ValueError(f"{k} clusters were asked of {len(points)} points; expected 1 to {len(points)}")
+    if not 1 <= n_clusters <= len(points):
+        raise ValueError(f"n_clusters is {n_clusters}; expected 1 to {len(points)}, the number of points")
     points = points - points.mean(dim=0)  # distances near 0 lose fewer digits
-    tries = default_starts(len(points), k, points.shape[1]) if starts is None else starts
-    if tries < 1:
-        raise ValueError(f"starts is {tries}; expected 1 or more")
+    n_init = default_n_init(len(points), n_clusters, points.shape[1]) if n_init is None else n_init
+    if n_init < 1:
+        raise ValueError(f"n_init is {n_init}; expected 1 or more")
     generator = torch.Generator().manual_seed(seed)
-    enough = float(tol * points.square().mean(dim=0).mean())  # as scikit-learn has it
-    found = (_settle(points, _seeds(points, k, generator), most_rounds, enough) for _ in range(tries))
-    return min(found, key=lambda clusters: clusters.inertia).home
+    tolerance = float(tol * points.square().mean(dim=0).mean())  # as scikit-learn has it
+    results = (
+        _lloyd(points, _kmeans_plus_plus(points, n_clusters, generator), max_iter, tolerance) for _ in range(n_init)
+    )
+    return min(results, key=lambda clusters: clusters.inertia).labels
 
 
-def default_starts(n: int, k: int, d: int) -> int:
+def default_n_init(n: int, k: int, d: int) -> int:
     """How often k-means starts if nobody says: 10 times, or as often as costs little, but once."""
-    return max(1, min(STARTS, PRODUCTS // (n * (k + FEWEST) * max(d, 1))))
+    return max(1, min(MAX_N_INIT, MAX_PRODUCTS // (n * (k + MIN_CLUSTER_COST) * max(d, 1))))
 
 
 class _Clusters(NamedTuple):
     """The cluster of each point, shape (n,), and the sum of squared distances to their centres."""
 
-    home: Tensor
+    labels: Tensor
     inertia: float
 
 
-def _settle(points: Tensor, centres: Tensor, most_rounds: int, enough: float) -> _Clusters:
+def _lloyd(points: Tensor, centers: Tensor, max_iter: int, tolerance: float) -> _Clusters:
     """Moves the centres until all of them together move by no more than is enough."""
-    for _ in range(most_rounds):
-        home = nearest_center(points, centres)  # (n,)
-        moved = _means(points, home, centres)
-        still = bool((moved - centres).square().sum() <= enough)
-        centres = moved
-        if still:
+    for _ in range(max_iter):
+        assignment = nearest_center(points, centers)  # (n,)
+        moved = _update_centers(points, assignment, centers)
+        converged = bool((moved - centers).square().sum() <= tolerance)
+        centers = moved
+        if converged:
             break
-    home = nearest_center(points, centres)
-    parts = zip(torch.split(points, ROWS), torch.split(home, ROWS), strict=True)  # a third copy is never held
-    return _Clusters(home, sum(float((some - centres[own]).square().sum(dtype=torch.float64)) for some, own in parts))
+    assignment = nearest_center(points, centers)
+    parts = zip(
+        torch.split(points, CHUNK_ROWS), torch.split(assignment, CHUNK_ROWS), strict=True
+    )  # a third copy is never held
+    return _Clusters(
+        assignment, sum(float((chunk - centers[nearest]).square().sum(dtype=torch.float64)) for chunk, nearest in parts)
+    )
 
 
-def _seeds(points: Tensor, k: int, generator: torch.Generator) -> Tensor:
+def _kmeans_plus_plus(points: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
     """Seeds drawn with a chance that grows with the squared distance to those before, shape (k, d).
 
     Of several candidates the one that serves all points best is taken, as scikit-learn does: in many dimensions all
     points are about as far from each other, and chance alone would seed some groups twice and others not at all.
     """
     norms = points.square().sum(dim=1)  # (n,)
-    chosen = torch.randint(len(points), (1,), generator=generator)
-    far = _squared(points, norms, chosen)[:, 0]  # (n,), to the nearest seed
-    while len(chosen) < k:
-        wanted = min(-(-k // DRAWS), k - len(chosen))
+    selected = torch.randint(len(points), (1,), generator=generator)
+    nearest_distance = _squared(points, norms, selected)[:, 0]  # (n,), to the nearest seed
+    while len(selected) < n_clusters:
+        count = min(-(-n_clusters // SEEDING_ROUNDS), n_clusters - len(selected))
         # Chance comes from the CPU's generator, so that it is the same everywhere. A point that was drawn, or its
         # double, has next to none: only where there are fewer different points than clusters.
-        weights = far.double().cpu().clamp_min(1e-300)
-        several = min(wanted + 1 + int(math.log(k)), len(points))
-        candidates = torch.multinomial(weights, several, generator=generator)  # (several,)
-        served = torch.minimum(_squared(points, norms, candidates), far[:, None])  # (n, several)
-        best = served.sum(dim=0).topk(wanted, largest=False).indices  # (wanted,)
-        chosen = torch.cat([chosen, candidates[best.cpu()]])
-        far = served[:, best].amin(dim=1)
-    return points[chosen.to(points.device)]
+        weights = nearest_distance.double().cpu().clamp_min(1e-300)
+        n_candidates = min(count + 1 + int(math.log(n_clusters)), len(points))
+        candidates = torch.multinomial(weights, n_candidates, generator=generator)  # (n_candidates,)
+        distances = torch.minimum(_squared(points, norms, candidates), nearest_distance[:, None])  # (n, n_candidates)
+        best = distances.sum(dim=0).topk(count, largest=False).indices  # (count,)
+        selected = torch.cat([selected, candidates[best.cpu()]])
+        nearest_distance = distances[:, best].amin(dim=1)
+    return points[selected.to(points.device)]
 
 
-def _squared(points: Tensor, norms: Tensor, chosen: Tensor) -> Tensor:
-    """Squared distance of every point to each of the chosen, shape (n, c)."""
-    some = chosen.to(points.device)
-    return squared_distances_to(points, points[some], norms[some]).add_(norms[:, None]).clamp_min_(0)
+def _squared(points: Tensor, norms: Tensor, selected: Tensor) -> Tensor:
+    """Squared distance of every point to each of the selected, shape (n, c)."""
+    index = selected.to(points.device)
+    return squared_distances_to(points, points[index], norms[index]).add_(norms[:, None]).clamp_min_(0)
 
 
-def _means(points: Tensor, home: Tensor, centres: Tensor) -> Tensor:
+def _update_centers(points: Tensor, assignment: Tensor, centers: Tensor) -> Tensor:
     """The mean of each cluster, shape (k, d); one that lost its points starts anew where a point is worst served."""
-    sizes = torch.bincount(home, minlength=len(centres))  # (k,)
-    order = torch.argsort(home, stable=True)
+    sizes = torch.bincount(assignment, minlength=len(centers))  # (k,)
+    order = torch.argsort(assignment, stable=True)
     # Sums in a fixed order: adding in whichever order threads arrive would make each run a little different.
     sums = torch.segment_reduce(points[order], "sum", lengths=sizes)  # (k, d)
     means = sums / sizes.clamp_min(1)[:, None]
     empty = (sizes == 0).nonzero().flatten()  # (e,)
     if len(empty):
-        served = (points - centres[home]).square().sum(dim=1)  # (n,)
-        means[empty] = points[served.topk(len(empty)).indices]
+        distances = (points - centers[assignment]).square().sum(dim=1)  # (n,)
+        means[empty] = points[distances.topk(len(empty)).indices]
     return means
 
 
-BLOCK = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
+BLOCK_SIZE = 2**24  # similarities held at a time: 64 MB, whatever the number of embeddings
 
 
 def retrieval_metrics(
@@ -181,10 +187,10 @@ def retrieval_metrics(
     codes = _codes(labels, len(points)).to(points.device)  # (n,)
     others = torch.bincount(codes)[codes] - 1  # (n,), R of each query
     _check(points, codes, others)
-    wanted = _places(k, len(points))
-    points = normalize_rows(points) if normalize else _near_one(points)
+    k_values = _check_k(k, len(points))
+    points = normalize_rows(points) if normalize else _scale_to_one(points)
     with _full_precision(points.device):
-        metrics = _retrieval(points, codes, others, wanted)
+        metrics = _retrieval(points, codes, others, k_values)
         if nmi:
             clusters = k_means(points, int(codes.max()) + 1, seed=seed)
             metrics["nmi"] = _mutual_information(codes, clusters)
@@ -195,16 +201,16 @@ def _retrieval(points: Tensor, codes: Tensor, others: Tensor, k: Sequence[int]) 
     """All metrics of retrieval; `others` is R of each query, shape (n,)."""
     # From their common middle, so that float32 can tell apart even embeddings that have all but collapsed.
     points = points - points.mean(dim=0)
-    found = _Tally(k)
+    sums = _RetrievalSums(k)
     norms = points.square().sum(dim=1)  # (n,)
-    deepest = max(*k, int(others.max()))
-    for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK // len(points))):
+    max_rank = max(*k, int(others.max()))
+    for rows in torch.split(torch.arange(len(points), device=points.device), max(1, BLOCK_SIZE // len(points))):
         ranking = squared_distances_to(points[rows], points, norms)  # (b, n)
         ranking.scatter_(1, rows[:, None], torch.inf)  # nobody finds himself
-        near = topk_smallest(ranking, deepest)  # (b, deepest), unordered
-        near = near.gather(1, ranking.gather(1, near).argsort(dim=1, stable=True))  # nearest first
-        found.add(codes[near] == codes[rows, None], others[rows])
-    return found.means()
+        neighbors = topk_smallest(ranking, max_rank)  # (b, max_rank), unordered
+        neighbors = neighbors.gather(1, ranking.gather(1, neighbors).argsort(dim=1, stable=True))  # nearest first
+        sums.add(codes[neighbors] == codes[rows, None], others[rows])
+    return sums.means()
 
 
 @contextmanager
@@ -229,7 +235,7 @@ class _Sum:
         self.count += len(values)
 
 
-class _Tally:
+class _RetrievalSums:
     """Sums over queries."""
 
     def __init__(self, k: Sequence[int]) -> None:
@@ -240,18 +246,18 @@ class _Tally:
         """Counts a block of queries.
 
         Args:
-            hits: whether each neighbour is of the query's class, nearest first, shape (b, deepest).
+            hits: whether each neighbour is of the query's class, nearest first, shape (b, max_rank).
             others: how many others of its class there are, shape (b,).
         """
-        answerable = others > 0
-        hits, others = hits[answerable], others[answerable, None]
+        has_match = others > 0
+        hits, others = hits[has_match], others[has_match, None]
         for at in self.k:
             self.sums[f"recall@{at}"].add(hits[:, :at].any(dim=1))
-        place = torch.arange(1, hits.shape[1] + 1, device=hits.device)  # (deepest,)
-        counted = hits & (place <= others)  # (b, deepest), the first R of each query
-        self.sums["r_precision"].add(counted.sum(dim=1).double() / others[:, 0])
-        precision = counted.cumsum(dim=1).double() / place  # (b, deepest)
-        self.sums["map@r"].add((precision * counted).sum(dim=1) / others[:, 0])
+        rank = torch.arange(1, hits.shape[1] + 1, device=hits.device)  # (max_rank,)
+        within_r = hits & (rank <= others)  # (b, max_rank), the first R of each query
+        self.sums["r_precision"].add(within_r.sum(dim=1).double() / others[:, 0])
+        precision = within_r.cumsum(dim=1).double() / rank  # (b, max_rank)
+        self.sums["map@r"].add((precision * within_r).sum(dim=1) / others[:, 0])
 
     def means(self) -> dict[str, float]:
         """Over all queries that can be answered."""
@@ -268,8 +274,8 @@ def _points(embeddings: Tensor | ArrayLike, device: str | torch.device | None) -
         raise ValueError(f"embeddings have type {points.dtype}; expected real numbers")
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"embeddings have shape {tuple(points.shape)}; expected (samples, dimensions)")
-    place = points.device if device is None else resolve_device(device)
-    return points.detach().to(place, torch.promote_types(points.dtype, torch.float32))
+    device = points.device if device is None else resolve_device(device)
+    return points.detach().to(device, torch.promote_types(points.dtype, torch.float32))
 
 
 def _array(values: ArrayLike, name: str, expected: str) -> NDArray[Any]:
@@ -295,25 +301,25 @@ def _codes(labels: Tensor | ArrayLike, n: int) -> Tensor:
     return torch.from_numpy(class_codes(names))
 
 
-def _near_one(points: Tensor) -> Tensor:
+def _scale_to_one(points: Tensor) -> Tensor:
     """All points times one power of two, same shape: no square overflows or underflows, and no digit is lost."""
     exponent = math.frexp(float(points.abs().max()))[1]
     half = exponent // 2  # in two steps: no type can hold the inverse of its own smallest number
     return points * 2.0**-half * 2.0 ** (half - exponent)
 
 
-def _places(k: int | Sequence[int], n: int) -> list[int]:
+def _check_k(k: int | Sequence[int], n: int) -> list[int]:
     """The K of Recall@K, rising, each once."""
-    wanted: list[object] = list(k) if isinstance(k, Iterable) else [k]
-    if not wanted:
+    values: list[object] = list(k) if isinstance(k, Iterable) else [k]
+    if not values:
         raise ValueError(f"k is empty; expected whole numbers from 1 to {n - 1}")
-    found = set()
-    for at in wanted:
+    checked = set()
+    for at in values:
         if not is_integer(at) or not 1 <= at <= n - 1:
             expected = f"expected whole numbers from 1 to {n - 1}, the others that {n} embeddings have"
             raise ValueError(f"k holds {at}; {expected}")
-        found.add(int(at))
-    return sorted(found)
+        checked.add(int(at))
+    return sorted(checked)
 
 
 def _mutual_information(codes: Tensor, clusters: Tensor) -> float:

@@ -238,7 +238,7 @@ def build_network(
 
 Rows = NDArray[np.int64]
 
-BATCH = {"cpu": 64, "cuda": 1024}
+BATCH_SIZES = {"cpu": 64, "cuda": 1024}
 
 
 @torch.inference_mode()
@@ -265,37 +265,38 @@ def embed_rows(
         float32, shape (k, d), on the network's device.
     """
     device = network.head.weight.device
-    size = BATCH.get(device.type, BATCH["cpu"])
-    found = []
+    size = BATCH_SIZES.get(device.type, BATCH_SIZES["cpu"])
+    parts = []
     with progress_bar("Embedding images", len(rows), progress) as advance:
         for start in range(0, len(rows), size):
-            some = rows[start : start + size]
-            images = preprocessing.normalize(middle(bank.take(some).to(device), preprocessing.size))
+            batch_rows = rows[start : start + size]
+            images = preprocessing.normalize(center_crop(bank.take(batch_rows).to(device), preprocessing.size))
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 embeddings = network.embed(images).float()
                 if flip:
                     embeddings = embeddings + network.embed(images.flip(3)).float()
-            found.append(embeddings)
-            advance(len(some))
-    return torch.cat(found) if found else torch.empty(0, network.embedding_size, device=device)
+            parts.append(embeddings)
+            advance(len(batch_rows))
+    return torch.cat(parts) if parts else torch.empty(0, network.embedding_size, device=device)
 
 
-def middle(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+def center_crop(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     """The middle of images, shape (b, 3, h, w) -> (b, 3, *size).
 
     Raises:
         ValueError: the images are smaller than that.
     """
-    (height, width), (high, wide) = pixels.shape[2:], size
-    if high > height or wide > width:
+    (height, width), (crop_height, crop_width) = pixels.shape[2:], size
+    if crop_height > height or crop_width > width:
         raise ValueError(
-            f"images of {height} x {width} pixels for a network that looks at {high} x {wide}; decode larger"
+            f"images of {height} x {width} pixels for a network that looks at {crop_height} x {crop_width}; "
+            "decode larger"
         )
-    top, left = (height - high) // 2, (width - wide) // 2
-    return pixels[:, :, top : top + high, left : left + wide]
+    top, left = (height - crop_height) // 2, (width - crop_width) // 2
+    return pixels[:, :, top : top + crop_height, left : left + crop_width]
 
 
-def join_embeddings(parts: Sequence[Tensor]) -> Tensor:
+def concatenate_embeddings(parts: Sequence[Tensor]) -> Tensor:
     """The embeddings of an ensemble (thesis, chapter 4): each network's direction, one after the other, scaled to 1.
 
     Args:

@@ -32,9 +32,15 @@ from entourage.embed.training.fit import (
     network_preprocessing,
     train_ensemble,
 )
-from entourage.embed.training.random_search import RECORD, Trial, search_recipes, told
+from entourage.embed.training.random_search import TRIALS_FILE, Trial, search_recipes, trial_to_dict
 from entourage.embed.training.recipes import Recipe
-from entourage.embed.training.run_folder import CONFIG, load_members, read_config, read_training_history, save_run
+from entourage.embed.training.run_folder import (
+    CONFIG_FILE,
+    load_members,
+    read_run_config,
+    read_training_history,
+    save_run,
+)
 from entourage.embed.training.task import EmbeddingData
 from entourage.io.files import check_outputs, write_json
 from entourage.io.progress import status
@@ -128,7 +134,7 @@ def train_run(config: TrainConfig) -> dict[str, Any]:
         curves = read_training_history(config.out / "training" / "member-1")
         sections = embedding_sections(embedded.subset(rows), measured, curves, pixels.failures, seed=config.recipe.seed)
     summary = _summary(config, images, parts, members, measured, pixels, time.perf_counter() - start)
-    summary |= {"trials": [told(trial) for trial in trials]} if trials else {}
+    summary |= {"trials": [trial_to_dict(trial) for trial in trials]} if trials else {}
     write_page(config.out / "report.html", f"Embeddings of {images.name}", _subtitle(summary), sections)
     write_json(config.out / "summary.json", summary)
     return summary
@@ -172,7 +178,9 @@ def _split_warnings(config: TrainConfig, images: ImageSet, parts: SplitRows) -> 
 def _run_trials(config: TrainConfig, data: EmbeddingData, held_out: Rows) -> list[Trial]:
     """The trials of a config, best first."""
     folder = config.out / "training" / "trials"
-    if (config.out / "training" / "member-1").exists() and not (folder / RECORD).exists():  # now, not after the search
+    if (config.out / "training" / "member-1").exists() and not (
+        folder / TRIALS_FILE
+    ).exists():  # now, not after the search
         raise ValueError(
             f"{config.out} holds a run without trials; continue it as it was started, or choose another folder"
         )
@@ -304,9 +312,9 @@ def evaluate_run(
         ValueError: there is no run or no such data, nothing can be measured on it, or a file is in the way.
     """
     check_outputs(out)
-    if (out / CONFIG).exists():
+    if (out / CONFIG_FILE).exists():
         raise ValueError(f"{out}: holds a run, whose report would be overwritten; expected another folder")
-    config = read_config(run_dir)
+    config = read_run_config(run_dir)
     images = select_split(read_images(data), split)
     check_measurable(images)
     members = load_members(run_dir, config, device)

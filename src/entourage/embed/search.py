@@ -30,7 +30,7 @@ from entourage.data.pixels import decode_pixels
 from entourage.embed.data import read_images
 from entourage.embed.report import draw_retrieval
 from entourage.embed.training.fit import EmbeddedImages, embed_ensemble, embed_images
-from entourage.embed.training.run_folder import RunConfig, load_members, read_config
+from entourage.embed.training.run_folder import RunConfig, load_members, read_run_config
 from entourage.io.files import check_output_file
 from entourage.io.weights import read_weights, write_weights
 from entourage.report.page import Block, Section, write_page
@@ -208,7 +208,7 @@ def search_run(
     """
     if out is not None:
         check_output_file(out, ".html", run_dir.rglob("*.html"))
-    config = read_config(run_dir)
+    config = read_run_config(run_dir)
     images = read_images(data)
     resolved = _resolve(queries, data, images.items)  # before anything is embedded, which may take long
     side = config.recipe.decoded_side

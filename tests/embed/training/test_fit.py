@@ -14,7 +14,7 @@ from entourage.embed.models import embed_rows
 from entourage.embed.training import fit
 from entourage.embed.training.fit import hold_out_classes, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner
+from entourage.embed.training.task import EmbeddingData, EmbeddingTask, NetworkWithLoss
 from entourage.training import TrainingOptions, TrainingResult
 from entourage.training.images import NO_AUGMENTATION, ImageBank
 
@@ -190,7 +190,7 @@ def test_when_all_is_found_from_the_start_learning_goes_on(
 ) -> None:
     weights: list[torch.Tensor] = []
 
-    def found(task: EmbeddingTask, model: Learner) -> dict[str, float]:
+    def found(task: EmbeddingTask, model: NetworkWithLoss) -> dict[str, float]:
         weights.append(model.network.head.weight.clone())
         return {"recall@1": (1.0, 1.0, 0.5, 1.0, 0.5)[len(weights) - 1]}
 

@@ -9,11 +9,11 @@ import torch
 
 from entourage.data.pixels import decode_pixels
 from entourage.embed.data import read_images
-from entourage.embed.models import embed_rows, join_embeddings
+from entourage.embed.models import concatenate_embeddings, embed_rows
 from entourage.embed.training import fit as ensemble
 from entourage.embed.training.fit import embed_ensemble, embed_images, train_embedding, train_ensemble
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.run_folder import load_members, read_config
+from entourage.embed.training.run_folder import load_members, read_run_config
 from entourage.embed.training.task import EmbeddingData
 from entourage.training.images import ImageBank
 
@@ -31,7 +31,7 @@ def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_pa
     assert torch.equal(embeddings[0], embeddings[1])
     assert not torch.allclose(embeddings[1], embeddings[2], atol=1e-3)
     together = embed_ensemble(members, data.bank, rows)
-    torch.testing.assert_close(together, join_embeddings(embeddings[1:]))
+    torch.testing.assert_close(together, concatenate_embeddings(embeddings[1:]))
 
 
 def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
@@ -44,7 +44,7 @@ def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
     trained: Path, image_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(ensemble, "CHUNK_SIZE", 7)
-    members = load_members(trained, read_config(trained), "cpu")
+    members = load_members(trained, read_run_config(trained), "cpu")
     images = read_images(image_folder)
     found = embed_images(members, images, 20, progress=False)
     pixels = decode_pixels(images, (20, 20), progress=False)

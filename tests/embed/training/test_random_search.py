@@ -5,14 +5,14 @@ from itertools import islice
 
 import pytest
 
-from entourage.embed.training.random_search import Ranges, draw_recipes, random_search
+from entourage.embed.training.random_search import SearchSpace, random_search, sample_recipes
 from entourage.embed.training.recipes import Recipe, Stage
 
 BASE = Recipe(stages=(Stage(2, 1e-3, "classification"), Stage(3, 1e-4)), head="cosine")
 
 
 def test_draws_lie_in_the_ranges_of_the_thesis() -> None:
-    for drawn in islice(draw_recipes(BASE), 300):
+    for drawn in islice(sample_recipes(BASE), 300):
         # The range is for the loss; the stage before it keeps its proportion, as wherever a rate is set.
         assert 1e-5 <= drawn.stages[1].learning_rate <= 0.1
         assert drawn.stages[0].learning_rate == pytest.approx(drawn.stages[1].learning_rate * 10)
@@ -25,7 +25,7 @@ def test_draws_lie_in_the_ranges_of_the_thesis() -> None:
 
 
 def test_draws_are_spread_evenly_in_the_logarithm() -> None:
-    many = list(islice(draw_recipes(BASE), 400))
+    many = list(islice(sample_recipes(BASE), 400))
     for values, middle in (
         ([one.stages[1].learning_rate for one in many], 1e-3),
         ([one.weight_decay for one in many], math.sqrt(1e-17)),
@@ -38,7 +38,7 @@ def test_draws_are_spread_evenly_in_the_logarithm() -> None:
 
 
 def test_the_seed_decides() -> None:
-    one, two, other = (list(islice(draw_recipes(BASE, seed=seed), 3)) for seed in (1, 1, 2))
+    one, two, other = (list(islice(sample_recipes(BASE, seed=seed), 3)) for seed in (1, 1, 2))
     assert one == two
     assert one != other
     assert len(set(one)) == 3
@@ -67,7 +67,7 @@ def test_the_best_comes_first_and_what_diverged_last() -> None:
 )
 def test_ranges_must_make_sense(span: dict[str, tuple[float, float]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Ranges(**span)  # type: ignore[arg-type]
+        SearchSpace(**span)  # type: ignore[arg-type]
 
 
 def test_no_trials_are_refused() -> None:

@@ -16,7 +16,7 @@ from entourage.embed.losses.batch_graph import NonFiniteInputError
 from entourage.embed.models import Rows, embed_rows
 from entourage.embed.training import random_search as trials
 from entourage.embed.training.fit import TrainedEmbedding, train_embedding
-from entourage.embed.training.random_search import RECORD, Trial, draw_recipes, search_recipes, told
+from entourage.embed.training.random_search import TRIALS_FILE, Trial, sample_recipes, search_recipes, trial_to_dict
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData
 from entourage.training.images import NO_AUGMENTATION, ImageBank
@@ -56,12 +56,12 @@ def test_each_trial_is_a_drawn_recipe_judged_by_the_classes_held_out(toys: Modul
     found = search(toys, tmp_path)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     data, held_out = parts_of(toys)
-    for _, drawn in zip(range(3), draw_recipes(RECIPE, seed=5), strict=False):
+    for _, drawn in zip(range(3), sample_recipes(RECIPE, seed=5), strict=False):
         alone = train_embedding(toys.backbone(), data, drawn, device="cpu", progress=False)
         embeddings = embed_rows(alone.network, data.bank, held_out, alone.preprocessing)
         recall = retrieval_metrics(embeddings, data.labels[held_out], (1,), nmi=False)["recall@1"]
         assert Trial(drawn, recall) in found
-    assert [path.name for path in tmp_path.iterdir()] == [RECORD]  # what trainings needed to continue is gone
+    assert [path.name for path in tmp_path.iterdir()] == [TRIALS_FILE]  # what trainings needed to continue is gone
 
 
 def test_a_search_that_was_stopped_continues(toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_what_diverged_comes_last(
     after(monkeypatch, 2, error)
     found = search(toys, tmp_path)
     assert [math.isnan(one.score) for one in found] == [False, False, True]
-    assert json.loads((tmp_path / RECORD).read_text())["trials"][2]["recall@1"] is None
+    assert json.loads((tmp_path / TRIALS_FILE).read_text())["trials"][2]["recall@1"] is None
     again = search(toys, tmp_path)
     assert [one.recipe for one in again] == [one.recipe for one in found]
     with pytest.raises(ValueError, match="all 2 trials diverged"):
@@ -106,7 +106,7 @@ def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> 
     ):
         with pytest.raises(ValueError, match=f"holds a run with {name}"):
             search(toys, tmp_path, **{"count": 1, **change})  # type: ignore[arg-type]
-    (tmp_path / RECORD).write_text("{}")
+    (tmp_path / TRIALS_FILE).write_text("{}")
     with pytest.raises(ValueError, match=r"trials.json is no record of this version: .*; choose another folder"):
         search(toys, tmp_path, 1)
 
@@ -117,5 +117,5 @@ def test_nobody_is_judged_by_what_he_was_trained_on(toys: ModuleType, tmp_path: 
 
 
 def test_a_trial_is_told_in_json() -> None:
-    assert told(Trial(RECIPE, 0.5))["recall@1"] == 0.5
-    assert told(Trial(RECIPE, math.nan))["recall@1"] is None
+    assert trial_to_dict(Trial(RECIPE, 0.5))["recall@1"] == 0.5
+    assert trial_to_dict(Trial(RECIPE, math.nan))["recall@1"] is None

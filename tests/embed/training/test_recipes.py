@@ -11,7 +11,7 @@ from entourage.embed.training.recipes import (
     RECIPES,
     Recipe,
     Stage,
-    recipe_from,
+    recipe_from_dict,
     recipe_preset,
     with_epochs,
     with_learning_rate,
@@ -74,21 +74,21 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_survives_json(name: str) -> None:
-    assert recipe_from(json.loads(json.dumps(asdict(recipe_preset(name))))) == recipe_preset(name)
+    assert recipe_from_dict(json.loads(json.dumps(asdict(recipe_preset(name))))) == recipe_preset(name)
 
 
 def test_a_stage_that_was_kept_without_a_weight_decay_has_the_recipes() -> None:
     kept = json.loads(json.dumps(asdict(Recipe())))
     for stage in kept["stages"]:
         del stage["weight_decay"]
-    assert recipe_from(kept) == Recipe()
+    assert recipe_from_dict(kept) == Recipe()
 
 
 def test_a_recipe_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match=r"the recipe is not of this version: .*'colour'"):
-        recipe_from({**asdict(Recipe()), "colour": "blue"})
+        recipe_from_dict({**asdict(Recipe()), "colour": "blue"})
     with pytest.raises(ValueError, match="the recipe is not of this version: 'view'"):
-        recipe_from({})
+        recipe_from_dict({})
 
 
 @pytest.mark.parametrize(("name", "epochs"), [("default", 3), ("thesis", 7), ("original-cub", 4), ("original-cub", 41)])

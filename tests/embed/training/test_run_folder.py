@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from entourage.embed.training.recipes import Recipe
-from entourage.embed.training.run_folder import load_members, read_config, save_run
+from entourage.embed.training.run_folder import load_members, read_run_config, save_run
 
 
 def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
-    config = read_config(trained)
+    config = read_run_config(trained)
     assert config.recipe == recipe
     assert config.classes == 6
     members = load_members(trained, config, "cpu")
@@ -28,26 +28,26 @@ def test_networks_come_back_as_they_were(trained: Path, recipe: Recipe, tmp_path
 
 
 def test_a_smaller_ensemble_leaves_no_weights_of_a_larger_one(trained: Path, recipe: Recipe, tmp_path: Path) -> None:
-    config = read_config(trained)
+    config = read_run_config(trained)
     members = load_members(trained, config, "cpu")
     for count in (2, 1):
         save_run(tmp_path, [*members, *members][: 2 * count - 1], recipe, config.backbone, config.classes, config.data)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "weights-1.safetensors"}
-    assert len(load_members(tmp_path, read_config(tmp_path), "cpu")) == 1
+    assert len(load_members(tmp_path, read_run_config(tmp_path), "cpu")) == 1
 
 
 def test_a_missing_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"nothing holds no config.json; expected a folder that `entourage embed train`"
     ):
-        read_config(tmp_path / "nothing")
+        read_run_config(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"entourage": "0", "recipe": {}, "best": []}'])
 def test_a_damaged_configuration_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match=r"config.json is no configuration of this version: .*; train again"):
-        read_config(tmp_path)
+        read_run_config(tmp_path)
 
 
 def test_an_unknown_option_in_the_recipe_is_refused(trained: Path, tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ def test_an_unknown_option_in_the_recipe_is_refused(trained: Path, tmp_path: Pat
     values["recipe"]["colour"] = "blue"
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(ValueError, match="colour"):
-        read_config(tmp_path)
+        read_run_config(tmp_path)
 
 
 def test_weights_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> None:
-    config = read_config(trained)
+    config = read_run_config(trained)
     shutil.copytree(trained, tmp_path / "run")
     with pytest.raises(ValueError, match=r"weights-1.safetensors holds 'head.\w+' of shape"):
         load_members(tmp_path / "run", replace(config, classes=9), "cpu")

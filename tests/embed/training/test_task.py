@@ -11,7 +11,7 @@ import torch
 from entourage.embed import BASELINE_LOSSES, GroupLoss, GroupLossOptions, MultiCenterHead, retrieval_metrics
 from entourage.embed.models import build_network, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.task import EmbeddingData, EmbeddingTask, Learner, make_loss
+from entourage.embed.training.task import EmbeddingData, EmbeddingTask, NetworkWithLoss, make_loss
 from entourage.training import TrainingOptions, train
 from entourage.training.images import NO_AUGMENTATION, ImageBank
 
@@ -40,8 +40,8 @@ def data_of(toys: ModuleType) -> EmbeddingData:
 def task_of(toys: ModuleType, recipe: Recipe = RECIPE, stage: Stage = METRIC, epochs_before: int = 0) -> EmbeddingTask:
     backbone, data = toys.backbone(), data_of(toys)
     network = build_network(backbone, 5, head=recipe.head)
-    learner = Learner(network, make_loss(recipe, 5, network.embedding_size))
-    return EmbeddingTask(learner, backbone.preprocessing, data, recipe, stage, epochs_before)
+    model = NetworkWithLoss(network, make_loss(recipe, 5, network.embedding_size))
+    return EmbeddingTask(model, backbone.preprocessing, data, recipe, stage, epochs_before)
 
 
 def test_classes_are_numbered_without_gaps(toys: ModuleType) -> None:

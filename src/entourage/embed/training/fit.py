@@ -20,9 +20,9 @@ from entourage.data.image_set import ImageSet
 from entourage.data.pixels import decode_pixels
 from entourage.embed.losses.group_loss import GroupLoss
 from entourage.embed.losses.pml import CrossEntropy
-from entourage.embed.models import EmbeddingNetwork, Rows, build_network, embed_rows, join_embeddings
+from entourage.embed.models import EmbeddingNetwork, Rows, build_network, concatenate_embeddings, embed_rows
 from entourage.embed.training.recipes import Recipe, Stage
-from entourage.embed.training.task import MONITORED, EmbeddingData, EmbeddingTask, Learner, make_loss
+from entourage.embed.training.task import MONITORED, EmbeddingData, EmbeddingTask, NetworkWithLoss, make_loss
 from entourage.io.progress import progress_bar
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.images import ImageBank
@@ -116,39 +116,39 @@ def train_embedding(
     """
     preprocessing = network_preprocessing(backbone, recipe)
     num_classes = int(data.codes.max()) + 1
-    learner = build_learner(backbone, recipe, num_classes)
+    model = build_model(backbone, recipe, num_classes)
     results: list[TrainingResult] = []
     best: tuple[float, int, dict[str, Tensor]] | None = None
     for number, stage in enumerate(recipe.stages):
-        if stage.only_head and not _trains_without_backbone(learner):
+        if stage.only_head and not _trains_without_backbone(model):
             continue
         if stage.from_best and best is not None:
-            learner.load_state_dict(best[2])
-            if isinstance(learner.loss, GroupLoss):
-                learner.loss.memory.clear()  # of embeddings that these weights do not make
+            model.load_state_dict(best[2])
+            if isinstance(model.loss, GroupLoss):
+                model.loss.memory.clear()  # of embeddings that these weights do not make
         done, planned = sum(result.epochs for result in results), sum(one.epochs for one in recipe.stages[:number])
-        task = EmbeddingTask(learner, preprocessing, data, recipe, stage, planned, backbone.origin)
+        task = EmbeddingTask(model, preprocessing, data, recipe, stage, planned, backbone.origin)
         options = stage_options(recipe, stage, validate="validation" in data.eval_sets)
         folder = None if run_dir is None else Path(run_dir) / f"stage-{number + 1}"
         task.root_dir = None if run_dir is None else Path(run_dir)  # each stage goes on from the one before
         line = f"{title}, stage {number + 1} of {len(recipe.stages)}"
         results.append(train(task, options, folder, device=device, progress=progress, title=line))
-        learner.load_state_dict(task.final_model().state_dict())
+        model.load_state_dict(task.final_model().state_dict())
         recall = results[-1].best
         if recall is not None and (best is None or recall >= best[0]):
-            weights = {name: value.detach().clone() for name, value in learner.state_dict().items()}
+            weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
             best = recall, done + _best_epoch(results[-1]), weights
     best_recall, epoch = None, sum(result.epochs for result in results)
     if best is not None:
         best_recall, epoch, weights = best
-        learner.load_state_dict(weights)
-    return TrainedEmbedding(learner.network.eval(), preprocessing, tuple(results), best_recall, epoch)
+        model.load_state_dict(weights)
+    return TrainedEmbedding(model.network.eval(), preprocessing, tuple(results), best_recall, epoch)
 
 
-def _trains_without_backbone(learner: Learner) -> bool:
+def _trains_without_backbone(model: NetworkWithLoss) -> bool:
     """Whether the loss has something to learn while the backbone waits: its proxies, an embedding or a classifier."""
-    uses_logits = isinstance(learner.loss, (GroupLoss, CrossEntropy))
-    return uses_logits or any(True for part in (learner.loss, learner.network.project) for _ in part.parameters())
+    uses_logits = isinstance(model.loss, (GroupLoss, CrossEntropy))
+    return uses_logits or any(True for part in (model.loss, model.network.project) for _ in part.parameters())
 
 
 def _best_epoch(result: TrainingResult) -> int:
@@ -156,7 +156,7 @@ def _best_epoch(result: TrainingResult) -> int:
     return round((result.best_step or result.steps) * result.epochs / result.steps)
 
 
-def build_learner(backbone: Backbone, recipe: Recipe, num_classes: int) -> Learner:
+def build_model(backbone: Backbone, recipe: Recipe, num_classes: int) -> NetworkWithLoss:
     """The network and the loss of a recipe, for that many classes to learn from; as the seed says at first."""
     with fork_rng(recipe.seed):  # the classifier's and the proxies' first weights
         network = build_network(
@@ -167,7 +167,7 @@ def build_learner(backbone: Backbone, recipe: Recipe, num_classes: int) -> Learn
             scale=recipe.scale,
             freeze_norm=recipe.freeze_norm,
         )
-        return Learner(network, make_loss(recipe, num_classes, network.embedding_size))
+        return NetworkWithLoss(network, make_loss(recipe, num_classes, network.embedding_size))
 
 
 def stage_options(recipe: Recipe, stage: Stage, *, validate: bool = False) -> TrainingOptions:
@@ -295,7 +295,7 @@ def embed_ensemble(
         flip: add the embedding of the mirror image.
         progress: show a bar for each network; None: only on a terminal.
     """
-    return join_embeddings(
+    return concatenate_embeddings(
         [
             embed_rows(member.network, bank, rows, member.preprocessing, flip=flip, progress=progress)
             for member in members

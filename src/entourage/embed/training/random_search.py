@@ -22,15 +22,15 @@ from entourage.embed.losses.batch_graph import NonFiniteInputError
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows, embed_rows
 from entourage.embed.training.fit import TrainedEmbedding, train_embedding
-from entourage.embed.training.recipes import Recipe, recipe_from, with_learning_rate
-from entourage.embed.training.task import MONITORED, OTHER_PIXELS, OTHER_ROWS, EmbeddingData
+from entourage.embed.training.recipes import Recipe, recipe_from_dict, with_learning_rate
+from entourage.embed.training.task import DIFFERENT_PIXELS, DIFFERENT_ROWS, MONITORED, EmbeddingData
 from entourage.io.files import write_json
 from entourage.runs.directory import check_config
 from entourage.training.meters import NonFiniteLossError
 
 
 @dataclass(frozen=True)
-class Ranges:
+class SearchSpace:
     """Where recipes are drawn from; by default the intervals of the thesis."""
 
     learning_rate: tuple[float, float] = (1e-5, 0.1)  # all these are evenly spread in the logarithm
@@ -61,7 +61,7 @@ class Trial:
     score: float
 
 
-def draw_recipes(recipe: Recipe, ranges: Ranges | None = None, *, seed: int = 0) -> Iterator[Recipe]:
+def sample_recipes(recipe: Recipe, ranges: SearchSpace | None = None, *, seed: int = 0) -> Iterator[Recipe]:
     """Recipes without end, each with its own draw from the ranges; all else is as in the one that is given.
 
     The learning rate that is drawn is that of the first stage of the loss; the others are scaled alike.
@@ -71,17 +71,17 @@ def draw_recipes(recipe: Recipe, ranges: Ranges | None = None, *, seed: int = 0)
         ranges: where to draw from; the thesis' when None.
         seed: another one draws others.
     """
-    ranges = ranges or Ranges()
+    ranges = ranges or SearchSpace()
     rng = np.random.default_rng(seed)
     while True:
         rate = _log_uniform(rng, ranges.learning_rate)
         samples = int(rng.integers(ranges.samples_per_class[0], ranges.samples_per_class[1] + 1))
-        fewest, most = math.ceil(ranges.batch[0] / samples), ranges.batch[1] // samples
+        min_classes, max_classes = math.ceil(ranges.batch[0] / samples), ranges.batch[1] // samples
         yield replace(
             with_learning_rate(recipe, rate),
             weight_decay=_log_uniform(rng, ranges.weight_decay),
             samples_per_class=samples,
-            classes_per_batch=int(rng.integers(fewest, max(fewest, most) + 1)),
+            classes_per_batch=int(rng.integers(min_classes, max(min_classes, max_classes) + 1)),
             group=replace(
                 recipe.group,
                 temperature=_log_uniform(rng, ranges.temperature),
@@ -94,7 +94,7 @@ def random_search(
     score: Callable[[Recipe], float],
     recipe: Recipe,
     trials: int,
-    ranges: Ranges | None = None,
+    ranges: SearchSpace | None = None,
     *,
     seed: int = 0,
 ) -> list[Trial]:
@@ -112,17 +112,17 @@ def random_search(
     """
     if trials < 1:
         raise ValueError(f"trials is {trials}; expected 1 or more")
-    drawn = draw_recipes(recipe, ranges, seed=seed)
-    tried = [Trial(one, score(one)) for _, one in zip(range(trials), drawn, strict=False)]
-    return sorted(tried, key=lambda trial: -math.inf if math.isnan(trial.score) else trial.score, reverse=True)
+    recipes = sample_recipes(recipe, ranges, seed=seed)
+    results = [Trial(one, score(one)) for _, one in zip(range(trials), recipes, strict=False)]
+    return sorted(results, key=lambda trial: -math.inf if math.isnan(trial.score) else trial.score, reverse=True)
 
 
 def _log_uniform(rng: np.random.Generator, span: tuple[float, float]) -> float:
     return float(np.exp(rng.uniform(math.log(span[0]), math.log(span[1]))))
 
 
-RECORD = "trials.json"
-_TOLD = {"rows": OTHER_ROWS, "held_out": OTHER_ROWS, "pixels": OTHER_PIXELS}
+TRIALS_FILE = "trials.json"
+_MISMATCH_MESSAGES = {"rows": DIFFERENT_ROWS, "held_out": DIFFERENT_ROWS, "pixels": DIFFERENT_PIXELS}
 
 
 def search_recipes(
@@ -154,39 +154,39 @@ def search_recipes(
     Raises:
         ValueError: the folder holds another search, classes are both trained on and held out, or all trials diverged.
     """
-    both = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
-    if both:
-        raise ValueError(f"{len(both)} classes are both trained on and held out; expected different ones")
-    record = _Record(Path(run_dir), _identity(load().origin, data, held_out, recipe, trials))
+    shared = set(data.labels[data.training].tolist()) & set(data.labels[held_out].tolist())
+    if shared:
+        raise ValueError(f"{len(shared)} classes are both trained on and held out; expected different ones")
+    trials_file = _TrialsFile(Path(run_dir), _search_config(load().origin, data, held_out, recipe, trials))
 
-    def score(drawn: Recipe) -> float:
-        if drawn not in record.scores:
-            number = len(record.scores) + 1
+    def score(sampled: Recipe) -> float:
+        if sampled not in trials_file.scores:
+            number = len(trials_file.scores) + 1
             folder = Path(run_dir) / f"trial-{number}"
             title = f"Trial {number} of {trials}"
             try:
                 trained = train_embedding(
-                    load(), data, drawn, run_dir=folder, device=device, progress=progress, title=title
+                    load(), data, sampled, run_dir=folder, device=device, progress=progress, title=title
                 )
-                record.scores[drawn] = _recall(trained, data, held_out)
+                trials_file.scores[sampled] = _recall(trained, data, held_out)
             except (NonFiniteLossError, NonFiniteInputError):
-                record.scores[drawn] = math.nan
-            record.write()
+                trials_file.scores[sampled] = math.nan
+            trials_file.write()
             shutil.rmtree(folder, ignore_errors=True)  # some hundred megabytes that are not needed any more
-        return record.scores[drawn]
+        return trials_file.scores[sampled]
 
-    tried = random_search(score, recipe, trials, seed=recipe.seed)
-    if math.isnan(tried[0].score):
+    results = random_search(score, recipe, trials, seed=recipe.seed)
+    if math.isnan(results[0].score):
         raise ValueError(f"all {trials} trials diverged; expected one that does not, so try more or another recipe")
-    return tried
+    return results
 
 
-def told(trial: Trial) -> dict[str, Any]:
+def trial_to_dict(trial: Trial) -> dict[str, Any]:
     """A trial for JSON, which has no word for what is not a number: null."""
     return {MONITORED: None if math.isnan(trial.score) else trial.score, "recipe": asdict(trial.recipe)}
 
 
-class _Record:
+class _TrialsFile:
     """What each recipe came to, in a file.
 
     Args:
@@ -195,22 +195,22 @@ class _Record:
     """
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        self.path = folder / RECORD
+        self.path = folder / TRIALS_FILE
         self.search: dict[str, Any] = json.loads(json.dumps(search))
         self.scores: dict[Recipe, float] = {}
         if self.path.exists():
             try:
-                kept = json.loads(self.path.read_text("utf-8"))
-                self.scores = {recipe_from(one["recipe"]): _number(one[MONITORED]) for one in kept["trials"]}
-                then = dict(kept["search"])
+                stored = json.loads(self.path.read_text("utf-8"))
+                self.scores = {recipe_from_dict(one["recipe"]): _number(one[MONITORED]) for one in stored["trials"]}
+                stored_search = dict(stored["search"])
             except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(f"{self.path} is no record of this version: {error}; choose another folder") from error
-            check_config(folder, then, self.search, _TOLD)
+            check_config(folder, stored_search, self.search, _MISMATCH_MESSAGES)
 
     def write(self) -> None:
         """Keep all scores."""
         trials = [Trial(recipe, score) for recipe, score in self.scores.items()]
-        write_json(self.path, {"search": self.search, "trials": [told(trial) for trial in trials]})
+        write_json(self.path, {"search": self.search, "trials": [trial_to_dict(trial) for trial in trials]})
 
 
 def _recall(trained: TrainedEmbedding, data: EmbeddingData, rows: Rows) -> float:
@@ -220,9 +220,9 @@ def _recall(trained: TrainedEmbedding, data: EmbeddingData, rows: Rows) -> float
     return retrieval_metrics(embeddings, data.labels[rows], (1,), nmi=False)[MONITORED]
 
 
-def _identity(backbone: str, data: EmbeddingData, held_out: Rows, recipe: Recipe, trials: int) -> dict[str, Any]:
-    held = hashlib.blake2b(held_out.tobytes(), digest_size=12).hexdigest()
-    return {"trials": trials, "backbone": backbone, "recipe": asdict(recipe), **data.describe(), "held_out": held}
+def _search_config(backbone: str, data: EmbeddingData, held_out: Rows, recipe: Recipe, trials: int) -> dict[str, Any]:
+    digest = hashlib.blake2b(held_out.tobytes(), digest_size=12).hexdigest()
+    return {"trials": trials, "backbone": backbone, "recipe": asdict(recipe), **data.config(), "held_out": digest}
 
 
 def _number(value: float | None) -> float:

@@ -123,7 +123,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def recipe_from(values: Mapping[str, Any]) -> Recipe:
+def recipe_from_dict(values: Mapping[str, Any]) -> Recipe:
     """The recipe whose `dataclasses.asdict` went through JSON.
 
     Raises:
@@ -150,18 +150,18 @@ def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
     Raises:
         ValueError: there are fewer epochs than stages.
     """
-    shared = [stage for stage in recipe.stages if not stage.only_head]
-    if epochs < len(shared):
-        raise ValueError(f"epochs is {epochs}; expected {len(shared)} or more, one for each stage of the recipe")
-    total = sum(stage.epochs for stage in shared)
-    spare = epochs - len(shared)
-    ends = [round(spare * sum(s.epochs for s in shared[: n + 1]) / total) for n in range(len(shared))]
+    trained = [stage for stage in recipe.stages if not stage.only_head]
+    if epochs < len(trained):
+        raise ValueError(f"epochs is {epochs}; expected {len(trained)} or more, one for each stage of the recipe")
+    total = sum(stage.epochs for stage in trained)
+    extra = epochs - len(trained)
+    ends = [round(extra * sum(s.epochs for s in trained[: n + 1]) / total) for n in range(len(trained))]
     counts = iter([1 + end - begin for begin, end in zip([0, *ends], ends, strict=False)])
-    stages = [stage if stage.only_head else _as_long_as(stage, next(counts)) for stage in recipe.stages]
+    stages = [stage if stage.only_head else _with_stage_epochs(stage, next(counts)) for stage in recipe.stages]
     return replace(recipe, stages=tuple(stages))
 
 
-def _as_long_as(stage: Stage, epochs: int) -> Stage:
+def _with_stage_epochs(stage: Stage, epochs: int) -> Stage:
     """The stage with so many epochs, and its milestones where they were in proportion."""
     milestones = sorted({max(1, round(at * epochs / stage.epochs)) for at in stage.milestones})
     return replace(stage, epochs=epochs, milestones=tuple(milestones))
@@ -172,12 +172,12 @@ def with_loss(recipe: Recipe, loss: str) -> Recipe:
     return replace(recipe, loss=loss) if loss == "group" else replace(recipe, loss=loss, head="linear")
 
 
-def with_learning_rate(recipe: Recipe, rate: float) -> Recipe:
+def with_learning_rate(recipe: Recipe, learning_rate: float) -> Recipe:
     """The recipe with this learning rate in its first stage of the loss, and the others scaled alike."""
-    if not 0 < rate < math.inf:
-        raise ValueError(f"learning_rate is {rate}; expected a number above 0")
+    if not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate is {learning_rate}; expected a number above 0")
     first = next((stage for stage in recipe.stages if stage.task == "metric"), recipe.stages[0])
-    factor = rate / first.learning_rate
+    factor = learning_rate / first.learning_rate
     stages = [replace(stage, learning_rate=stage.learning_rate * factor) for stage in recipe.stages]
     return replace(recipe, stages=tuple(stages))
 

@@ -18,13 +18,13 @@ from entourage.backbones.backbone import digest_weights
 from entourage.backbones.registry import load_backbone
 from entourage.embed.models import build_network
 from entourage.embed.training.fit import TrainedEmbedding, network_preprocessing
-from entourage.embed.training.recipes import Recipe, recipe_from
+from entourage.embed.training.recipes import Recipe, recipe_from_dict
 from entourage.embed.training.task import MONITORED
 from entourage.io.files import write_json
 from entourage.io.weights import load_weights, read_weights, write_weights
 from entourage.runs.metrics_log import METRICS
 
-CONFIG = "config.json"
+CONFIG_FILE = "config.json"
 
 
 @dataclass(frozen=True)
@@ -62,27 +62,29 @@ def save_run(
         digests.append(digest_weights(state))
     best = tuple(member.best for member in members)
     config = RunConfig(backbone, classes, recipe, best, " ".join(digests), data)
-    write_json(folder / CONFIG, {"entourage": __version__, **asdict(config)})
-    further = len(members) + 1
-    while (folder / weights_name(further)).exists():
-        (folder / weights_name(further)).unlink()
-        further += 1
+    write_json(folder / CONFIG_FILE, {"entourage": __version__, **asdict(config)})
+    number = len(members) + 1
+    while (folder / weights_name(number)).exists():
+        (folder / weights_name(number)).unlink()
+        number += 1
     return config
 
 
-def read_config(folder: str | Path) -> RunConfig:
+def read_run_config(folder: str | Path) -> RunConfig:
     """Read `config.json` of a run.
 
     Raises:
         ValueError: the folder is missing, holds no run, or one of another version.
     """
-    path = Path(folder) / CONFIG
+    path = Path(folder) / CONFIG_FILE
     if not path.is_file():
-        raise ValueError(f"{folder} holds no {CONFIG}; expected a folder that `entourage embed train` has finished")
+        raise ValueError(
+            f"{folder} holds no {CONFIG_FILE}; expected a folder that `entourage embed train` has finished"
+        )
     try:
         values: dict[str, Any] = json.loads(path.read_text("utf-8"))
         del values["entourage"]
-        values |= {"recipe": recipe_from(values["recipe"]), "best": tuple(values["best"])}
+        values |= {"recipe": recipe_from_dict(values["recipe"]), "best": tuple(values["best"])}
         return RunConfig(**values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no configuration of this version: {error}; train again") from error
@@ -103,8 +105,10 @@ def load_members(folder: str | Path, config: RunConfig, device: str | torch.devi
         )
         path = Path(folder) / weights_name(number)
         load_weights(network, read_weights(path)[0], path)
-        place = next(backbone.module.parameters()).device
-        members.append(TrainedEmbedding(network.to(place).eval(), network_preprocessing(backbone, recipe), (), best))
+        network_device = next(backbone.module.parameters()).device
+        members.append(
+            TrainedEmbedding(network.to(network_device).eval(), network_preprocessing(backbone, recipe), (), best)
+        )
     return members
 
 
@@ -125,8 +129,8 @@ def read_training_history(folder: str | Path) -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {}
     stages = sorted(Path(folder).glob("stage-*"), key=lambda path: int(path.name.partition("-")[2]))
     for stage in stages:
-        record = stage / METRICS
-        for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
+        log = stage / METRICS
+        for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
             for metric, value in json.loads(line).get("metrics", {}).items():
                 name = "validation" if metric == MONITORED else metric.removesuffix(f" {MONITORED}")
                 curves.setdefault(name, []).append(value)

@@ -23,9 +23,9 @@ from entourage.training.images import ImageBank, augment
 from entourage.training.task import EMATask, Losses
 
 MONITORED = "recall@1"
-OTHER_ROWS = "other training images or classes (is --hold-out the same?)"
-OTHER_PIXELS = "other images"
-_MEMORY = "memory."
+DIFFERENT_ROWS = "other training images or classes (is --hold-out the same?)"
+DIFFERENT_PIXELS = "other images"
+_MEMORY_PREFIX = "memory."
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +61,20 @@ class EmbeddingData:
         """Classes of the training rows, numbered from 0 without gaps, shape (training,)."""
         return np.unique(self.labels[self.training], return_inverse=True)[1].astype(np.int64)
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What makes a training on these images this one: shape, rows, classes and pixels; not who is judged."""
         rows = hashlib.blake2b(self.training.tobytes() + self.labels.tobytes(), digest_size=12).hexdigest()
         return {"images": list(self.bank.values.shape), "rows": rows, "pixels": self.bank.digest}
 
 
-class Batch(NamedTuple):
+class ImageBatch(NamedTuple):
     """Images, uint8, shape (b, 3, h, w), and their classes, shape (b,)."""
 
     images: Tensor
     codes: Tensor
 
 
-class Learner(nn.Module):
+class NetworkWithLoss(nn.Module):
     """A network with its loss, so that all that is learnt is in one place.
 
     Args:
@@ -89,29 +89,29 @@ class Learner(nn.Module):
 
     def forward(self, images: Tensor, codes: Tensor, *, classify: bool = False) -> dict[str, Tensor]:
         """Losses of normalised images, by name: the metric loss, or the plain cross-entropy of the classifier."""
-        seen: NetworkOutput = self.network(images)
+        output: NetworkOutput = self.network(images)
         if classify:
-            return {"loss": CrossEntropy()(*seen, codes)}
+            return {"loss": CrossEntropy()(*output, codes)}
         if not isinstance(self.loss, GroupLoss):
-            return {"loss": self.loss(*seen, codes)}
-        plays = self.loss.options.class_players > 0
-        weight = self.network.head.weight if plays else None
-        terms = self.loss.terms(*seen, codes, weight, update_memory=self.training)
+            return {"loss": self.loss(*output, codes)}
+        uses_class_vectors = self.loss.options.class_players > 0
+        weight = self.network.head.weight if uses_class_vectors else None
+        terms = self.loss.terms(*output, codes, weight, update_memory=self.training)
         return {"loss": self.loss.total(terms), **{name: term.detach() for name, term in terms._asdict().items()}}
 
 
-def make_loss(recipe: Recipe, classes: int, dimensions: int) -> nn.Module:
+def make_loss(recipe: Recipe, num_classes: int, embedding_size: int) -> nn.Module:
     """The loss that a recipe names."""
     if recipe.loss == "group":
         return GroupLoss(**asdict(recipe.group))
-    return baseline_loss(recipe.loss, classes, dimensions)
+    return baseline_loss(recipe.loss, num_classes, embedding_size)
 
 
-class EmbeddingTask(EMATask[Rows, Batch]):
+class EmbeddingTask(EMATask[Rows, ImageBatch]):
     """One stage of a recipe.
 
     Args:
-        learner: what is trained.
+        model: what is trained.
         preprocessing: size and normalisation of its input.
         data: the images.
         recipe: how.
@@ -120,15 +120,17 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         backbone: what the network was built on, so that a run is not continued with another one.
     """
 
-    model: Learner
+    model: NetworkWithLoss
     # The classifier has no part in losses that know no logits, nor a loss' own proxies in the classification.
     skips_parameters = True
-    per_process_state = (_MEMORY,)  # each process plays with the batches that it has seen
-    mismatch_messages = MappingProxyType({"monitor": OTHER_ROWS, "task.rows": OTHER_ROWS, "task.pixels": OTHER_PIXELS})
+    per_process_state = (_MEMORY_PREFIX,)  # each process plays with the batches that it has seen
+    mismatch_messages = MappingProxyType(
+        {"monitor": DIFFERENT_ROWS, "task.rows": DIFFERENT_ROWS, "task.pixels": DIFFERENT_PIXELS}
+    )
 
     def __init__(
         self,
-        learner: Learner,
+        model: NetworkWithLoss,
         preprocessing: Preprocessing,
         data: EmbeddingData,
         recipe: Recipe,
@@ -136,7 +138,7 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         epochs_before: int = 0,
         backbone: str = "",
     ) -> None:
-        super().__init__(learner, recipe.average)
+        super().__init__(model, recipe.average)
         self.preprocessing = preprocessing
         self.data = data
         self.recipe = recipe
@@ -150,8 +152,8 @@ class EmbeddingTask(EMATask[Rows, Batch]):
             recipe.samples_per_class,
             seed=recipe.seed,
         )
-        if isinstance(learner.loss, GroupLoss):  # who comes again while he is remembered would know his label
-            learner.loss.memory.limit(len(self.sampler) // 4)
+        if isinstance(model.loss, GroupLoss):  # who comes again while he is remembered would know his label
+            model.loss.memory.limit(len(self.sampler) // 4)
 
     def plan(self, epoch: int) -> Sequence[Rows]:
         """Positions among the training rows: a few of each of a few classes, or shuffled for the classification."""
@@ -162,11 +164,11 @@ class EmbeddingTask(EMATask[Rows, Batch]):
         size = min(self.recipe.classification_batch, len(rows))
         return list(rows[: len(rows) // size * size].reshape(-1, size))
 
-    def load(self, item: Rows, rng: np.random.Generator) -> Batch:
+    def load(self, item: Rows, rng: np.random.Generator) -> ImageBatch:
         """Take the pixels; views are made on the device."""
-        return Batch(self.data.bank.take(self.data.training[item]), torch.from_numpy(self.codes[item]))
+        return ImageBatch(self.data.bank.take(self.data.training[item]), torch.from_numpy(self.codes[item]))
 
-    def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
+    def loss(self, model: nn.Module, batch: ImageBatch, step: int) -> Losses:
         """The loss of random views."""
         views = augment(batch.images, self.preprocessing.size, self.recipe.view)
         losses: Losses = model(
@@ -176,13 +178,13 @@ class EmbeddingTask(EMATask[Rows, Batch]):
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Recall@1 among each of the judged sets; "recall@1" itself is that of the validation set."""
-        network = cast(Learner, model).network
-        found = {}
+        network = cast(NetworkWithLoss, model).network
+        results = {}
         for name, rows in self.data.eval_sets.items():
             embeddings = embed_rows(network, self.data.bank, rows, self.preprocessing)
             metrics = retrieval_metrics(embeddings, self.data.labels[rows], (1,), nmi=False)
-            found[MONITORED if name == "validation" else f"{name} {MONITORED}"] = metrics[MONITORED]
-        return found
+            results[MONITORED if name == "validation" else f"{name} {MONITORED}"] = metrics[MONITORED]
+        return results
 
     def prepare(self, device: torch.device) -> None:
         """Images that fit go to the GPU; a backbone that waits needs no gradients."""
@@ -193,25 +195,25 @@ class EmbeddingTask(EMATask[Rows, Batch]):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The backbone, unless it waits, and what starts from nothing: embedding, classifier and proxies."""
         body = list(self.model.network.body.parameters())
-        known = {id(parameter) for parameter in body}
-        fresh = [parameter for parameter in self.model.parameters() if id(parameter) not in known]
-        new = {"params": fresh, "lr_scale": self.recipe.head_rate}
-        return [new] if self.stage.only_head else [{"params": body}, new]
+        body_ids = {id(parameter) for parameter in body}
+        new_parameters = [parameter for parameter in self.model.parameters() if id(parameter) not in body_ids]
+        new_group = {"params": new_parameters, "lr_scale": self.recipe.head_rate}
+        return [new_group] if self.stage.only_head else [{"params": body}, new_group]
 
     def extra_state(self) -> dict[str, Tensor]:
         """The average, and the batches that a Group Loss remembers."""
         state = super().extra_state()
         if isinstance(self.model.loss, GroupLoss):
-            state |= {f"{_MEMORY}{name}": value for name, value in self.model.loss.memory.state_dict().items()}
+            state |= {f"{_MEMORY_PREFIX}{name}": value for name, value in self.model.loss.memory.state_dict().items()}
         return state
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `extra_state` gave."""
-        memory = {name: value for name, value in state.items() if name.startswith(_MEMORY)}
+        memory = {name: value for name, value in state.items() if name.startswith(_MEMORY_PREFIX)}
         super().load_extra_state({name: value for name, value in state.items() if name not in memory})
         if isinstance(self.model.loss, GroupLoss):
             self.model.loss.memory.load_state_dict(
-                {name.removeprefix(_MEMORY): value for name, value in memory.items()}
+                {name.removeprefix(_MEMORY_PREFIX): value for name, value in memory.items()}
             )
 
     def config(self) -> dict[str, Any]:
@@ -221,5 +223,5 @@ class EmbeddingTask(EMATask[Rows, Batch]):
             "recipe": asdict(self.recipe),
             "stage": asdict(self.stage),
             "epochs_before": self.epochs_before,
-            **self.data.describe(),
+            **self.data.config(),
         }
