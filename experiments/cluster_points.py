@@ -34,7 +34,7 @@ from entourage.cluster import (
 from entourage.cluster.evaluation import draw_sets
 from entourage.cluster.models.options import preset
 from entourage.cluster.sampling.episodes import THESIS_POINTS_CURRICULUM
-from entourage.cluster.sampling.points import FEWEST
+from entourage.cluster.sampling.points import MIN_CLUSTER_POINTS
 from entourage.compute import resolve_device
 from experiments.cluster_rows import (
     NETWORK,
@@ -203,8 +203,8 @@ def _text(ledger: Ledger) -> str:
     ]
     if unequal := shown(ledger, UNEQUAL, {}):
         parts += [
-            f"\nClusters of unequal size, {FEWEST} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN and HDBSCAN "
-            "choose their setting anew on such sets; the networks are those above.\n",
+            f"\nClusters of unequal size, {MIN_CLUSTER_POINTS} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN and "
+            "HDBSCAN choose their setting anew on such sets; the networks are those above.\n",
             unequal,
         ]
     if large := shown(ledger, "large: ", {}):

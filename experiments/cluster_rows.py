@@ -26,7 +26,7 @@ from entourage.cluster.evaluation import (
 )
 from entourage.cluster.models.options import Metric
 from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, Curriculum, Episode, EpisodeSampler
-from entourage.cluster.sampling.points import VARIED
+from entourage.cluster.sampling.points import VARIED_FRACTION
 from entourage.cluster.task import ClusterTask, resolve_model_options, train_network
 from entourage.cluster.train import finetuning_recipe, load_pretrained
 from entourage.compute import resolve_device
@@ -71,7 +71,7 @@ class Network:
 
 
 NETWORKS = {
-    "default": Network("default", varied=VARIED),
+    "default": Network("default", varied=VARIED_FRACTION),
     "appendix": Network("default"),
     "varied": Network("default", varied=1.0, unequal=0.5),
     "thesis": Network("thesis"),
@@ -79,9 +79,9 @@ NETWORKS = {
     "thesis+euclidean": Network("thesis", "euclidean"),
     "thesis+mahalanobis": Network("thesis", "diagonal"),
     "thesis+full": Network("thesis", "full"),
-    "default+euclidean": Network("default", "euclidean", VARIED),
-    "default+mahalanobis": Network("default", "diagonal", VARIED),
-    "default+full": Network("default", "full", VARIED),
+    "default+euclidean": Network("default", "euclidean", VARIED_FRACTION),
+    "default+mahalanobis": Network("default", "diagonal", VARIED_FRACTION),
+    "default+full": Network("default", "full", VARIED_FRACTION),
 }
 NAMES = {
     "default": "default (attention)",

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from entourage.cluster import LabelledSampler
-from entourage.cluster.data import BANDS, FRAMES, RATE, mel_spectrogram
+from entourage.cluster.data import N_FRAMES, N_MELS, SAMPLE_RATE, mel_spectrogram
 from entourage.cluster.sampling.augmentation import SoundAugmentation, SoundClassAugmentation, unaugmented_sound
 from entourage.cluster.sampling.labelled import ItemAugmentation
 from entourage.data.media import decode_audio, has_audio_name, read_audio
@@ -104,10 +104,10 @@ def prepare(out: Path) -> None:
         for speaker, read in found:
             advance(1)
             if len(parts.setdefault(speaker, [])) < MOST_UTTERANCES:
-                samples = torch.from_numpy(read()[: int(LONGEST * RATE)])
+                samples = torch.from_numpy(read()[: int(LONGEST * SAMPLE_RATE)])
                 scaled = (mel_spectrogram(samples).T - LOWEST) / STEP  # (frames, bands)
                 parts[speaker].append(scaled.round().clamp(0, 255).byte().numpy())
-    flat = [(speaker, one) for speaker, many in sorted(parts.items()) for one in many if len(one) >= FRAMES]
+    flat = [(speaker, one) for speaker, many in sorted(parts.items()) for one in many if len(one) >= N_FRAMES]
     with atomic_path(out) as temporary:
         np.savez_compressed(
             temporary,
@@ -131,7 +131,7 @@ def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float3
         if not files:
             raise ValueError(f"ENTOURAGE_DATA is {str(root)!r}; expected librispeech*.zip or LibriSpeech/ in it")
         for path in files:
-            yield _speaker(path.name), partial(read_audio, path, RATE)
+            yield _speaker(path.name), partial(read_audio, path, SAMPLE_RATE)
 
 
 def split(voices: Voices, seed: int) -> Data:
@@ -139,11 +139,11 @@ def split(voices: Voices, seed: int) -> Data:
     people = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
     some = round(TEST_FRACTION * len(people)), round(VALIDATION_FRACTION * len(people))
     test, validate, learn = np.split(people, np.cumsum(some))
-    heard = cut(voices, learn, 2 * FRAMES, FRAMES)
+    heard = cut(voices, learn, 2 * N_FRAMES, N_FRAMES)
     stretches = LabelledSampler(
         *heard, K, augmentation=_Bytes(SoundAugmentation()), class_augmentation=SoundClassAugmentation()
     )
-    unheard = [cut(voices, who, FRAMES, FRAMES) for who in (validate, test)]
+    unheard = [cut(voices, who, N_FRAMES, N_FRAMES) for who in (validate, test)]
     others = [LabelledSampler(*snippets, K, augmentation=_Bytes(unaugmented_sound)) for snippets in unheard]
     return Data(stretches, *others)
 
@@ -179,7 +179,7 @@ def as_statistics(x: Tensor) -> Tensor:
 
 
 def _unzipped(file: zipfile.ZipFile, name: str) -> NDArray[np.float32]:
-    return decode_audio(io.BytesIO(file.read(name)), name, RATE)
+    return decode_audio(io.BytesIO(file.read(name)), name, SAMPLE_RATE)
 
 
 def _speaker(name: str) -> str:
@@ -190,9 +190,9 @@ def _text(ledger: Ledger, voices: Voices) -> str:
     people = len(np.unique(voices.speakers))
     other = round(TEST_FRACTION * people)
     lead = (
-        f"Sets of n = {N} snippets of 1.28 s as {BANDS} x {FRAMES} mel spectrograms, k = 1 to {K}, of {other} speakers "
-        f"that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the seed. "
-        "Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The published "
+        f"Sets of n = {N} snippets of 1.28 s as {N_MELS} x {N_FRAMES} mel spectrograms, k = 1 to {K}, of {other} "
+        f"speakers that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the "
+        "seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The published "
         "figures are on TIMIT. Baselines get the mean and spread of each band."
     )
     return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"

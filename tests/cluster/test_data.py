@@ -9,31 +9,31 @@ import torch
 from PIL import Image
 
 from entourage.cluster.data import (
-    LOUDEST,
-    RATE,
-    SNIPPET,
-    STRETCH,
-    kind_of_folder,
-    loudest_snippet,
-    read_stretches,
-    represent,
-    represent_voices,
+    MAX_AMPLITUDE,
+    SAMPLE_RATE,
+    SEGMENT_LENGTH,
+    TRAINING_LENGTH,
+    detect_kind,
+    load_items,
+    load_sounds,
+    loudest_segment,
+    read_segments,
 )
 
 
 def write_sound(path: Path, seconds: float, seed: int = 0) -> None:
     path.parent.mkdir(exist_ok=True, parents=True)
-    samples = 0.1 * np.random.default_rng(seed).normal(size=int(seconds * RATE))
-    soundfile.write(path, samples.astype(np.float32), RATE)
+    samples = 0.1 * np.random.default_rng(seed).normal(size=int(seconds * SAMPLE_RATE))
+    soundfile.write(path, samples.astype(np.float32), SAMPLE_RATE)
 
 
 def test_tables_are_points(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("x,y\n0,1\n2,3\n4,5\n")
-    items = represent(tmp_path / "p.csv", "points")
+    items = load_items(tmp_path / "p.csv", "points")
     assert items.values.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert (items.kind, items.names, items.files) == ("points", ["0", "1", "2"], None)
     with pytest.raises(ValueError, match="is a folder; expected a table of points"):
-        represent(tmp_path, "points")
+        load_items(tmp_path, "points")
 
 
 def test_images_are_squares_of_bytes_and_broken_ones_are_skipped(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_images_are_squares_of_bytes_and_broken_ones_are_skipped(tmp_path: Path)
         (tmp_path / name).parent.mkdir()
         Image.new("RGB", (60, 30), colour).save(tmp_path / name)
     (tmp_path / "broken.png").write_bytes(b"no image")
-    items = represent(tmp_path, "images", progress=False)
+    items = load_items(tmp_path, "images", progress=False)
     assert items.values.shape == (2, 3, 128, 128)
     assert items.values.dtype == torch.uint8
     assert items.names == ["a/x.png", "b/y.jpg"]
@@ -55,7 +55,7 @@ def test_images_can_be_seen_through_a_backbone(tmp_path: Path, monkeypatch: pyte
     folder.mkdir()
     for n in range(2):
         Image.new("RGB", (32, 32), (100 * n, 0, 0)).save(folder / f"{n}.png")
-    items = represent(folder, "images", backbone="efficientnet-lite0", device="cpu", progress=False)
+    items = load_items(folder, "images", backbone="efficientnet-lite0", device="cpu", progress=False)
     assert items.kind == "images"
     assert items.values.shape == (2, 1280)
 
@@ -64,7 +64,7 @@ def test_sounds_are_their_loudest_moment(tmp_path: Path) -> None:
     write_sound(tmp_path / "a.wav", 3.0)
     write_sound(tmp_path / "b.flac", 0.4)
     (tmp_path / "c.wav").write_bytes(b"no sound")
-    items = represent(tmp_path, "sounds", progress=False)
+    items = load_items(tmp_path, "sounds", progress=False)
     assert items.values.shape == (2, 128, 128)
     assert [name for name, _ in items.skipped] == ["c.wav"]
 
@@ -75,7 +75,7 @@ def test_a_sound_too_loud_to_measure_is_skipped(tmp_path: Path, loud: float) -> 
     samples = np.zeros(22050 * 3, dtype=np.float32)
     samples[100:900] = loud * (-1) ** np.arange(800)
     soundfile.write(tmp_path / "b.wav", samples, 22050, subtype="FLOAT")  # resampled: may leave the floats
-    for items in (represent(tmp_path, "sounds", progress=False), represent_voices(tmp_path, progress=False)):
+    for items in (load_items(tmp_path, "sounds", progress=False), load_sounds(tmp_path, progress=False)):
         assert set(items.names) == {"a.wav"}
         assert items.values.isfinite().all()
         assert [name for name, _ in items.skipped] == ["b.wav"]
@@ -83,45 +83,45 @@ def test_a_sound_too_loud_to_measure_is_skipped(tmp_path: Path, loud: float) -> 
 
 
 def test_the_loudest_that_passes_is_still_a_finite_picture(tmp_path: Path) -> None:
-    samples = np.full(RATE * 3, LOUDEST, dtype=np.float32)
-    soundfile.write(tmp_path / "a.wav", samples, RATE, subtype="FLOAT")
-    assert represent(tmp_path, "sounds", progress=False).values.isfinite().all()
+    samples = np.full(SAMPLE_RATE * 3, MAX_AMPLITUDE, dtype=np.float32)
+    soundfile.write(tmp_path / "a.wav", samples, SAMPLE_RATE, subtype="FLOAT")
+    assert load_items(tmp_path, "sounds", progress=False).values.isfinite().all()
 
 
 def test_the_loudest_moment_is_found_to_a_hundredth_of_a_second() -> None:
-    samples = 0.01 * torch.ones(4 * SNIPPET)
+    samples = 0.01 * torch.ones(4 * SEGMENT_LENGTH)
     start = 160 * 211
-    samples[start : start + SNIPPET] = 1
-    assert (loudest_snippet(samples) == 1).all()
-    assert loudest_snippet(torch.ones(100)).shape == (SNIPPET,)
+    samples[start : start + SEGMENT_LENGTH] = 1
+    assert (loudest_segment(samples) == 1).all()
+    assert loudest_segment(torch.ones(100)).shape == (SEGMENT_LENGTH,)
 
 
 def test_sounds_to_learn_from_are_cut_into_stretches(tmp_path: Path) -> None:
     write_sound(tmp_path / "one" / "a.wav", 6.0)
     write_sound(tmp_path / "two" / "b.wav", 1.0)
     (tmp_path / "two" / "c.wav").write_bytes(b"no sound")
-    items = represent_voices(tmp_path, progress=False)
+    items = load_sounds(tmp_path, progress=False)
     assert items.names == ["one/a.wav", "one/a.wav", "two/b.wav"]
-    assert items.values.shape == (3, 128, STRETCH // 160)
+    assert items.values.shape == (3, 128, TRAINING_LENGTH // 160)
     assert items.skipped[0][0] == "two/c.wav"
-    assert read_stretches(tmp_path / "one" / "a.wav").shape == (2, 128, 256)
+    assert read_segments(tmp_path / "one" / "a.wav").shape == (2, 128, 256)
 
 
 def test_a_folder_says_what_it_holds(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="neither an image nor a sound"):
-        kind_of_folder(tmp_path)
+        detect_kind(tmp_path)
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "b.wav").write_bytes(b"")
-    assert kind_of_folder(tmp_path) == "sounds"
+    assert detect_kind(tmp_path) == "sounds"
     for hidden in (".a.png", ".thumbnails/a.png", "folder.png/b.txt"):  # none of them is an image of this folder
         (tmp_path / hidden).parent.mkdir(exist_ok=True)
         (tmp_path / hidden).write_bytes(b"")
-    assert kind_of_folder(tmp_path) == "sounds"
+    assert detect_kind(tmp_path) == "sounds"
     (tmp_path / "a.png").write_bytes(b"")
     with pytest.raises(ValueError, match="holds images and sounds; expected one kind"):
-        kind_of_folder(tmp_path)
+        detect_kind(tmp_path)
     (tmp_path / "b.wav").unlink()
-    assert kind_of_folder(tmp_path) == "images"
+    assert detect_kind(tmp_path) == "images"
 
 
 @pytest.mark.parametrize("kind", ["images", "sounds"])
@@ -129,7 +129,7 @@ def test_a_folder_of_nothing_but_broken_files_is_refused(tmp_path: Path, kind: s
     for name in ("a.png", "a.wav"):
         (tmp_path / name).write_bytes(b"broken")
     with pytest.raises(ValueError, match="none of the 1 files can be read; the first is a"):
-        represent(tmp_path, kind, progress=False)  # type: ignore[arg-type]
+        load_items(tmp_path, kind, progress=False)  # type: ignore[arg-type]
     if kind == "sounds":
         with pytest.raises(ValueError, match="none of the 1 files"):
-            represent_voices(tmp_path, progress=False)
+            load_sounds(tmp_path, progress=False)

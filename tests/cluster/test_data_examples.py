@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.cluster.data import Items, folder_labels, hold_out, hold_out_parts, read_pairs, table_labels
+from entourage.cluster.data import Items, folder_labels, hold_out_classes, hold_out_components, read_pairs, table_labels
 
 ITEMS = Items("images", ["a/1.png", "a/2.png", "b/3.png"], torch.zeros(3, 1), None, [("b/4.png", "broken")])
 
@@ -53,21 +53,21 @@ def test_pairs_that_make_no_sense_are_refused(tmp_path: Path, row: str, message:
 
 def test_whole_classes_are_held_out() -> None:
     labels = [f"c{i % 20}" for i in range(100)]
-    held = hold_out(labels, 0.15, 2, seed=0)
-    assert len({label for label, out in zip(labels, held, strict=True) if out}) == 3
-    assert held.sum() == 15
-    assert not np.array_equal(held, hold_out(labels, 0.15, 2, seed=1))
-    assert not hold_out(["a", "b", "c"], 0.15, 2, seed=0).any()
+    held_out = hold_out_classes(labels, 0.15, 2, seed=0)
+    assert len({label for label, out in zip(labels, held_out, strict=True) if out}) == 3
+    assert held_out.sum() == 15
+    assert not np.array_equal(held_out, hold_out_classes(labels, 0.15, 2, seed=1))
+    assert not hold_out_classes(["a", "b", "c"], 0.15, 2, seed=0).any()
 
 
 def test_parts_are_held_out_with_what_they_are_kept_apart_from() -> None:
     must = np.array([[2 * i, 2 * i + 1] for i in range(20)])  # twenty parts of two; items 40 and 41 are alone
     cannot = np.array([[2 * i, 2 * i + 2] for i in range(19)] + [[0, 40], [2, 41]])
-    held = hold_out_parts(must, cannot, 42, 0.15, 0)
-    assert held.sum() in (6, 8)  # three parts: links bring two at a time, or one
-    assert not any(hold_out_parts(must, cannot, 42, 0.15, seed)[40:].any() for seed in range(20))
-    assert held[cannot].all(1).any()
-    assert (held[must].all(1) | ~held[must].any(1)).all()
-    assert any((hold_out_parts(must, cannot, 42, 0.15, seed) != held).any() for seed in (1, 2))
+    held_out = hold_out_components(must, cannot, 42, 0.15, 0)
+    assert held_out.sum() in (6, 8)  # three parts: links bring two at a time, or one
+    assert not any(hold_out_components(must, cannot, 42, 0.15, seed)[40:].any() for seed in range(20))
+    assert held_out[cannot].all(1).any()
+    assert (held_out[must].all(1) | ~held_out[must].any(1)).all()
+    assert any((hold_out_components(must, cannot, 42, 0.15, seed) != held_out).any() for seed in (1, 2))
     for few in (must[:2], must[:3], must[:0]):  # nothing, or no cannot-link, would remain
-        assert not hold_out_parts(few, cannot[: max(len(few) - 1, 0)], 42, 0.15, 0).any()
+        assert not hold_out_components(few, cannot[: max(len(few) - 1, 0)], 42, 0.15, 0).any()

@@ -37,9 +37,9 @@ def trained() -> LearnedClustering:
     """A clusterer whose network was set, not trained: clusters are what lies close together."""
     torch.manual_seed(0)
     network = ClusterNetwork((2,), SMALL).eval()
-    decide = network.clustering.decide
+    cluster_codes = network.clustering.cluster_codes
     network.embedding = torch.nn.Identity()  # type: ignore[assignment]
-    network.clustering.forward = lambda z, k_max=None: decide(3 * z, k_max or 4)  # type: ignore[method-assign, assignment]
+    network.clustering.forward = lambda z, k_max=None: cluster_codes(3 * z, k_max or 4)  # type: ignore[method-assign, assignment]
     first, _, second, _, last = network.clustering.hazard  # type: ignore[union-attr, misc]
     with torch.no_grad():
         for layer in (first, second, last):
@@ -250,10 +250,10 @@ def test_fewer_clusters_than_asked_for_are_told_of() -> None:
 
 def test_fewer_clusters_than_are_likeliest_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     clusterer = trained()
-    decide = clusterer.network_.clustering.forward
+    cluster_codes = clusterer.network_.clustering.forward
 
     def sees_three(z: Tensor, k_max: int | None = None) -> SetPrediction:
-        return replace(decide(z, k_max), count=torch.tensor([[0.1, 0.2, 0.6, 0.1]]).log())
+        return replace(cluster_codes(z, k_max), count=torch.tensor([[0.1, 0.2, 0.6, 0.1]]).log())
 
     monkeypatch.setattr(clusterer.network_.clustering, "forward", sees_three)
     X = np.array([[0.0, 0.0]] * 5 + [[3.0, 0.0]] * 5)

@@ -5,7 +5,7 @@ import torch
 
 from entourage.cluster import LearnedClustering
 from entourage.cluster.data import Items
-from entourage.cluster.pipeline import STRIP, clustering_sections, count_figure, scatter_figure
+from entourage.cluster.pipeline import ITEMS_PER_CLUSTER, clustering_sections, count_figure, scatter_figure
 
 
 def clustered(n: int = 40, columns: int = 2) -> tuple[Items, LearnedClustering]:
@@ -29,7 +29,7 @@ def test_the_report_tells_the_number_and_shows_every_cluster() -> None:
     assert len(clusters.wide) == 3
     shown = {t.name for block in clusters.wide for t in block.thumbnails}
     assert shown <= set(items.names)
-    assert all(len(block.thumbnails) <= STRIP for block in clusters.wide)
+    assert all(len(block.thumbnails) <= ITEMS_PER_CLUSTER for block in clusters.wide)
     assert skipped.wide[0].table[1] == ("bad.csv", "empty")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from entourage.cluster import ClusterNetwork, PointSampler, evaluate, load_network, mean_scores, save_network
 from entourage.cluster.models.options import ModelOptions
-from entourage.cluster.sampling.points import UNEQUAL, VARIED
+from entourage.cluster.sampling.points import UNEQUAL_FRACTION, VARIED_FRACTION
 from experiments import cluster_points
 
 TINY = ModelOptions(k_max=3, width=16, depth=1, heads=2, code=8, frequencies=8)
@@ -112,7 +112,8 @@ def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("name", "varied", "unequal"), [("default", VARIED, UNEQUAL), ("varied", 1, 0.5), ("thesis", 0, 0)]
+    ("name", "varied", "unequal"),
+    [("default", VARIED_FRACTION, UNEQUAL_FRACTION), ("varied", 1, 0.5), ("thesis", 0, 0)],
 )
 def test_networks_learn_from_the_sets_that_their_rows_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, varied: float, unequal: float

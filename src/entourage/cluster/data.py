@@ -36,16 +36,16 @@ from entourage.data.media import (
 from entourage.data.pixels import decode_pixels
 from entourage.io.progress import progress_bar
 
-RATE = 16_000  # samples a second
-HOP = 160  # 10 ms
-WINDOW = 400  # 25 ms
-TRANSFORM = 512
-BANDS = 128
-FRAMES = 128  # 1.28 s
-SNIPPET = HOP * FRAMES  # samples
-LOWEST, HIGHEST = 20.0, RATE / 2
-QUIETEST = 1e-5  # power below which all is silence: -50 dB
-TYPICAL_LEVEL, TYPICAL_RANGE = -5.0, 4.0  # mean and spread of the logarithm, roughly, for speech
+SAMPLE_RATE = 16_000  # samples a second
+HOP_LENGTH = 160  # 10 ms
+WINDOW_LENGTH = 400  # 25 ms
+N_FFT = 512
+N_MELS = 128
+N_FRAMES = 128  # 1.28 s
+SEGMENT_LENGTH = HOP_LENGTH * N_FRAMES  # samples
+MIN_FREQUENCY, MAX_FREQUENCY = 20.0, SAMPLE_RATE / 2
+MIN_POWER = 1e-5  # power below which all is silence: -50 dB
+LOG_POWER_MEAN, LOG_POWER_SCALE = -5.0, 4.0  # mean and spread of the logarithm, roughly, for speech
 
 
 def mel_spectrogram(samples: Tensor) -> Tensor:
@@ -57,16 +57,16 @@ def mel_spectrogram(samples: Tensor) -> Tensor:
     Returns:
         Shape (..., 128, t // 160), bands from low to high, of mean about 0 and spread about 1 for speech.
     """
-    frames = samples.shape[-1] // HOP
+    frames = samples.shape[-1] // HOP_LENGTH
     flat = samples.reshape(-1, samples.shape[-1])
-    window = torch.hann_window(WINDOW, device=samples.device)
+    window = torch.hann_window(WINDOW_LENGTH, device=samples.device)
     spectrum = torch.stft(
-        flat, TRANSFORM, HOP, WINDOW, window, center=True, pad_mode="constant", return_complex=True
+        flat, N_FFT, HOP_LENGTH, WINDOW_LENGTH, window, center=True, pad_mode="constant", return_complex=True
     )  # (m, 257, frames + 1)
-    power = spectrum.abs().square()[..., :frames] / TRANSFORM
+    power = spectrum.abs().square()[..., :frames] / N_FFT
     mel = mel_filters().to(power) @ power  # (m, bands, frames)
-    scaled = ((mel + QUIETEST).log() - TYPICAL_LEVEL) / TYPICAL_RANGE
-    return scaled.reshape(*samples.shape[:-1], BANDS, frames)
+    scaled = ((mel + MIN_POWER).log() - LOG_POWER_MEAN) / LOG_POWER_SCALE
+    return scaled.reshape(*samples.shape[:-1], N_MELS, frames)
 
 
 def mel_filters() -> Tensor:
@@ -74,16 +74,18 @@ def mel_filters() -> Tensor:
 
     A triangle narrower than the grid of frequencies would see none of them: it then takes the nearest.
     """
-    low, high = _to_mel(LOWEST), _to_mel(HIGHEST)
-    corners = torch.tensor([_to_hertz(low + (high - low) * i / (BANDS + 1)) for i in range(BANDS + 2)])  # (bands + 2,)
-    grid = torch.linspace(0, RATE / 2, TRANSFORM // 2 + 1)  # (257,)
+    low, high = _to_mel(MIN_FREQUENCY), _to_mel(MAX_FREQUENCY)
+    corners = torch.tensor(
+        [_to_hertz(low + (high - low) * i / (N_MELS + 1)) for i in range(N_MELS + 2)]
+    )  # (bands + 2,)
+    grid = torch.linspace(0, SAMPLE_RATE / 2, N_FFT // 2 + 1)  # (257,)
     below, peak, above = corners[:-2, None], corners[1:-1, None], corners[2:, None]
     filters = torch.minimum((grid - below) / (peak - below), (above - grid) / (above - peak)).clamp_min(0)
     nearest = torch.nn.functional.one_hot((grid - peak).abs().argmin(1), len(grid)).to(filters)
     return torch.where(filters.sum(1, keepdim=True) < 1e-3, nearest, filters)
 
 
-def at_least(samples: Tensor, length: int) -> Tensor:
+def repeat_to_length(samples: Tensor, length: int) -> Tensor:
     """A sound, shape (t,), repeated until it has that many samples if it has fewer."""
     return samples if len(samples) >= length else samples.repeat(math.ceil(length / len(samples)))[:length]
 
@@ -96,9 +98,9 @@ def _to_hertz(mel: float) -> float:
     return float(700 * (10 ** (mel / 2595) - 1))
 
 
-Kind = Literal["points", "images", "sounds"]
-SIDE = 128  # pixels of an image, a side
-LOUDEST = 1e10  # of samples: beyond whole numbers of 32 bits, and the square of a sum still fits into a float
+ItemKind = Literal["points", "images", "sounds"]
+IMAGE_SIZE = 128  # pixels of an image, a side
+MAX_AMPLITUDE = 1e10  # of samples: beyond whole numbers of 32 bits, and the square of a sum still fits into a float
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,15 @@ class Items:
         skipped: name and reason of each file that could not be read; these are not among the n.
     """
 
-    kind: Kind
+    kind: ItemKind
     names: list[str]
     values: Tensor
     files: list[Path] | None
     skipped: list[tuple[str, str]]
 
 
-def represent(
-    source: Path, kind: Kind, *, backbone: str = "", device: str = "auto", progress: bool | None = None
+def load_items(
+    source: Path, kind: ItemKind, *, backbone: str = "", device: str = "auto", progress: bool | None = None
 ) -> Items:
     """Reads a source.
 
@@ -142,105 +144,107 @@ def represent(
         table = read_features(source)
         return Items(kind, table.items, torch.from_numpy(table.values), None, [])
     if kind == "images":
-        return _seen_through(source, backbone, device, progress) if backbone else _squared(source, progress)
+        return _extract_features(source, backbone, device, progress) if backbone else _load_images(source, progress)
     files = list_audio(source)
-    answers = _read_all(files, read_loudest, progress)
-    kept = [i for i, answer in enumerate(answers) if isinstance(answer, Tensor)]
-    skipped = [(_name(files[i], source), answer) for i, answer in enumerate(answers) if isinstance(answer, str)]
+    results = _read_all(files, read_loudest_segment, progress)
+    kept = [i for i, result in enumerate(results) if isinstance(result, Tensor)]
+    skipped = [(_item_name(files[i], source), result) for i, result in enumerate(results) if isinstance(result, str)]
     if not kept:
-        raise _nothing(source, skipped)
-    values = torch.stack([answer for answer in answers if isinstance(answer, Tensor)])
-    return Items(kind, [_name(files[i], source) for i in kept], values, [files[i] for i in kept], skipped)
+        raise _no_readable_file(source, skipped)
+    values = torch.stack([result for result in results if isinstance(result, Tensor)])
+    return Items(kind, [_item_name(files[i], source) for i in kept], values, [files[i] for i in kept], skipped)
 
 
-def represent_voices(source: Path, *, progress: bool | None = None) -> Items:
+def load_sounds(source: Path, *, progress: bool | None = None) -> Items:
     """Reads a folder of sounds to learn from: in stretches of 2.56 s, of the sound's name, values (n, 128, 256)."""
     files = list_audio(source)
-    answers = _read_all(files, read_stretches, progress)
+    results = _read_all(files, read_segments, progress)
     names, values, kept, skipped = [], [], [], []
-    for file, answer in zip(files, answers, strict=True):
-        name = _name(file, source)
-        if isinstance(answer, str):
-            skipped.append((name, answer))
+    for file, result in zip(files, results, strict=True):
+        name = _item_name(file, source)
+        if isinstance(result, str):
+            skipped.append((name, result))
             continue
-        values += list(answer)
-        names += [name] * len(answer)
-        kept += [file] * len(answer)
+        values += list(result)
+        names += [name] * len(result)
+        kept += [file] * len(result)
     if not values:
-        raise _nothing(source, skipped)
+        raise _no_readable_file(source, skipped)
     return Items("sounds", names, torch.stack(values), kept, skipped)
 
 
-def kind_of_folder(folder: Path) -> Kind:
+def detect_kind(folder: Path) -> ItemKind:
     """Whether a folder holds images or sounds, by how its files are named.
 
     Raises:
         ValueError: it holds neither, or both.
     """
     names = [path.relative_to(folder).parts for path in folder.rglob("*") if path.is_file()]
-    seen = [parts[-1] for parts in names if not any(part.startswith(".") for part in parts)]
-    sounds = sum(has_audio_name(name) for name in seen)
-    images = sum(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in seen)
+    visible = [parts[-1] for parts in names if not any(part.startswith(".") for part in parts)]
+    sounds = sum(has_audio_name(name) for name in visible)
+    images = sum(Path(name).suffix.lower() in IMAGE_SUFFIXES for name in visible)
     if bool(sounds) == bool(images):
         found = "images and sounds" if sounds else "neither an image nor a sound"
         raise ValueError(f"folder {folder} holds {found}; expected one kind to learn from")
     return "sounds" if sounds else "images"
 
 
-def read_loudest(path: Path) -> Tensor:
+def read_loudest_segment(path: Path) -> Tensor:
     """The spectrogram of the loudest 1.28 s of a sound, shape (128, 128): pauses say nothing of a voice."""
-    return mel_spectrogram(loudest_snippet(_read_samples(path)))
+    return mel_spectrogram(loudest_segment(_read_samples(path)))
 
 
-def loudest_snippet(samples: Tensor) -> Tensor:
+def loudest_segment(samples: Tensor) -> Tensor:
     """The 1.28 s of the most energy, to a hundredth of a second, shape (20480,); what is shorter is repeated."""
-    samples = at_least(samples, SNIPPET)
-    energy = samples[: len(samples) // HOP * HOP].reshape(-1, HOP).square().sum(1, dtype=torch.float64)  # (frames,)
+    samples = repeat_to_length(samples, SEGMENT_LENGTH)
+    energy = (
+        samples[: len(samples) // HOP_LENGTH * HOP_LENGTH].reshape(-1, HOP_LENGTH).square().sum(1, dtype=torch.float64)
+    )  # (frames,)
     total = torch.cat([energy.new_zeros(1), energy.cumsum(0)])
-    start = HOP * int((total[FRAMES:] - total[:-FRAMES]).argmax())
-    return samples[start : start + SNIPPET]
+    start = HOP_LENGTH * int((total[N_FRAMES:] - total[:-N_FRAMES]).argmax())
+    return samples[start : start + SEGMENT_LENGTH]
 
 
-STRETCH = 2 * SNIPPET  # samples of an item to learn from: views take a random half of it
+TRAINING_LENGTH = 2 * SEGMENT_LENGTH  # samples of an item to learn from: views take a random half of it
 
 
-def read_stretches(path: Path) -> Tensor:
+def read_segments(path: Path) -> Tensor:
     """Spectrograms of 2.56 s stretches of a sound, one after the other, shape (m, 128, 256)."""
-    samples = at_least(_read_samples(path), STRETCH)
-    whole = samples[: len(samples) // STRETCH * STRETCH].reshape(-1, STRETCH)
-    return mel_spectrogram(whole)
+    samples = repeat_to_length(_read_samples(path), TRAINING_LENGTH)
+    samples = samples[: len(samples) // TRAINING_LENGTH * TRAINING_LENGTH].reshape(-1, TRAINING_LENGTH)
+    return mel_spectrogram(samples)
 
 
 def _read_samples(path: Path) -> Tensor:
     """A sound at 16 kHz, shape (t,), if its energy is still a number."""
-    samples = torch.from_numpy(read_audio(path, RATE))
+    samples = torch.from_numpy(read_audio(path, SAMPLE_RATE))
     loudest = float(samples.abs().max())
-    if not loudest <= LOUDEST:
+    if not loudest <= MAX_AMPLITUDE:
         raise UnreadableAudioError(path, f"holds samples of {loudest:.2g}; expected some from -1 to 1")
     return samples
 
 
-def _squared(folder: Path, progress: bool | None) -> Items:
+def _load_images(folder: Path, progress: bool | None) -> Items:
     """Images as squares of bytes."""
     files = list_images(folder)
-    pixels = decode_pixels(files, (SIDE, SIDE), progress=progress)
-    skipped = [(_name(Path(path), folder), reason) for path, reason in pixels.failures]
+    pixels = decode_pixels(files, (IMAGE_SIZE, IMAGE_SIZE), progress=progress)
+    skipped = [(_item_name(Path(path), folder), reason) for path, reason in pixels.failures]
     if not len(pixels.indices):
-        raise _nothing(folder, skipped)
+        raise _no_readable_file(folder, skipped)
     kept = [files[i] for i in pixels.indices]
     values = torch.from_numpy(pixels.values).permute(0, 3, 1, 2).contiguous()  # (n, h, w, 3) -> (n, 3, h, w)
-    return Items("images", [_name(path, folder) for path in kept], values, kept, skipped)
+    return Items("images", [_item_name(path, folder) for path in kept], values, kept, skipped)
 
 
-def _seen_through(folder: Path, backbone: str, device: str, progress: bool | None) -> Items:
+def _extract_features(folder: Path, backbone: str, device: str, progress: bool | None) -> Items:
     """Images as a backbone sees them."""
     files = list_images(folder)
     found = cached_features(files, load_backbone(backbone, device), device=device, progress=progress)
-    skipped = [(_name(path, folder), reason) for path, reason in found.failures]
+    skipped = [(_item_name(path, folder), reason) for path, reason in found.failures]
     if not found.indices:
-        raise _nothing(folder, skipped)
+        raise _no_readable_file(folder, skipped)
     kept = [files[i] for i in found.indices]
-    return Items("images", [_name(path, folder) for path in kept], torch.from_numpy(found.features), kept, skipped)
+    return Items("images", [_item_name(path, folder) for path in kept], torch.from_numpy(found.features), kept, skipped)
 
 
 def _read_all(files: Sequence[Path], read: Callable[[Path], Tensor], progress: bool | None) -> list[Tensor | str]:
@@ -252,19 +256,19 @@ def _read_all(files: Sequence[Path], read: Callable[[Path], Tensor], progress: b
         except UnreadableAudioError as error:
             return error.reason
 
-    answers = []
+    results = []
     with progress_bar("Reading sounds", len(files), progress) as advance:
-        for answer in map_ahead(read_or_reason, files, count_threads(None)):
-            answers.append(answer)
+        for result in map_ahead(read_or_reason, files, count_threads(None)):
+            results.append(result)
             advance(1)
-    return answers
+    return results
 
 
-def _name(path: Path, folder: Path) -> str:
+def _item_name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _nothing(source: Path, skipped: list[tuple[str, str]]) -> ValueError:
+def _no_readable_file(source: Path, skipped: list[tuple[str, str]]) -> ValueError:
     name, reason = skipped[0]
     return ValueError(f"{source}: none of the {len(skipped)} files can be read; the first is {name}: {reason}")
 
@@ -290,9 +294,9 @@ def table_labels(items: Items, path: Path) -> tuple[list[int], list[str]]:
     Raises:
         ValueError: the file is not as it should be, or knows one class only.
     """
-    known = read_labels(path, sorted({*items.names, *(name for name, _ in items.skipped)}))
-    rows = [row for row, name in enumerate(items.names) if name in known]
-    labels = [known[items.names[row]] for row in rows]
+    label_of = read_labels(path, sorted({*items.names, *(name for name, _ in items.skipped)}))
+    rows = [row for row, name in enumerate(items.names) if name in label_of]
+    labels = [label_of[items.names[row]] for row in rows]
     if len(set(labels)) < 2:
         only = f"all items have the label {labels[0]!r}" if labels else "no item that can be read has a label"
         raise ValueError(f"{path}: {only}; expected two classes or more")
@@ -309,8 +313,8 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
     """
     rows = read_csv_table(path)
     first, second, same = (rows.column(name) for name in ("first", "second", "same"))
-    place = {name: row for row, name in enumerate(items.names)}
-    matcher = ItemMatcher(list(place))
+    row_of = {name: row for row, name in enumerate(items.names)}
+    matcher = ItemMatcher(list(row_of))
     broken = {name for name, _ in items.skipped}
     links: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     for line, cells in rows.lines:
@@ -328,29 +332,29 @@ def read_pairs(items: Items, path: Path) -> tuple[NDArray[np.int64], NDArray[np.
         answer = cells[same].strip().lower()
         if answer not in _YES | _NO:
             raise ValueError(f"{path}: line {line}: same is {cells[same]!r}; expected 1 or 0")
-        links[answer in _YES].append((place[found[0][0]], place[found[1][0]]))
+        links[answer in _YES].append((row_of[found[0][0]], row_of[found[1][0]]))
     for row, name in enumerate(items.names):
-        if place[name] != row:
-            links[True].append((row, place[name]))
+        if row_of[name] != row:
+            links[True].append((row, row_of[name]))
     must, cannot = (np.array(links[kind], dtype=np.int64).reshape(-1, 2) for kind in (True, False))
     return must, cannot
 
 
-def hold_out(labels: list[str], share: float, least: int, seed: int) -> NDArray[np.bool_]:
-    """Which items are of classes held out for validation, shape (n,): a share of the classes, at least `least`.
+def hold_out_classes(labels: list[str], fraction: float, min_classes: int, seed: int) -> NDArray[np.bool_]:
+    """Which items are of classes held out for validation, shape (n,): a share of the classes, at least `min_classes`.
 
-    None are held out if fewer than `least` classes would remain to learn from.
+    None are held out if fewer than `min_classes` classes would remain to learn from.
     """
     classes = sorted(set(labels))
-    count = max(round(share * len(classes)), least)
-    if len(classes) - count < least:
+    count = max(round(fraction * len(classes)), min_classes)
+    if len(classes) - count < min_classes:
         return np.zeros(len(labels), dtype=bool)
-    held = np.random.default_rng(seed).permutation(classes)[:count]
-    return np.isin(labels, held)
+    held_out = np.random.default_rng(seed).permutation(classes)[:count]
+    return np.isin(labels, held_out)
 
 
-def hold_out_parts(
-    must: NDArray[np.int64], cannot: NDArray[np.int64], n: int, share: float, seed: int
+def hold_out_components(
+    must: NDArray[np.int64], cannot: NDArray[np.int64], n: int, fraction: float, seed: int
 ) -> NDArray[np.bool_]:
     """Which items are of parts held out for validation, shape (n,): a share of what must-links make of several items.
 
@@ -359,12 +363,12 @@ def hold_out_parts(
     """
     graph = sparse.coo_matrix((np.ones(len(must)), (must[:, 0], must[:, 1])), shape=(n, n))
     _, part = connected_components(graph, directed=False)
-    several = np.bincount(part) > 1
-    count = max(round(share * int(several.sum())), 2)
+    has_several = np.bincount(part) > 1
+    count = max(round(fraction * int(has_several.sum())), 2)
     chosen: set[int] = set()
     for first, second in np.random.default_rng(seed).permutation(part[cannot]):
-        if len(chosen) < count and several[first] and several[second]:
+        if len(chosen) < count and has_several[first] and has_several[second]:
             chosen |= {int(first), int(second)}
-    held = np.isin(part, sorted(chosen))
-    remain = all((~held[links].any(1)).any() for links in (must, cannot))
-    return held if remain else np.zeros(n, dtype=bool)
+    held_out = np.isin(part, sorted(chosen))
+    remain = all((~held_out[links].any(1)).any() for links in (must, cannot))
+    return held_out if remain else np.zeros(n, dtype=bool)

@@ -66,8 +66,8 @@ def count_loss(count: Tensor, k: Tensor) -> Tensor:
         A scalar; 0 if no k is known.
     """
     known = k > 0
-    wrong = -count.gather(1, (k - 1).clamp_min(0).unsqueeze(1)).squeeze(1)  # (b,)
-    return torch.where(known, wrong, 0).sum() / known.sum().clamp_min(1)
+    loss = -count.gather(1, (k - 1).clamp_min(0).unsqueeze(1)).squeeze(1)  # (b,)
+    return torch.where(known, loss, 0).sum() / known.sum().clamp_min(1)
 
 
 def center_loss(embedding: Tensor, episode: Episode) -> Tensor:
@@ -81,9 +81,9 @@ def center_loss(embedding: Tensor, episode: Episode) -> Tensor:
         A scalar, the mean over sets, items and coordinates.
     """
     together = episode.same if episode.known is None else episode.same & episode.known
-    share = together.to(embedding.dtype)
-    centres = share @ embedding / share.sum(-1, keepdim=True).clamp_min(1)  # (b, n, d), each item's own
-    return F.mse_loss(embedding, centres)
+    weights = together.to(embedding.dtype)
+    centers = weights @ embedding / weights.sum(-1, keepdim=True).clamp_min(1)  # (b, n, d), each item's own
+    return F.mse_loss(embedding, centers)
 
 
 def total_loss(
@@ -108,11 +108,11 @@ def total_loss(
     return total, parts
 
 
-def _mean_over_pairs(wrong: Tensor, episode: Episode, phi: float) -> Tensor:
+def _mean_over_pairs(loss: Tensor, episode: Episode, phi: float) -> Tensor:
     """Weighs pairs that belong together and others, and takes the mean over those that are known, i < j."""
     together, apart = pair_weights(phi)
-    n = wrong.shape[-1]
-    pairs = torch.ones(n, n, dtype=torch.bool, device=wrong.device).triu(1)
-    pairs = pairs.expand_as(wrong) if episode.known is None else pairs & episode.known
-    weighted = torch.where(episode.same, together * wrong, apart * wrong)
+    n = loss.shape[-1]
+    pairs = torch.ones(n, n, dtype=torch.bool, device=loss.device).triu(1)
+    pairs = pairs.expand_as(loss) if episode.known is None else pairs & episode.known
+    weighted = torch.where(episode.same, together * loss, apart * loss)
     return torch.where(pairs, weighted, 0).sum() / pairs.sum().clamp_min(1)

@@ -18,7 +18,7 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from entourage import __version__
-from entourage.cluster.data import RATE, Items, Kind, loudest_snippet, represent
+from entourage.cluster.data import SAMPLE_RATE, ItemKind, Items, load_items, loudest_segment
 from entourage.cluster.estimator import LearnedClustering
 from entourage.cluster.sampling.augmentation import scale_pixels
 from entourage.data.media import read_audio, read_image
@@ -26,9 +26,9 @@ from entourage.io.files import atomic_path, check_outputs, write_json
 from entourage.report.figures import ACCENT, SOFT, figure_style, to_svg
 from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, pluralize, thumbnail_data_uri, write_page
 
-MOST_THUMBNAILS = 600  # some 2 MB of report
-MOST_PLAYERS = 150
-STRIP = 12  # items of a cluster that are shown
+MAX_THUMBNAILS = 600  # some 2 MB of report
+MAX_AUDIO_PLAYERS = 150
+ITEMS_PER_CLUSTER = 12  # items of a cluster that are shown
 
 
 def clustering_sections(items: Items, model: LearnedClustering) -> list[Section]:
@@ -46,7 +46,7 @@ def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
         figure = Figure(figsize=(4.6, 2.4))
         axes = figure.subplots()
         k = np.arange(1, len(probabilities) + 1)
-        axes.bar(k, probabilities, color=[ACCENT if place == chosen else SOFT for place in k])
+        axes.bar(k, probabilities, color=[ACCENT if position == chosen else SOFT for position in k])
         axes.set_xlabel("clusters, k")
         axes.set_ylabel("P(k)")
         axes.set_ylim(0, 1)
@@ -56,11 +56,11 @@ def count_figure(probabilities: NDArray[np.float64], chosen: int) -> str:
 
 def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> str:
     """Points in the colours of their clusters; more than two columns are shown along their two main directions."""
-    flat = points if points.shape[1] == 2 else _flattened(points)
+    plane = points if points.shape[1] == 2 else _project_to_plane(points)
     with figure_style():
         figure = Figure(figsize=(6, 5))
         axes = figure.subplots()
-        marks = axes.scatter(flat[:, 0], flat[:, 1], c=labels % 20, cmap="tab20", s=10, linewidths=0, rasterized=True)
+        marks = axes.scatter(plane[:, 0], plane[:, 1], c=labels % 20, cmap="tab20", s=10, linewidths=0, rasterized=True)
         marks.set_clim(0, 19)
         axes.set_aspect("equal", adjustable="datalim")
         if points.shape[1] != 2:
@@ -71,20 +71,19 @@ def scatter_figure(points: NDArray[np.float64], labels: NDArray[np.int64]) -> st
 
 def _overview(items: Items, model: LearnedClustering) -> Section:
     count = model.count_probabilities_
-    chance = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
+    probability = count[model.n_clusters_ - 1] if model.n_clusters_ <= len(count) else 0.0
     lead = f"{len(items.names)} items in {pluralize(model.n_clusters_, 'clusters')}"
     text = "What the network thinks of every number."
     if model.n_subsets_ == 1:
-        lead += f", which is how many there are with probability {chance:.0%}."
+        lead += f", which is how many there are with probability {probability:.0%}."
     else:
-        lead += (
-            f", looked at in {model.n_subsets_} parts. A part has as many with probability {chance:.0%}, on average."
-        )
+        lead += f", looked at in {model.n_subsets_} parts. A part has as many with probability {probability:.0%}, "
+        lead += "on average."
         text = f"What the network thinks of every number in a part, the mean of {model.n_subsets_} parts."
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
-    sure = [model.probabilities_[model.labels_ == c, c].mean() for c in range(model.n_clusters_)]
+    confidence = [model.probabilities_[model.labels_ == c, c].mean() for c in range(model.n_clusters_)]
     rows = [("cluster", "items", "mean probability")]
-    rows += [(str(c), str(size), f"{mean:.1%}") for c, (size, mean) in enumerate(zip(sizes, sure, strict=True))]
+    rows += [(str(c), str(size), f"{mean:.1%}") for c, (size, mean) in enumerate(zip(sizes, confidence, strict=True))]
     blocks = [
         Block(
             title="How many clusters?",
@@ -100,15 +99,15 @@ def _overview(items: Items, model: LearnedClustering) -> Section:
 
 
 def _clusters(items: Items, model: LearnedClustering) -> Section:
-    most = MOST_PLAYERS if items.kind == "sounds" else MOST_THUMBNAILS
-    strip = max(1, min(STRIP, most // model.n_clusters_))
+    max_items = MAX_AUDIO_PLAYERS if items.kind == "sounds" else MAX_THUMBNAILS
+    n_shown = max(1, min(ITEMS_PER_CLUSTER, max_items // model.n_clusters_))
     blocks = []
     for cluster in range(model.n_clusters_):
         members = np.flatnonzero(model.labels_ == cluster)
         members = members[np.argsort(-model.probabilities_[members, cluster], kind="stable")]
         # The surest and the least sure: both tell what the cluster is.
-        half = (strip + 1) // 2
-        shown = members if len(members) <= strip else np.concatenate([members[:half], members[-(strip - half) :]])
+        half = (n_shown + 1) // 2
+        shown = members if len(members) <= n_shown else np.concatenate([members[:half], members[-(n_shown - half) :]])
         thumbnails = [_thumbnail(items, int(i), f"{model.probabilities_[i, cluster]:.0%}") for i in shown]
         more = "" if len(shown) == len(members) else f", of which the surest {half} and the least sure are shown"
         blocks.append(Block(f"Cluster {cluster}: {pluralize(len(members), 'items')}{more}", thumbnails=thumbnails))
@@ -120,12 +119,12 @@ def _thumbnail(items: Items, index: int, note: str) -> Thumbnail:
     if items.files is None:
         return Thumbnail(name, note)
     if items.kind == "sounds":
-        heard = loudest_snippet(torch.from_numpy(read_audio(items.files[index], RATE)))
-        return Thumbnail(name, note, sound=audio_data_uri(heard.numpy(), RATE))
+        segment = loudest_segment(torch.from_numpy(read_audio(items.files[index], SAMPLE_RATE)))
+        return Thumbnail(name, note, sound=audio_data_uri(segment.numpy(), SAMPLE_RATE))
     return Thumbnail(name, note, thumbnail_data_uri(read_image(items.files[index])))
 
 
-def _flattened(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _project_to_plane(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Two columns: the main directions, or a single column beside zeros."""
     if points.shape[1] == 1:
         return np.concatenate([points, np.zeros_like(points)], axis=1)
@@ -172,8 +171,8 @@ def run_source(
         model, n_clusters=n_clusters, k_max=k_max, set_size=set_size, device=device, random_state=seed
     )
     notes, shape = clusterer.network_.notes, clusterer.network_.shape
-    kind: Kind = "points" if len(shape) == 1 and not notes.get("backbone") else _item_kind(shape, notes)
-    items = represent(source, kind, backbone=notes.get("backbone", ""), device=device, progress=progress)
+    kind: ItemKind = "points" if len(shape) == 1 and not notes.get("backbone") else _item_kind(shape, notes)
+    items = load_items(source, kind, backbone=notes.get("backbone", ""), device=device, progress=progress)
     _check_items(source, model, items, shape)
     clusterer.predict(_to_network_input(items))
     summary = _summary(source, model, items, clusterer)
@@ -185,7 +184,7 @@ def run_source(
     return summary
 
 
-def _item_kind(shape: tuple[int, ...], notes: dict[str, str]) -> Kind:
+def _item_kind(shape: tuple[int, ...], notes: dict[str, str]) -> ItemKind:
     return "sounds" if notes.get("items") == "sounds" or shape[0] == 1 else "images"
 
 

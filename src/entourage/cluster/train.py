@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from entourage.cluster.data import (
+    ItemKind,
     Items,
-    Kind,
+    detect_kind,
     folder_labels,
-    hold_out,
-    hold_out_parts,
-    kind_of_folder,
+    hold_out_classes,
+    hold_out_components,
+    load_items,
+    load_sounds,
     read_pairs,
-    represent,
-    represent_voices,
     table_labels,
 )
 from entourage.cluster.models.network import ClusterNetwork, find_weights, init_network, load_network, save_network
@@ -41,7 +41,7 @@ from entourage.cluster.sampling.labelled import (
     LabelledSampler,
     unaugmented,
 )
-from entourage.cluster.sampling.points import VARIED, PointSampler
+from entourage.cluster.sampling.points import VARIED_FRACTION, PointSampler
 from entourage.cluster.task import ClusterTask, Recipe, default_recipe, resolve_model_options, train_network
 from entourage.io.files import check_outputs
 from entourage.io.fingerprint import digest
@@ -188,7 +188,7 @@ def _check_config(config: TrainConfig, run_dir: Path) -> None:
         raise ValueError(f"{given} are given; points are made as it goes and know their own, expected none")
 
 
-def _check_backbone(config: TrainConfig, kind: Kind) -> None:
+def _check_backbone(config: TrainConfig, kind: ItemKind) -> None:
     if config.backbone and kind != "images":
         raise ValueError(
             f"backbone {config.backbone!r} looks at images; {config.source} holds {kind}, expected no backbone"
@@ -205,7 +205,7 @@ class _Samplers:
 
     train: EpisodeSampler
     validation: EpisodeSampler
-    kind: Kind
+    kind: ItemKind
     measured_on: str
     skipped: list[dict[str, str]] = field(default_factory=list)
 
@@ -215,15 +215,15 @@ def _make_samplers(config: TrainConfig) -> _Samplers:
         _check_backbone(config, "points")
         k_max = config.k_max or preset(config.preset).model.k_max
         # The appendix' own network learns from the appendix' sets.
-        varied = VARIED if preset(config.preset).model.network == "attention" else 0.0
+        varied = VARIED_FRACTION if preset(config.preset).model.network == "attention" else 0.0
         return _Samplers(PointSampler(k_max, varied=varied), PointSampler(k_max), "points", "unseen sets")
     source = Path(config.source)
-    kind = kind_of_folder(source) if source.is_dir() else "points"
+    kind = detect_kind(source) if source.is_dir() else "points"
     _check_backbone(config, kind)
     if kind == "sounds":
-        items = represent_voices(source, progress=config.progress)
+        items = load_sounds(source, progress=config.progress)
     else:
-        items = represent(source, kind, backbone=config.backbone, device=config.device, progress=config.progress)
+        items = load_items(source, kind, backbone=config.backbone, device=config.device, progress=config.progress)
     samplers = _pair_samplers(items, config.pairs, config) if config.pairs else _class_samplers(items, source, config)
     return replace(samplers, skipped=[{"item": name, "reason": reason} for name, reason in items.skipped])
 
@@ -238,7 +238,7 @@ def _class_samplers(items: Items, source: Path, config: TrainConfig) -> _Sampler
     k_max = config.k_max or DEFAULT_CLUSTERS
     augmentation, no_augmentation = _item_augmentations(items)
     values, names = items.values[rows], np.array(labels)
-    held_out = hold_out(labels, VALIDATION_FRACTION, 2, config.seed)
+    held_out = hold_out_classes(labels, VALIDATION_FRACTION, 2, config.seed)
     train_k_max = min(k_max, len(set(names[~held_out])))
     train = LabelledSampler(
         values[~held_out],
@@ -259,7 +259,7 @@ def _pair_samplers(items: Items, path: Path, config: TrainConfig) -> _Samplers:
     k_max = config.k_max or DEFAULT_CLUSTERS
     augmentation, no_augmentation = _item_augmentations(items)
     must, cannot = read_pairs(items, path)
-    held_out = hold_out_parts(must, cannot, len(items.names), VALIDATION_FRACTION, config.seed)
+    held_out = hold_out_components(must, cannot, len(items.names), VALIDATION_FRACTION, config.seed)
     # A pair of which one item is held out says something of both: it is used for neither.
     train_must, train_cannot = (links[~held_out[links].any(1)] for links in (must, cannot))
     train = ConstraintSampler(items.values, train_must, train_cannot, k_max, augmentation=augmentation)

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from entourage.cluster.models.assignment import (
-    EVIDENCE,
-    are_new,
+    SEED_FEATURES,
     choose_seeds,
-    count_from_scores,
-    seed_evidence,
+    count_log_probabilities,
+    is_distinct,
+    seed_features,
     soft_k_means,
 )
 from entourage.cluster.models.embedding import squared_distances
@@ -46,8 +46,8 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
     code, _ = codes()
     distance = squared_distances(code)
     chosen = choose_seeds(distance, 5)
-    evidence = seed_evidence(distance, chosen)[0]
-    assert evidence.shape == (5, EVIDENCE)
+    evidence = seed_features(distance, chosen)[0]
+    assert evidence.shape == (5, SEED_FEATURES)
     odds, nearest, mass, share, ratio, left, beyond, size = evidence.T
     assert (odds[:3] > 5).all()
     assert (odds[3:] < 0).all()
@@ -63,7 +63,7 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
 def test_a_seed_that_was_there_before_and_a_copy_of_one_are_not_new() -> None:
     code = torch.tensor([[[0.0, 0.0], [3.0, 0.0], [0.0, 0.0], [0.0, 2.0]]])
     chosen = torch.tensor([[0, 1, 1, 2, 3]])
-    assert are_new(squared_distances(code), chosen).tolist() == [[True, True, False, False, True]]
+    assert is_distinct(squared_distances(code), chosen).tolist() == [[True, True, False, False, True]]
 
 
 def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:
@@ -71,20 +71,20 @@ def test_evidence_passes_finite_gradients_to_the_codes_even_of_copies() -> None:
     code[0, 4:] = 3
     code.requires_grad_()
     distance = squared_distances(code)
-    seed_evidence(distance, choose_seeds(distance, 4)).sum().backward()
+    seed_features(distance, choose_seeds(distance, 4)).sum().backward()
     assert code.grad is not None
     assert code.grad.isfinite().all()
 
 
 def test_the_number_of_clusters_is_a_chain_of_answers() -> None:
     scores = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    p = count_from_scores(scores).exp()
+    p = count_log_probabilities(scores).exp()
     torch.testing.assert_close(p.sum(-1), torch.ones(4, dtype=torch.float64))
     h = scores.sigmoid()
     torch.testing.assert_close(p[:, 0], 1 - h[:, 1])
     torch.testing.assert_close(p[:, 2], h[:, 1] * h[:, 2] * (1 - h[:, 3]))
     torch.testing.assert_close(p[:, 4], h[:, 1] * h[:, 2] * h[:, 3] * h[:, 4])
-    assert count_from_scores(scores[:, :1]).tolist() == [[0.0]] * 4
+    assert count_log_probabilities(scores[:, :1]).tolist() == [[0.0]] * 4
 
 
 def test_soft_k_means_by_hand() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from entourage.cluster.models.attention import USUAL_SIZE, AttentionLayer, AttentionNetwork
+from entourage.cluster.models.attention import REFERENCE_SIZE, AttentionLayer, AttentionNetwork
 from entourage.cluster.models.options import Metric, ModelOptions
 
 SMALL = ModelOptions(k_max=4, width=16, depth=2, heads=4, code=6, units=10, frequencies=5)
@@ -69,36 +69,36 @@ def test_every_parameter_takes_part(metric: Metric) -> None:
     prediction = network(torch.randn(2, 8, 2))
     assert prediction.distance is not None
     (prediction.same().square().sum() + prediction.count[:, 0].sum() + prediction.distance.sum()).backward()
-    silent = [name for name, p in network.named_parameters() if p.grad is None or p.grad.abs().sum() == 0]
-    assert silent == ["metric.a"] * (metric == "euclidean")
+    unused = [name for name, p in network.named_parameters() if p.grad is None or p.grad.abs().sum() == 0]
+    assert unused == ["metric.a"] * (metric == "euclidean")
 
 
 def test_codes_alone_decide_the_clusters() -> None:
     network = make()
     code = torch.randn(1, 3, 6) * 9
     labels = torch.tensor([0, 1, 0, 2, 1, 2, 0])
-    prediction = network.decide(code[:, labels] + 0.01 * torch.randn(1, 7, 6), 4)
-    found = prediction.clusters(torch.tensor([3]))[0]
-    assert torch.equal(found[:, None] == found[None], labels[:, None] == labels[None])
+    prediction = network.cluster_codes(code[:, labels] + 0.01 * torch.randn(1, 7, 6), 4)
+    features = prediction.clusters(torch.tensor([3]))[0]
+    assert torch.equal(features[:, None] == features[None], labels[:, None] == labels[None])
 
 
 def test_a_layer_is_attention_with_a_bias() -> None:
     torch.manual_seed(0)
     layer = AttentionLayer(8, 2)
-    x, seen = torch.randn(1, 5, 8, requires_grad=True), torch.randn(1, 5, 5, 32, requires_grad=True)
+    x, relations = torch.randn(1, 5, 8, requires_grad=True), torch.randn(1, 5, 5, 32, requires_grad=True)
     query, key, value = layer.ask(layer.before(x)).chunk(3, dim=-1)
-    sharper = math.log(5) / math.log(USUAL_SIZE)
-    heard = []
+    scale = math.log(5) / math.log(REFERENCE_SIZE)
+    attended = []
     for head in range(2):
         part = slice(4 * head, 4 * head + 4)
-        logits = query[0, :, part] @ key[0, :, part].T / 2 + layer.bias(seen)[0, :, :, head]
-        heard.append((sharper * logits).softmax(-1) @ value[0, :, part])
-    y = x[0] + layer.out(torch.cat(heard, dim=-1))
-    plain = y + layer.feed(layer.between(y))
-    torch.testing.assert_close(layer(x, seen)[0], plain, atol=1e-5, rtol=1e-4)
+        logits = query[0, :, part] @ key[0, :, part].T / 2 + layer.bias(relations)[0, :, :, head]
+        attended.append((scale * logits).softmax(-1) @ value[0, :, part])
+    y = x[0] + layer.out(torch.cat(attended, dim=-1))
+    expected = y + layer.feed(layer.between(y))
+    torch.testing.assert_close(layer(x, relations)[0], expected, atol=1e-5, rtol=1e-4)
     weight = torch.randn(5, 8)
-    ours = torch.autograd.grad((layer(x, seen)[0] * weight).sum(), [x, seen])
-    for mine, theirs in zip(ours, torch.autograd.grad((plain * weight).sum(), [x, seen]), strict=True):
+    ours = torch.autograd.grad((layer(x, relations)[0] * weight).sum(), [x, relations])
+    for mine, theirs in zip(ours, torch.autograd.grad((expected * weight).sum(), [x, relations]), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 

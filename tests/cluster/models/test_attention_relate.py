@@ -5,49 +5,52 @@ import math
 import torch
 
 from entourage.cluster.models.attention import (
-    ALIGNMENTS,
-    CROWDS,
-    FLOOR,
-    NEAREST,
-    RANKS,
-    SHARES,
-    WIDE,
-    alignments,
-    relations,
+    DIRECTION_FEATURES,
+    DIRECTION_NEIGHBORS,
+    EPSILON,
+    N_NEAREST,
+    NEIGHBOR_FRACTIONS,
+    NEIGHBOR_RANKS,
+    WIDE_SCALE,
+    direction_features,
+    distance_features,
 )
 
 SQUARED = torch.cdist(*[torch.randn(1, 12, 3, generator=torch.Generator().manual_seed(0))] * 2) ** 2
 
 
 def test_features_are_logarithms_of_distances_in_three_units() -> None:
-    pairs, items = relations(SQUARED)
-    d = (SQUARED[0] + FLOOR).sqrt()
+    pairs, items = distance_features(SQUARED)
+    d = (SQUARED[0] + EPSILON).sqrt()
     by_rank = d.sort(-1).values[:, 1:]
-    scale = by_rank[:, :NEAREST].log().mean(-1).exp()
+    scale = by_rank[:, :N_NEAREST].log().mean(-1).exp()
     i, j = 2, 7
-    places = [math.ceil(share * 11) - 1 for share in SHARES]
-    wide = by_rank[:, places[WIDE]]
+    positions = [math.ceil(fraction * 11) - 1 for fraction in NEIGHBOR_FRACTIONS]
+    wide = by_rank[:, positions[WIDE_SCALE]]
     units = torch.stack([torch.tensor(1.0), scale[i], scale[j], wide[i], wide[j]])
     expected = (d[i, j] / units).log()
     torch.testing.assert_close(pairs[0, i, j], expected)
-    torch.testing.assert_close(items[0, i], by_rank[i, [min(r, 11) - 1 for r in RANKS] + places].log())
+    torch.testing.assert_close(items[0, i], by_rank[i, [min(r, 11) - 1 for r in NEIGHBOR_RANKS] + positions].log())
 
 
 def test_relative_features_do_not_depend_on_the_unit() -> None:
-    pairs, _ = relations(SQUARED)
-    larger, _ = relations(SQUARED * 9)
+    pairs, _ = distance_features(SQUARED)
+    larger, _ = distance_features(SQUARED * 9)
     apart = ~torch.eye(12, dtype=torch.bool)  # an item's distance from itself is the floor
     torch.testing.assert_close(larger[:, apart, 1:], pairs[:, apart, 1:], atol=1e-3, rtol=1e-3)
 
 
 def test_two_items_and_copies_are_enough() -> None:
     for squared in (torch.tensor([[[0.0, 4.0], [4.0, 0.0]]]), torch.zeros(1, 3, 3)):
-        assert all(part.isfinite().all() for part in relations(squared))
+        assert all(part.isfinite().all() for part in distance_features(squared))
 
 
 def test_wide_scales_do_not_depend_on_how_many_items_a_set_is_drawn_with() -> None:
     x = torch.randn(1, 1200, 2, generator=torch.Generator().manual_seed(0))
-    many, few = (relations(torch.cdist(part, part) ** 2)[1][..., len(RANKS) :].mean(1) for part in (x, x[:, :150]))
+    many, few = (
+        distance_features(torch.cdist(part, part) ** 2)[1][..., len(NEIGHBOR_RANKS) :].mean(1)
+        for part in (x, x[:, :150])
+    )
     torch.testing.assert_close(many, few, atol=0.15, rtol=0)  # of logarithms: 150 items say it within some 10 %
 
 
@@ -57,31 +60,33 @@ def _line(slope: tuple[float, float], at: tuple[float, float]) -> torch.Tensor:
 
 def test_points_along_a_line_are_aligned_and_those_beside_it_are_not() -> None:
     z = torch.cat([_line((1.0, 0.0), (0.0, 0.0)), _line((0.0, 1.0), (0.0, 5.0))]).unsqueeze(0)
-    found = alignments(z, torch.cdist(z, z) ** 2)[0]
-    assert found.shape == (42, 42, ALIGNMENTS)
-    for m in range(len(CROWDS)):  # less 1 / d: 0.5 along, -0.5 across
-        along, back, alike = found[..., 3 * m : 3 * m + 3].unbind(-1)
+    features = direction_features(z, torch.cdist(z, z) ** 2)[0]
+    assert features.shape == (42, 42, DIRECTION_FEATURES)
+    for m in range(len(DIRECTION_NEIGHBORS)):  # less 1 / d: 0.5 along, -0.5 across
+        along, back, similarity = features[..., 3 * m : 3 * m + 3].unbind(-1)
         torch.testing.assert_close(along[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
         torch.testing.assert_close(back[10, 15], along[15, 10])
         torch.testing.assert_close(along[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)  # straight above
         torch.testing.assert_close(along[31, 10], torch.tensor(0.5), atol=1e-3, rtol=0)  # which looks down its own line
-        torch.testing.assert_close(alike[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
-        torch.testing.assert_close(alike[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)
+        torch.testing.assert_close(similarity[10, 15], torch.tensor(0.5), atol=1e-3, rtol=0)
+        torch.testing.assert_close(similarity[10, 31], torch.tensor(-0.5), atol=1e-3, rtol=0)
 
 
 def test_alignments_do_not_change_when_the_set_is_turned_or_shuffled() -> None:
     z = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(1))
-    turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
+    rotation = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
     order = torch.randperm(30, generator=torch.Generator().manual_seed(2))
-    found = alignments(z, torch.cdist(z, z) ** 2)
-    turned = z @ turn.T
-    torch.testing.assert_close(alignments(turned, torch.cdist(turned, turned) ** 2), found, atol=1e-4, rtol=0)
+    features = direction_features(z, torch.cdist(z, z) ** 2)
+    rotated = z @ rotation.T
+    torch.testing.assert_close(
+        direction_features(rotated, torch.cdist(rotated, rotated) ** 2), features, atol=1e-4, rtol=0
+    )
     mixed = z[:, order]
     torch.testing.assert_close(
-        alignments(mixed, torch.cdist(mixed, mixed) ** 2), found[:, order][:, :, order], atol=1e-4, rtol=0
+        direction_features(mixed, torch.cdist(mixed, mixed) ** 2), features[:, order][:, :, order], atol=1e-4, rtol=0
     )
 
 
 def test_copies_of_one_point_have_no_direction() -> None:
     z = torch.ones(1, 4, 2)
-    assert alignments(z, torch.zeros(1, 4, 4)).abs().max() == 0
+    assert direction_features(z, torch.zeros(1, 4, 4)).abs().max() == 0

@@ -12,7 +12,7 @@ def lengths(b: int, n: int, seed: int = 0) -> Tensor:
     return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def by_all_detours(step: Tensor) -> Tensor:
+def by_all_paths(step: Tensor) -> Tensor:
     """The same by allowing one more item on the way after the other."""
     result = step.clone()
     for k in range(step.shape[-1]):
@@ -23,13 +23,13 @@ def by_all_detours(step: Tensor) -> Tensor:
 @pytest.mark.parametrize("n", [2, 3, 17, 60])
 def test_no_way_has_a_shorter_longest_step(n: int) -> None:
     step = lengths(5, n)
-    assert torch.equal(minimax_distances(step), by_all_detours(step))
+    assert torch.equal(minimax_distances(step), by_all_paths(step))
 
 
 def test_equal_lengths_are_no_trouble() -> None:
     step = torch.randint(0, 3, (4, 20, 20), generator=torch.Generator().manual_seed(0)).double()
     step = torch.maximum(step, step.transpose(1, 2))
-    assert torch.equal(minimax_distances(step), by_all_detours(step))
+    assert torch.equal(minimax_distances(step), by_all_paths(step))
 
 
 def test_shuffled_items_have_shuffled_bridges() -> None:
@@ -49,13 +49,13 @@ def test_gradients_go_to_the_steps_themselves() -> None:
     step = lengths(1, 8).requires_grad_()
     (gradient,) = torch.autograd.grad(minimax_distances(step)[0, 2, 5], step)
     assert gradient.sum() == 1
-    (place,) = gradient.nonzero()
-    assert step[tuple(place)] == by_all_detours(step.detach())[0, 2, 5]
+    (position,) = gradient.nonzero()
+    assert step[tuple(position)] == by_all_paths(step.detach())[0, 2, 5]
 
 
 def test_lengths_begin_as_they_are_and_are_the_same_both_ways() -> None:
     torch.manual_seed(0)
-    module = MinimaxPaths(features=3, kinds=2, hidden=8)
+    module = MinimaxPaths(features=3, n_distances=2, hidden=8)
     pairs = torch.randn(2, 9, 9, 3)
     pairs[..., 0] = lengths(2, 9).float().log1p()
     result = module(pairs)

@@ -25,14 +25,14 @@ def test_where_triton_does_not_work_the_plain_way_is_taken_and_told(monkeypatch:
 
     monkeypatch.setattr(module, "find_spec", lambda name: object())
     monkeypatch.setattr(module, "import_module", broken)
-    module._kernel.cache_clear()
+    module._triton_kernel.cache_clear()
     with pytest.warns(UserWarning, match="Triton cannot be used, clustering on this GPU is slower: no C compiler"):
-        assert module._kernel() is None
-    module._kernel.cache_clear()
+        assert module._triton_kernel() is None
+    module._triton_kernel.cache_clear()
 
 
 def test_without_triton_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    module._kernel.cache_clear()
-    assert module._kernel() is None
-    module._kernel.cache_clear()
+    module._triton_kernel.cache_clear()
+    assert module._triton_kernel() is None
+    module._triton_kernel.cache_clear()

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from entourage.cluster.sampling import points
 from entourage.cluster.sampling.points import (
-    FEWEST,
-    MOST_NOISE,
-    MOST_STRETCH,
-    SEEN,
-    SLANTED,
-    UNEQUAL,
-    USUAL_CROWD,
+    MAX_NOISE,
+    MAX_STRETCH,
+    MIN_CLUSTER_POINTS,
+    MIN_POINTS_UNEQUAL,
+    REFERENCE_CLUSTER_SIZE,
+    STRETCHED_FRACTION,
+    UNEQUAL_FRACTION,
     PointSampler,
 )
 from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, draw_shapes
@@ -30,25 +30,25 @@ def enumerated_share(sampler: PointSampler, n: int) -> float:
     def chains(left: int, base: int) -> list[tuple[float, list[int]]]:
         if left == 0:
             return [(1.0, [])]
-        fits = [i for i in sampler.kinds if KINDS[i].clusters <= left and KINDS[i].min_points <= base]
-        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].clusters, base)]
+        fits = [i for i in sampler.kinds if KINDS[i].n_clusters <= left and KINDS[i].min_points <= base]
+        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].n_clusters, base)]
 
     def sizes(kind: int, points: int, base: int) -> list[tuple[float, list[int]]]:
-        clusters = KINDS[kind].clusters
+        clusters = KINDS[kind].n_clusters
         if kind < GAUSSIANS[0]:
             return [(1.0, [base] * (clusters - 1) + [points - base * (clusters - 1)])]
-        found = []
-        for lots in itertools.product(range(clusters), repeat=points - clusters):
-            found.append((clusters ** -(points - clusters), [1 + lots.count(c) for c in range(clusters)]))
-        return found
+        result = []
+        for random in itertools.product(range(clusters), repeat=points - clusters):
+            result.append((clusters ** -(points - clusters), [1 + random.count(c) for c in range(clusters)]))
+        return result
 
     total = 0.0
     for k in range(sampler.k_min, sampler.k_max + 1):
         base = n // k
         for chance, chain in chains(k, base):
             expected = 0.0
-            for place, kind in enumerate(chain):
-                points = KINDS[kind].clusters * base + (n % k if place == len(chain) - 1 else 0)
+            for index, kind in enumerate(chain):
+                points = KINDS[kind].n_clusters * base + (n % k if index == len(chain) - 1 else 0)
                 expected += sum(p * sum(s * (s - 1) for s in split) for p, split in sizes(kind, points, base))
             total += chance * expected
     return total / (sampler.k_max - sampler.k_min + 1) / (n * (n - 1))
@@ -108,11 +108,13 @@ def test_clusters_can_be_told_apart(generator: torch.Generator) -> None:
 
 def test_few_points_are_never_asked_to_draw_a_ring(generator: torch.Generator) -> None:
     k = torch.full((400,), 5)
-    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 20, 5, None, None), generator)  # four points a cluster
+    kinds = PointSampler(5)._draw_kinds(
+        k, points._allowed_kinds(k, 20, 5, None, None), generator
+    )  # four points a cluster
     assert set(kinds.unique().tolist()) <= {-1, *GAUSSIANS}
-    kinds = PointSampler(5)._draw_kinds(k, points._rooms(k, 100, 5, None, None), generator)
+    kinds = PointSampler(5)._draw_kinds(k, points._allowed_kinds(k, 100, 5, None, None), generator)
     assert set(kinds.unique().tolist()) == set(range(-1, 7))
-    clusters = torch.tensor([0, *(kind.clusters for kind in KINDS)])[kinds + 1]
+    clusters = torch.tensor([0, *(kind.n_clusters for kind in KINDS)])[kinds + 1]
     assert (clusters.sum(1) == 5).all()
 
 
@@ -151,62 +153,62 @@ def test_what_cannot_be_drawn_is_refused(make: object, message: str) -> None:
 def test_the_more_points_a_cluster_the_more_noise_there_may_be(
     generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    noises = []
 
-    def heard(*given: Any) -> Tensor:
-        asked.append(given[4])
-        return draw_shapes(*given)
+    def recorded(*inputs: Any) -> Tensor:
+        noises.append(inputs[4])
+        return draw_shapes(*inputs)
 
-    monkeypatch.setattr(points, "draw_shapes", heard)
+    monkeypatch.setattr(points, "draw_shapes", recorded)
     episode = PointSampler(20, varied=1, unequal=0).draw(200, 72, generator)
-    expected = (72 / episode.k / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE)
-    torch.testing.assert_close(asked[0], expected)
-    assert (asked[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
+    expected = (72 / episode.k / REFERENCE_CLUSTER_SIZE).sqrt().clamp(1, MAX_NOISE)
+    torch.testing.assert_close(noises[0], expected)
+    assert (noises[0][episode.k >= 6] == 1).all()  # where points are few, the appendix' own
     assert (PointSampler(1, varied=1).draw(2, 1000, generator).k == 1).all()
-    assert (asked[1] == MOST_NOISE).all()
+    assert (noises[1] == MAX_NOISE).all()
     PointSampler(20).draw(2, 72, generator)
-    assert asked[2] is None
+    assert noises[2] is None
 
 
 def test_half_of_the_varied_sets_are_stretched_along_one_direction() -> None:
     square = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]]).expand(400, 4, 2)
-    everyone = torch.ones(400, dtype=torch.bool)
-    found = points._slanted(square, everyone, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(points._slanted(square, ~everyone, torch.Generator().manual_seed(0)), square)
-    sides = found[:, 1:3] - found[:, :1]  # (b, 2, 2), what became of the two sides
+    all_sets = torch.ones(400, dtype=torch.bool)
+    result = points._stretch_sets(square, all_sets, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(points._stretch_sets(square, ~all_sets, torch.Generator().manual_seed(0)), square)
+    sides = result[:, 1:3] - result[:, :1]  # (b, 2, 2), what became of the two sides
     long, short = torch.linalg.svdvals(sides).unbind(-1)
     torch.testing.assert_close(short, torch.ones(400), atol=1e-5, rtol=0)  # across, nothing changes
     assert long.min() + 1e-5 >= 1
-    assert MOST_STRETCH / 1.2 < long.max() <= MOST_STRETCH
+    assert MAX_STRETCH / 1.2 < long.max() <= MAX_STRETCH
     stretched = (long > 1 + 1e-4).float().mean()
-    assert abs(stretched - SLANTED) < 0.08  # 3 standard errors
-    torch.testing.assert_close(found[:, 3], found[:, 1] + found[:, 2] - found[:, 0])  # a linear map
+    assert abs(stretched - STRETCHED_FRACTION) < 0.08  # 3 standard errors
+    torch.testing.assert_close(result[:, 3], result[:, 1] + result[:, 2] - result[:, 0])  # a linear map
 
 
 def test_as_many_sets_vary_as_are_asked_for(generator: torch.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = []
 
-    def heard(*given: Any) -> Tensor:
-        masks.append(given[5])
-        return draw_shapes(*given)
+    def recorded(*inputs: Any) -> Tensor:
+        masks.append(inputs[5])
+        return draw_shapes(*inputs)
 
-    monkeypatch.setattr(points, "draw_shapes", heard)
+    monkeypatch.setattr(points, "draw_shapes", recorded)
     episode = PointSampler(1, kinds=(4,), varied=0.3, unequal=0).draw(600, 400, generator)  # one Gaussian a set: round
     long, short = torch.linalg.svdvals(episode.x - episode.x.mean(1, keepdim=True)).unbind(-1)
-    varies, slanted = masks[0], long / short > 1.3
+    varies, stretched = masks[0], long / short > 1.3
     assert abs(float(varies.float().mean()) - 0.3) < 0.06  # 3 standard errors
-    assert 0.3 < slanted[varies].float().mean() < SLANTED
-    assert not slanted[~varies].any()
-    assert PointSampler(3, varied=0.3).unequal == UNEQUAL
+    assert 0.3 < stretched[varies].float().mean() < STRETCHED_FRACTION
+    assert not stretched[~varies].any()
+    assert PointSampler(3, varied=0.3).unequal == UNEQUAL_FRACTION
     assert PointSampler(3, varied=0.3).describe()["varied"] == 0.3
 
 
 def test_sets_that_do_not_vary_are_those_that_results_were_measured_on() -> None:
-    found = PointSampler(5).draw(2, 72, torch.Generator().manual_seed(0)).x
-    torch.testing.assert_close(found[:, 0], torch.tensor(FIRST), atol=1e-5, rtol=0)
-    usual, unequal = PointSampler(5), PointSampler(5, unequal=1)
-    assert usual.describe() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
-    assert unequal.describe() == {**usual.describe(), "unequal": 1}
+    result = PointSampler(5).draw(2, 72, torch.Generator().manual_seed(0)).x
+    torch.testing.assert_close(result[:, 0], torch.tensor(FIRST), atol=1e-5, rtol=0)
+    equal, unequal = PointSampler(5), PointSampler(5, unequal=1)
+    assert equal.describe() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
+    assert unequal.describe() == {**equal.describe(), "unequal": 1}
 
 
 def sizes_of(sampler: PointSampler, sets: int, n: int, generator: torch.Generator) -> Tensor:
@@ -220,39 +222,41 @@ def test_where_sets_vary_some_have_clusters_of_unequal_size(generator: torch.Gen
     sizes = sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1), 400, 90, generator)
     assert (sizes.sum(1) == 90).all()
     equal = (sizes == 30).all(1).float().mean()  # a set of drawn sizes is so by chance once in a thousand times
-    assert abs(float(equal) - (1 - UNEQUAL)) < 0.08  # 3 standard errors
+    assert abs(float(equal) - (1 - UNEQUAL_FRACTION)) < 0.08  # 3 standard errors
     assert (sizes_of(PointSampler(3, k_min=3, kinds=(0, 2, 4), varied=1, unequal=0), 50, 90, generator) == 30).all()
     alone = sizes_of(PointSampler(2, k_min=2, kinds=(4,), unequal=1), 400, 200, generator)
     assert (alone.amin(1) <= 20).float().mean() > 0.15  # one in ten or fewer: as users have it, and often
-    assert alone.min() == FEWEST
+    assert alone.min() == MIN_CLUSTER_POINTS
 
 
 def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
     generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[tuple[Tensor, ...]] = []
+    inputs: list[tuple[Tensor, ...]] = []
 
-    def heard(*shapes: Any) -> Tensor:
-        given.append((*shapes[:3], shapes[4]))
+    def recorded(*shapes: Any) -> Tensor:
+        inputs.append((*shapes[:3], shapes[4]))
         return draw_shapes(*shapes)
 
-    monkeypatch.setattr(points, "draw_shapes", heard)
+    monkeypatch.setattr(points, "draw_shapes", recorded)
     episode = PointSampler(9, k_min=2, varied=1, unequal=1).draw(600, 150, generator)
-    kind, group, role, noise = given[0]
-    seen, crowds = set(), torch.full((600,), 150)
+    kind, group, role, noise = inputs[0]
+    seen, cluster_sizes = set(), torch.full((600,), 150)
     for b in range(600):
-        of_set = kind[b][kind[b] >= 0]
-        held = [KINDS[i].clusters for i in of_set.tolist()]
-        assert sum(held) == episode.k[b]
-        for place, i in enumerate(of_set.tolist()):
-            sizes = torch.bincount(role[b][group[b] == place], minlength=held[place])
-            assert len(sizes) == held[place]
-            assert sizes.min() >= max(SEEN[i], FEWEST)
+        set_kinds = kind[b][kind[b] >= 0]
+        n_clusters = [KINDS[i].n_clusters for i in set_kinds.tolist()]
+        assert sum(n_clusters) == episode.k[b]
+        for index, i in enumerate(set_kinds.tolist()):
+            sizes = torch.bincount(role[b][group[b] == index], minlength=n_clusters[index])
+            assert len(sizes) == n_clusters[index]
+            assert sizes.min() >= max(MIN_POINTS_UNEQUAL[i], MIN_CLUSTER_POINTS)
             seen.add(i)
             if i < GAUSSIANS[0]:
-                crowds[b] = min(int(crowds[b]), int(sizes.min()))
+                cluster_sizes[b] = min(int(cluster_sizes[b]), int(sizes.min()))
     assert seen == set(range(len(KINDS)))
-    torch.testing.assert_close(noise, (crowds / USUAL_CROWD).sqrt().clamp(1, MOST_NOISE))  # as its smallest curve bears
+    torch.testing.assert_close(
+        noise, (cluster_sizes / REFERENCE_CLUSTER_SIZE).sqrt().clamp(1, MAX_NOISE)
+    )  # as its smallest curve bears
 
 
 def test_unequal_clusters_can_be_told_apart_and_numbers_have_no_gaps(generator: torch.Generator) -> None:

@@ -6,17 +6,17 @@ import math
 import pytest
 import torch
 
-from entourage.cluster.sampling.points import DEGREES, FEWEST, draw_sizes, expected_unequal_pairs
+from entourage.cluster.sampling.points import DEGREES_OF_FREEDOM, MIN_CLUSTER_POINTS, draw_sizes, expected_unequal_pairs
 
 
 def test_sizes_sum_to_the_points_and_none_is_too_small(generator: torch.Generator) -> None:
     k = torch.arange(1, 9).repeat(50)
     sizes, holds = draw_sizes(k, 60, 8, 0.25, generator)
     assert (sizes.sum(1) == 60).all()
-    there = torch.arange(8) < k.unsqueeze(-1)
-    assert (sizes[there] >= FEWEST).all()
-    assert (sizes[~there] == 0).all()
-    assert sizes[there].min() == FEWEST
+    exists = torch.arange(8) < k.unsqueeze(-1)
+    assert (sizes[exists] >= MIN_CLUSTER_POINTS).all()
+    assert (sizes[~exists] == 0).all()
+    assert sizes[exists].min() == MIN_CLUSTER_POINTS
     assert sizes[k == 8].max() > 15  # of 25 that there can be
     assert abs(float(holds.float().mean()) - 0.25) < 0.07  # 3 standard errors
     few, _ = draw_sizes(torch.full((9,), 4), 11, 4, 1.0, generator)
@@ -32,15 +32,17 @@ def test_all_clusters_are_as_likely_to_be_large(generator: torch.Generator) -> N
 
 def enumerated_pairs(k: int, n: int) -> float:
     """By going through all sizes: those of a Dirichlet are Dirichlet-multinomial."""
-    least = min(FEWEST, n // k)
-    free = n - least * k
+    min_points = min(MIN_CLUSTER_POINTS, n // k)
+    free = n - min_points * k
     total = 0.0
-    for degrees, sizes in itertools.product(DEGREES, itertools.product(range(free + 1), repeat=k)):
+    for degrees, sizes in itertools.product(DEGREES_OF_FREEDOM, itertools.product(range(free + 1), repeat=k)):
         if sum(sizes) == free:
             a = degrees / 2
             log = math.lgamma(k * a) + math.lgamma(free + 1) - math.lgamma(free + k * a)
             log += sum(math.lgamma(s + a) - math.lgamma(a) - math.lgamma(s + 1) for s in sizes)
-            total += math.exp(log) * sum((s + least) * (s + least - 1) for s in sizes) / len(DEGREES)
+            total += (
+                math.exp(log) * sum((s + min_points) * (s + min_points - 1) for s in sizes) / len(DEGREES_OF_FREEDOM)
+            )
     return total
 
 

@@ -4,7 +4,16 @@ import pytest
 import torch
 
 from entourage.cluster.sampling import shapes
-from entourage.cluster.sampling.shapes import APART, EVEN, FRAME, INNER_RADIUS, KINDS, SIGMA, WIDTHS, draw_shapes
+from entourage.cluster.sampling.shapes import (
+    FRAME,
+    INNER_RADIUS,
+    KINDS,
+    MIN_CENTER_DISTANCE,
+    SIGMA,
+    SIGMA_RANGE,
+    UNIFORM_FRACTION,
+    draw_shapes,
+)
 
 N = 400
 
@@ -12,7 +21,7 @@ N = 400
 def draw(kind: int, generator: torch.Generator, sets: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     """Sets of one group of a kind, its clusters in turn: points (b, N, 2) and roles (b, N)."""
     kinds = torch.full((sets, 1), kind)
-    role = (torch.arange(N) % KINDS[kind].clusters).expand(sets, N)
+    role = (torch.arange(N) % KINDS[kind].n_clusters).expand(sets, N)
     return draw_shapes(kinds, torch.zeros(sets, N, dtype=torch.long), role, generator), role
 
 
@@ -73,19 +82,19 @@ def test_curves_fill_the_frame_and_keep_their_proportions(kind: int, generator: 
 def test_gaussians_have_their_spread_and_keep_their_distance(kind: int, generator: torch.Generator) -> None:
     points, role = draw(kind, generator, sets=20)
     for p, part in zip(points, role, strict=True):
-        groups = [p[part == r] for r in range(KINDS[kind].clusters)]
+        groups = [p[part == r] for r in range(KINDS[kind].n_clusters)]
         means = torch.stack([g.mean(0) for g in groups])
         spread = torch.stack([g.std(0) for g in groups])
         assert (spread - SIGMA).abs().max() < 0.4 * SIGMA  # 80 points: 5 standard errors of 8 %
         if len(means) > 1:
             gaps = torch.pdist(means)
-            assert gaps.min() > APART - 0.03  # a mean of 80 is off by .0056 an axis
+            assert gaps.min() > MIN_CENTER_DISTANCE - 0.03  # a mean of 80 is off by .0056 an axis
 
 
 def test_centres_keep_apart_but_for_rare_sets(generator: torch.Generator) -> None:
     centres = shapes._draw_centres(torch.full((500, 2), 6), torch.full((500, 2, 5), SIGMA), generator)
     gaps = torch.cdist(centres, centres) + 2 * torch.eye(5)
-    assert (gaps.flatten(2).amin(-1) < APART).float().mean() < 0.05
+    assert (gaps.flatten(2).amin(-1) < MIN_CENTER_DISTANCE).float().mean() < 0.05
 
 
 def test_groups_have_angles_and_noise_of_their_own(generator: torch.Generator) -> None:
@@ -101,10 +110,10 @@ def test_varied_clouds_differ_in_width_and_some_are_filled_evenly(generator: tor
     points = draw_shapes(kinds, zero, zero, generator, varies=torch.ones(sets, dtype=torch.bool))
     centred = (points - points.mean(1, keepdim=True)) / points.std(1, keepdim=True)
     width = points.std(1).mean(-1) / SIGMA  # (b,)
-    assert WIDTHS[0] * 0.9 < width.min() < 0.65  # 800 coordinates: 4 standard errors of 2.5 %
-    assert 1.3 < width.max() < WIDTHS[1] * 1.1
+    assert SIGMA_RANGE[0] * 0.9 < width.min() < 0.65  # 800 coordinates: 4 standard errors of 2.5 %
+    assert 1.3 < width.max() < SIGMA_RANGE[1] * 1.1
     even = centred.abs().amax((1, 2)) < 1.95  # filled evenly, it ends at 1.73; normal ones go to about 3
-    assert abs(even.float().mean() - EVEN) < 0.17  # 3 standard errors
+    assert abs(even.float().mean() - UNIFORM_FRACTION) < 0.17  # 3 standard errors
 
 
 def test_wide_clouds_keep_further_apart(generator: torch.Generator) -> None:
@@ -112,4 +121,4 @@ def test_wide_clouds_keep_further_apart(generator: torch.Generator) -> None:
     for factor in (1.0, 1.5):
         centres = shapes._draw_centres(kinds, torch.full((200, 1, 5), factor * SIGMA), generator)
         gap = (centres[:, 0, 0] - centres[:, 0, 1]).norm(dim=-1)
-        assert factor * APART <= gap.min() < 1.3 * factor * APART
+        assert factor * MIN_CENTER_DISTANCE <= gap.min() < 1.3 * factor * MIN_CENTER_DISTANCE

@@ -41,8 +41,8 @@ def test_some_boxes_are_stretched_by_one_cell_along_one_axis(generator: torch.Ge
     assert ((shape[..., 0] == 2).any() & (shape[..., 1] == 2).any()).item()
 
 
-@pytest.mark.parametrize("most", [3, 20])
-def test_boxes_do_not_depend_on_room_for_more_groups(most: int, generator: torch.Generator) -> None:
-    corner, size = draw_boxes(torch.full((50,), 3), most, generator)
-    assert corner.shape == size.shape == (50, most, 2)
+@pytest.mark.parametrize("max_groups", [3, 20])
+def test_boxes_do_not_depend_on_room_for_more_groups(max_groups: int, generator: torch.Generator) -> None:
+    corner, size = draw_boxes(torch.full((50,), 3), max_groups, generator)
+    assert corner.shape == size.shape == (50, max_groups, 2)
     assert (1 / size[:, :3].amin((1, 2))).round().max() <= 4

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-NEVER = -100.0  # log odds of what cannot be
-EVIDENCE = 8  # numbers that tell whether a seed is a cluster of its own
-_LEAST = 1e-6
+IMPOSSIBLE = -100.0  # log odds of what cannot be
+SEED_FEATURES = 8  # numbers that tell whether a seed is a cluster of its own
+_EPSILON = 1e-6
 
 
 @torch.no_grad()
@@ -34,14 +34,14 @@ def choose_seeds(distance: Tensor, seeds: int) -> Tensor:
         Positions, shape (b, K). Costs O(b K n^2) time.
     """
     affinity = torch.exp(-distance)
-    left = torch.ones_like(affinity[:, 0])  # (b, n)
+    unexplained = torch.ones_like(affinity[:, 0])  # (b, n)
     chosen = []
     for _ in range(seeds):
-        company = left * _product(affinity, left)
-        best = company.argmax(-1)  # (b,)
+        score = unexplained * _product(affinity, unexplained)
+        best = score.argmax(-1)  # (b,)
         chosen.append(best)
         near = affinity[torch.arange(len(best), device=best.device), best]  # (b, n)
-        left = left * (1 - near)
+        unexplained = unexplained * (1 - near)
     return torch.stack(chosen, dim=1)
 
 
@@ -52,7 +52,7 @@ def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.einsum("bij,bj->bi", matrix, vector)
 
 
-def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:
+def seed_features(distance: Tensor, chosen: Tensor) -> Tensor:
     """What speaks for each seed being a cluster of its own; gradients reach the distances.
 
     Args:
@@ -66,26 +66,28 @@ def seed_evidence(distance: Tensor, chosen: Tensor) -> Tensor:
     """
     n = distance.shape[-1]
     rows = distance.gather(1, chosen.unsqueeze(-1).expand(-1, -1, n))  # (b, K, n)
-    stranger = torch.log(-torch.expm1(-rows.clamp_min(_LEAST)))  # (b, K, n), log (1 - P)
-    left = (stranger.cumsum(1) - stranger).exp()  # (b, K, n), before each seed
+    log_unexplained = torch.log(-torch.expm1(-rows.clamp_min(_EPSILON)))  # (b, K, n), log (1 - P)
+    unexplained = (log_unexplained.cumsum(1) - log_unexplained).exp()  # (b, K, n), before each seed
     mutual = rows.gather(2, chosen.unsqueeze(1).expand(-1, chosen.shape[1], -1))  # (b, K, K)
     earlier = torch.ones_like(mutual[0], dtype=torch.bool).tril(-1)  # of a row's seed
-    alone = torch.where(earlier, torch.log(-torch.expm1(-mutual.clamp_min(_LEAST))), 0).sum(-1)  # (b, K), log u
-    alone = alone.clamp(-10, -1e-5)
-    odds = alone - torch.log(-torch.expm1(alone))  # log u / (1 - u)
-    nearest = torch.where(earlier, mutual, 100.0).amin(-1).clamp_min(_LEAST).log()  # (b, K)
-    mass = (left * torch.exp(-rows)).sum(-1)  # (b, K)
-    places = torch.arange(1, chosen.shape[1] + 1, device=distance.device)
-    usual = (mass.cumsum(1) - mass) / (places - 1).clamp_min(1)  # (b, K), the mean before each seed
-    ratio = (mass + 0.5).log() - torch.where(places > 1, usual + 0.5, mass + 0.5).log()
+    log_unexplained_total = torch.where(earlier, torch.log(-torch.expm1(-mutual.clamp_min(_EPSILON))), 0).sum(
+        -1
+    )  # (b, K), log u
+    log_unexplained_total = log_unexplained_total.clamp(-10, -1e-5)
+    odds = log_unexplained_total - torch.log(-torch.expm1(log_unexplained_total))  # log u / (1 - u)
+    nearest = torch.where(earlier, mutual, 100.0).amin(-1).clamp_min(_EPSILON).log()  # (b, K)
+    mass = (unexplained * torch.exp(-rows)).sum(-1)  # (b, K)
+    positions = torch.arange(1, chosen.shape[1] + 1, device=distance.device)
+    mean_mass = (mass.cumsum(1) - mass) / (positions - 1).clamp_min(1)  # (b, K), the mean before each seed
+    ratio = (mass + 0.5).log() - torch.where(positions > 1, mean_mass + 0.5, mass + 0.5).log()
     apparent = (1 / torch.exp(-distance).sum(-1)).sum(-1, keepdim=True)  # (b, 1), the sum over items of 1 / size
-    beyond = (apparent - (places - 1)).clamp(-5, 5)  # (b, K)
+    beyond = (apparent - (positions - 1)).clamp(-5, 5)  # (b, K)
     size = torch.full_like(mass, float(n)).log()
-    return torch.stack([odds, nearest, mass.log1p(), mass / n, ratio, left.mean(-1), beyond, size], dim=-1)
+    return torch.stack([odds, nearest, mass.log1p(), mass / n, ratio, unexplained.mean(-1), beyond, size], dim=-1)
 
 
 @torch.no_grad()
-def are_new(distance: Tensor, chosen: Tensor) -> Tensor:
+def is_distinct(distance: Tensor, chosen: Tensor) -> Tensor:
     """Which seeds, shape (b, K), are neither earlier ones again nor copies of them: others can be no further cluster.
 
     Args:
@@ -94,11 +96,11 @@ def are_new(distance: Tensor, chosen: Tensor) -> Tensor:
     """
     sets = torch.arange(len(chosen), device=chosen.device)[:, None, None]
     mutual = distance[sets, chosen.unsqueeze(2), chosen.unsqueeze(1)]  # (b, K, K)
-    same = (mutual <= _LEAST) | (chosen.unsqueeze(2) == chosen.unsqueeze(1))
+    same = (mutual <= _EPSILON) | (chosen.unsqueeze(2) == chosen.unsqueeze(1))
     return ~same.tril(-1).any(-1)
 
 
-def count_from_scores(scores: Tensor) -> Tensor:
+def count_log_probabilities(scores: Tensor) -> Tensor:
     """log P(k) from the log odds that, all earlier clusters given, there is one more.
 
     P(k) = prod_{m <= k} h_m (1 - h_{k + 1}) with h = sigmoid(score); the first cluster is certain, and so is that there
@@ -110,19 +112,19 @@ def count_from_scores(scores: Tensor) -> Tensor:
     Returns:
         Shape (b, K), log probabilities that sum to 1.
     """
-    goes_on = torch.nn.functional.logsigmoid(scores[:, 1:])  # (b, K - 1)
-    ends = torch.nn.functional.logsigmoid(-scores[:, 1:])
-    nothing = scores.new_zeros(len(scores), 1)
-    return torch.cat([nothing, goes_on.cumsum(1)], dim=1) + torch.cat([ends, nothing], dim=1)
+    log_more = torch.nn.functional.logsigmoid(scores[:, 1:])  # (b, K - 1)
+    log_stop = torch.nn.functional.logsigmoid(-scores[:, 1:])
+    zeros = scores.new_zeros(len(scores), 1)
+    return torch.cat([zeros, log_more.cumsum(1)], dim=1) + torch.cat([log_stop, zeros], dim=1)
 
 
-def soft_k_means(code: Tensor, chosen: Tensor, rounds: int, sharpness: Tensor) -> Tensor:
+def soft_k_means(code: Tensor, chosen: Tensor, n_iter: int, sharpness: Tensor) -> Tensor:
     """P(l | x_i, k) for every k at once: k-means with soft assignments, from the first k seeds.
 
     Args:
         code: shape (b, n, d).
         chosen: seeds, shape (b, K).
-        rounds: how often centres move to the mean of their items.
+        n_iter: how often centres move to the mean of their items.
         sharpness: what squared distances are multiplied with, a scalar.
 
     Returns:
@@ -133,9 +135,9 @@ def soft_k_means(code: Tensor, chosen: Tensor, rounds: int, sharpness: Tensor) -
     centres = seeds.unsqueeze(1).expand(-1, k_max, -1, -1).flatten(1, 2)  # (b, K * K, d), all for each k
     valid = torch.ones(k_max, k_max, dtype=torch.bool, device=code.device).tril()  # l < k
     assignment = _assign(code, centres, valid, sharpness)
-    for _ in range(rounds):
+    for _ in range(n_iter):
         weights = assignment.flatten(2).transpose(1, 2)  # (b, K * K, n)
-        centres = weights @ code / weights.sum(-1, keepdim=True).clamp_min(_LEAST)
+        centres = weights @ code / weights.sum(-1, keepdim=True).clamp_min(_EPSILON)
         assignment = _assign(code, centres, valid, sharpness)
     return assignment
 

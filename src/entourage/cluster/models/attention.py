@@ -21,31 +21,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from entourage.cluster.models.assignment import (
-    EVIDENCE,
-    NEVER,
+    IMPOSSIBLE,
+    SEED_FEATURES,
     SetPrediction,
-    are_new,
     choose_seeds,
-    count_from_scores,
-    seed_evidence,
+    count_log_probabilities,
+    is_distinct,
+    seed_features,
     soft_k_means,
 )
 from entourage.cluster.models.embedding import MetricBlock, squared_distances
 from entourage.cluster.models.minimax_paths import MinimaxPaths
 from entourage.cluster.models.options import ModelOptions
 
-NEAREST = 5  # neighbours whose mean distance is the scale of a neighbourhood
-RANKS = (1, 2, 4, 8, 16, 32)  # neighbours whose distance describes an item's surroundings...
-SHARES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # ...and shares of the set, the nearest first
-WIDE = 2  # the place among SHARES of the one that is a scale
-FLOOR = 1e-6  # squared distances below this all look the same
+N_NEAREST = 5  # neighbours whose mean distance is the scale of a neighbourhood
+NEIGHBOR_RANKS = (1, 2, 4, 8, 16, 32)  # neighbours whose distance describes an item's surroundings...
+NEIGHBOR_FRACTIONS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # ...and shares of the set, the nearest first
+WIDE_SCALE = 2  # the index in NEIGHBOR_FRACTIONS of the one that is a scale
+EPSILON = 1e-6  # squared distances below this all look the same
 PAIR_FEATURES = 5
-ITEM_FEATURES = len(RANKS) + len(SHARES)
-CROWDS = (3, 8)  # neighbours within whose distance the direction of a neighbourhood is taken
-ALIGNMENTS = 3 * len(CROWDS)
+ITEM_FEATURES = len(NEIGHBOR_RANKS) + len(NEIGHBOR_FRACTIONS)
+DIRECTION_NEIGHBORS = (3, 8)  # neighbours within whose distance the direction of a neighbourhood is taken
+DIRECTION_FEATURES = 3 * len(DIRECTION_NEIGHBORS)
 
 
-def relations(squared: Tensor) -> tuple[Tensor, Tensor]:
+def distance_features(squared: Tensor) -> tuple[Tensor, Tensor]:
     """Features of pairs and of items from the distances alone; shuffled items give shuffled features.
 
     Args:
@@ -53,27 +53,29 @@ def relations(squared: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Of pairs, shape (b, n, n, PAIR_FEATURES): log d, and log d / s for the near and the wide scale of either item.
-        Of items, shape (b, n, ITEM_FEATURES): log distances to the neighbours of `RANKS` (the farthest where there are
-        fewer) and of `SHARES`. Costs O(b n^2) memory and O(b n^2 log n) time.
+        Of items, shape (b, n, ITEM_FEATURES): log distances to the neighbours of `NEIGHBOR_RANKS` (the farthest where
+        there are fewer) and of `NEIGHBOR_FRACTIONS`. Costs O(b n^2) memory and O(b n^2 log n) time.
     """
     n = squared.shape[-1]
-    log = 0.5 * (squared + FLOOR).log()  # (b, n, n)
+    log = 0.5 * (squared + EPSILON).log()  # (b, n, n)
     # The nearest is the item itself, or an exact copy of it, which is as good.
     by_rank = log.sort(dim=-1).values[..., 1:]  # (b, n, n - 1), ascending
-    near = by_rank[..., : min(NEAREST, n - 1)].mean(-1)  # (b, n), the logarithm of a geometric mean
-    places = [min(rank, n - 1) - 1 for rank in RANKS] + [math.ceil(share * (n - 1)) - 1 for share in SHARES]
-    items = by_rank[..., places]  # (b, n, ranks + shares)
-    wide = items[..., len(RANKS) + WIDE]  # (b, n)
+    near = by_rank[..., : min(N_NEAREST, n - 1)].mean(-1)  # (b, n), the logarithm of a geometric mean
+    positions = [min(rank, n - 1) - 1 for rank in NEIGHBOR_RANKS] + [
+        math.ceil(fraction * (n - 1)) - 1 for fraction in NEIGHBOR_FRACTIONS
+    ]
+    items = by_rank[..., positions]  # (b, n, ranks + shares)
+    wide = items[..., len(NEIGHBOR_RANKS) + WIDE_SCALE]  # (b, n)
     scales = [scale.unsqueeze(side) for scale in (near, wide) for side in (-1, -2)]
     pairs = torch.stack([log, *(log - scale for scale in scales)], dim=-1)
     return pairs, items
 
 
-def alignments(z: Tensor, squared: Tensor) -> Tensor:
+def direction_features(z: Tensor, squared: Tensor) -> Tensor:
     """How pairs of points lie to the directions of each other's neighbourhoods; turning the set changes nothing.
 
     The neighbourhood of point i has the matrix C_i = sum_j w_ij v_ij v_ij^T with v_ij = z_j - z_i, scaled to trace 1,
-    and Gaussian weights as wide as the distance to its m-th neighbour, for each m of `CROWDS`.
+    and Gaussian weights as wide as the distance to its m-th neighbour, for each m of `DIRECTION_NEIGHBORS`.
 
     Args:
         z: coordinates, shape (b, n, d), d small.
@@ -85,27 +87,27 @@ def alignments(z: Tensor, squared: Tensor) -> Tensor:
     """
     n, d = z.shape[-2:]
     step = z.unsqueeze(-3) - z.unsqueeze(-2)  # (b, n, n, d), from i to j
-    towards = step / (squared + FLOOR).sqrt().unsqueeze(-1)  # (b, n, n, d)
+    direction = step / (squared + EPSILON).sqrt().unsqueeze(-1)  # (b, n, n, d)
     ranked = squared.sort(dim=-1).values  # the first is the item itself
     features = []
-    for crowd in CROWDS:
-        reach = ranked[..., min(crowd, n - 1), None] + FLOOR  # (b, n, 1)
-        weights = torch.exp(-squared / reach)  # (b, n, n)
+    for n_neighbors in DIRECTION_NEIGHBORS:
+        radius = ranked[..., min(n_neighbors, n - 1), None] + EPSILON  # (b, n, 1)
+        weights = torch.exp(-squared / radius)  # (b, n, n)
         spread = torch.einsum("bij,bijp,bijq->bipq", weights, step, step)  # (b, n, d, d)
         size = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]  # (b, n, 1, 1)
-        nowhere = torch.eye(d, device=z.device, dtype=z.dtype) / d
-        spread = torch.where(size > FLOOR, spread / size.clamp_min(FLOOR), nowhere) - nowhere
-        along = torch.einsum("bijp,bipq,bijq->bij", towards, spread, towards)  # (b, n, n)
-        alike = torch.einsum("bipq,bjpq->bij", spread, spread)  # (b, n, n)
-        features += [along, along.transpose(1, 2), alike]
+        isotropic = torch.eye(d, device=z.device, dtype=z.dtype) / d
+        spread = torch.where(size > EPSILON, spread / size.clamp_min(EPSILON), isotropic) - isotropic
+        along = torch.einsum("bijp,bipq,bijq->bij", direction, spread, direction)  # (b, n, n)
+        similarity = torch.einsum("bipq,bjpq->bij", spread, spread)  # (b, n, n)
+        features += [along, along.transpose(1, 2), similarity]
     return torch.stack(features, dim=-1)
 
 
 HIDDEN = 32  # units that look at the relation of two items, and at the evidence for a seed
 # Cycles of the sines and cosines over the spread of a set. The fast ones turn many times within a cluster, and serve as
 # names: two moons that mirror each other look alike in all their distances, and must yet be told apart.
-SLOWEST, FASTEST = 0.1, 200.0
-USUAL_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
+MIN_CYCLES, MAX_CYCLES = 0.1, 200.0
+REFERENCE_SIZE = 64  # items of a set in which attention is as sharp as it is without regard to n
 CODE_SCALE = 0.2  # of the first codes: items then begin neither all together nor all apart
 
 
@@ -125,13 +127,13 @@ class AttentionNetwork(nn.Module):
         self.options = options
         self.points = points
         frequencies = options.frequencies if points else 0
-        self.register_buffer("waves", _draw_waves(width, frequencies))
+        self.register_buffer("waves", _random_waves(width, frequencies))
         self.lift = nn.Linear(width + 2 * frequencies + ITEM_FEATURES, options.width)
         self.metric = None
         if options.metric != "none":
             self.level = nn.Sequential(nn.Linear(width, options.units), nn.LeakyReLU(options.slope))
             self.metric = MetricBlock(options.units, options.metric)
-        features = PAIR_FEATURES + (ALIGNMENTS if points else 0)
+        features = PAIR_FEATURES + (DIRECTION_FEATURES if points else 0)
         self.bridges = MinimaxPaths(features, options.bridges, HIDDEN) if options.bridges else None
         self.look = nn.Sequential(
             nn.Linear(features + 2 * options.bridges, HIDDEN),
@@ -146,7 +148,7 @@ class AttentionNetwork(nn.Module):
             self.code.weight *= CODE_SCALE
         self.sharpness = nn.Parameter(torch.zeros(()))
         self.hazard = nn.Sequential(
-            nn.Linear(EVIDENCE, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1)
+            nn.Linear(SEED_FEATURES, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, 1)
         )
 
     def forward(self, z: Tensor, k_max: int | None = None) -> SetPrediction:
@@ -158,29 +160,31 @@ class AttentionNetwork(nn.Module):
         with torch.autocast(z.device.type, enabled=False):  # logarithms of small distances need all digits
             z = z.float()
             squared = squared_distances(z) if self.metric is None else self.metric(self.level(z))
-            pairs, items = relations(squared)
+            pairs, items = distance_features(squared)
             if self.points:
-                pairs = torch.cat([pairs, alignments(z, squared_distances(z))], dim=-1)
+                pairs = torch.cat([pairs, direction_features(z, squared_distances(z))], dim=-1)
             # Not a matrix product, which a GPU may round: angles are large, and their last digits count.
             waves = (z.unsqueeze(-1) * self.waves).sum(-2)  # (b, n, frequencies)
             x = self.lift(torch.cat([z, waves.sin(), waves.cos(), items], dim=-1))  # (b, n, width)
         if self.bridges is not None:
             pairs = torch.cat([pairs, self.bridges(pairs)], dim=-1)
-        seen = self.look(pairs)  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
+        relations = self.look(
+            pairs
+        )  # (b, n, n, hidden), by far the largest tensor: in half precision if there is autocast
         for layer in self.layers:
-            x = layer(x, seen)
+            x = layer(x, relations)
         with torch.autocast(z.device.type, enabled=False):
-            return self.decide(self.code(self.norm(x)), k_max or self.options.k_max)
+            return self.cluster_codes(self.code(self.norm(x)), k_max or self.options.k_max)
 
-    def decide(self, code: Tensor, k_max: int) -> SetPrediction:
+    def cluster_codes(self, code: Tensor, k_max: int) -> SetPrediction:
         """From codes, shape (b, n, code), to clusters."""
         code = code - code.mean(1, keepdim=True)  # of no effect but on rounding
         distance = squared_distances(code)  # (b, n, n)
         chosen = choose_seeds(distance, k_max)  # (b, k_max)
-        scores = self.hazard(seed_evidence(distance, chosen)).squeeze(-1)  # (b, k_max)
-        scores = scores.masked_fill(~are_new(distance, chosen), NEVER)
+        scores = self.hazard(seed_features(distance, chosen)).squeeze(-1)  # (b, k_max)
+        scores = scores.masked_fill(~is_distinct(distance, chosen), IMPOSSIBLE)
         assignment = soft_k_means(code, chosen, self.options.rounds, self.sharpness.exp())
-        return SetPrediction(count_from_scores(scores), assignment, code, distance)
+        return SetPrediction(count_log_probabilities(scores), assignment, code, distance)
 
     def project(self) -> None:
         """Keeps the matrix of the metric block positive semidefinite."""
@@ -205,22 +209,22 @@ class AttentionLayer(nn.Module):
         self.out = nn.Linear(width, width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
+    def forward(self, x: Tensor, relations: Tensor) -> Tensor:
         """(b, n, width) to the same, given the relations of all pairs, shape (b, n, n, hidden)."""
         query, key, value = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        bias = self.bias(seen).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
+        bias = self.bias(relations).permute(0, 3, 1, 2).contiguous()  # (b, heads, n, n), as fast kernels want it
         # A softmax over more items is flatter; growing with log n, it stays as sharp in large sets as in small ones.
-        sharper = math.log(x.shape[1]) / math.log(USUAL_SIZE)
-        heard = F.scaled_dot_product_attention(sharper * query, key, value, attn_mask=sharper * bias)  # (b, h, n, w/h)
-        x = x + self.out(heard.transpose(1, 2).flatten(2))
-        fed: Tensor = x + self.feed(self.between(x))
-        return fed
+        scale = math.log(x.shape[1]) / math.log(REFERENCE_SIZE)
+        attended = F.scaled_dot_product_attention(scale * query, key, value, attn_mask=scale * bias)  # (b, h, n, w/h)
+        x = x + self.out(attended.transpose(1, 2).flatten(2))
+        output: Tensor = x + self.feed(self.between(x))
+        return output
 
 
-def _draw_waves(width: int, frequencies: int) -> Tensor:
+def _random_waves(width: int, frequencies: int) -> Tensor:
     """Random directions with logarithmically spaced frequencies, in radians, shape (width, frequencies)."""
     generator = torch.Generator().manual_seed(0)  # part of the architecture, so always the same
     direction = F.normalize(torch.randn(width, frequencies, generator=generator), dim=0)
-    cycles = torch.logspace(math.log10(SLOWEST), math.log10(FASTEST), frequencies)
+    cycles = torch.logspace(math.log10(MIN_CYCLES), math.log10(MAX_CYCLES), frequencies)
     waves: Tensor = 2 * math.pi * direction * cycles
     return waves

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from entourage.cluster.models.options import Metric, ModelOptions
 
 CHANNELS = (32, 64, 128)
-OUTPUT = 256
+EMBEDDING_SIZE = 256
 IMAGE_GRID, SOUND_GRID = (4, 4), (16, 1)
 
 
@@ -40,11 +40,11 @@ def standardize(x: Tensor) -> Tensor:
 
     In the precision of x, whose digits should be enough for the origin: single precision has seven.
     """
-    least = torch.finfo(x.dtype).tiny
-    centred = x - x.mean(-2, keepdim=True)
-    centred = centred / centred.abs().amax((-2, -1), keepdim=True).clamp_min(least)  # squares stay within range
-    size = centred.square().mean((-2, -1), keepdim=True).sqrt()  # (..., 1, 1)
-    return centred / size.clamp_min(least)
+    tiny = torch.finfo(x.dtype).tiny
+    centered = x - x.mean(-2, keepdim=True)
+    centered = centered / centered.abs().amax((-2, -1), keepdim=True).clamp_min(tiny)  # squares stay within range
+    size = centered.square().mean((-2, -1), keepdim=True).sqrt()  # (..., 1, 1)
+    return centered / size.clamp_min(tiny)
 
 
 class ConvolutionalEmbedding(nn.Module):
@@ -58,7 +58,7 @@ class ConvolutionalEmbedding(nn.Module):
             fewer classes; the appendix speaks of no such thing.
     """
 
-    width = OUTPUT
+    width = EMBEDDING_SIZE
 
     def __init__(self, shape: tuple[int, ...], slope: float, *, pooled: bool) -> None:
         super().__init__()
@@ -75,14 +75,17 @@ class ConvolutionalEmbedding(nn.Module):
             ]
         # Channels last: a GPU's batch norm takes a third of the time.
         self.blocks = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        sides = tuple(side // 2 ** len(CHANNELS) for side in (height, width))
+        size_out = tuple(side // 2 ** len(CHANNELS) for side in (height, width))
         if pooled:
-            kept = SOUND_GRID if channels == 1 else IMAGE_GRID
-            sides = tuple(min(pair) for pair in zip(kept, sides, strict=True))
-            self.blocks.append(nn.AdaptiveAvgPool2d(sides))
-        left = CHANNELS[-1] * math.prod(sides)
+            grid = SOUND_GRID if channels == 1 else IMAGE_GRID
+            size_out = tuple(min(pair) for pair in zip(grid, size_out, strict=True))
+            self.blocks.append(nn.AdaptiveAvgPool2d(size_out))
+        n_features = CHANNELS[-1] * math.prod(size_out)
         self.head = nn.Sequential(
-            nn.Linear(left, OUTPUT), nn.LeakyReLU(slope), nn.BatchNorm1d(OUTPUT), nn.Linear(OUTPUT, OUTPUT)
+            nn.Linear(n_features, EMBEDDING_SIZE),
+            nn.LeakyReLU(slope),
+            nn.BatchNorm1d(EMBEDDING_SIZE),
+            nn.Linear(EMBEDDING_SIZE, EMBEDDING_SIZE),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -105,7 +108,9 @@ def make_embedding(shape: tuple[int, ...], options: ModelOptions) -> Embedding:
     raise ValueError(f"items have shape {shape}; expected (columns,) or (channels, height, width)")
 
 
-FEW = 8  # columns up to which differences are formed one by one, which is exact, instead of by a matrix product
+MAX_EXACT_COLUMNS = (
+    8  # columns up to which differences are formed one by one, which is exact, instead of by a matrix product
+)
 
 
 def squared_distances(z: Tensor) -> Tensor:
@@ -113,7 +118,7 @@ def squared_distances(z: Tensor) -> Tensor:
 
     Costs O(b n^2 d) time and O(b n^2) memory (O(b n^2 d) for few columns).
     """
-    if z.shape[-1] <= FEW:
+    if z.shape[-1] <= MAX_EXACT_COLUMNS:
         return (z.unsqueeze(-2) - z.unsqueeze(-3)).square().sum(-1)
     norm = z.square().sum(-1)  # (b, n)
     return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * z @ z.transpose(-1, -2)).clamp_min(0)
@@ -147,9 +152,9 @@ class MetricBlock(nn.Module):
         if self.kind != "full":
             return squared_distances(z) if self.kind == "euclidean" else self._diagonal(z)
         symmetric = (self.a + self.a.T) / 2  # the skew part of A has no say in a quadratic form
-        lifted = z @ symmetric  # (b, n, d)
-        norm = (lifted * z).sum(-1)  # (b, n)
-        return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * lifted @ z.transpose(-1, -2)).clamp_min(0)
+        weighted = z @ symmetric  # (b, n, d)
+        norm = (weighted * z).sum(-1)  # (b, n)
+        return (norm.unsqueeze(-1) + norm.unsqueeze(-2) - 2 * weighted @ z.transpose(-1, -2)).clamp_min(0)
 
     def _diagonal(self, z: Tensor) -> Tensor:
         weighted = z * self.a  # not the root of A: its gradient at 0 is infinite, and projection ends there

@@ -28,8 +28,8 @@ class ResidualLSTM(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, n, units) to the same."""
-        read: Tensor = self.lstm(x)[0]
-        return x + read
+        output: Tensor = self.lstm(x)[0]
+        return x + output
 
 
 class LSTMNetwork(nn.Module):
@@ -63,15 +63,15 @@ class LSTMNetwork(nn.Module):
             raise ValueError(f"k_max is {k_max}; an LSTM network counts to {self.options.k_max}, as it was built")
         # In full precision: step after step is short of time, not of arithmetic, and errors add up over n of them.
         with torch.autocast(z.device.type, enabled=False):
-            x = self._related(self.level(z.float()))  # (b, n, units)
+            x = self._distance_rows(self.level(z.float()))  # (b, n, units)
             before = x
             for layer in self.layers:
                 before, x = x, layer(x)
-            read, _ = self.counter(before)  # (b, n, 2 * recurrent_units); as in the original, of the second-last
-            ends = torch.cat([read[:, 0], read[:, -1]], dim=-1)  # (b, 4 * recurrent_units)
+            output, _ = self.counter(before)  # (b, n, 2 * recurrent_units); as in the original, of the second-last
+            ends = torch.cat([output[:, 0], output[:, -1]], dim=-1)  # (b, 4 * recurrent_units)
             return SetPrediction(self.count(ends).log_softmax(-1), self._assignment(x), x)
 
-    def _related(self, level: Tensor) -> Tensor:
+    def _distance_rows(self, level: Tensor) -> Tensor:
         if self.metric is None:
             return level
         if level.shape[1] != self.options.set_size:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from entourage.io.files import error_reason
 
-START = 0.1  # of the learned part of lengths, so that steps begin as long as they are
+INITIAL_SCALE = 0.1  # of the learned part of lengths, so that steps begin as long as they are
 
 
 class MinimaxPaths(nn.Module):
@@ -27,16 +27,16 @@ class MinimaxPaths(nn.Module):
 
     Args:
         features: that describe a pair; the first is the logarithm of the distance.
-        kinds: of lengths, each learned on its own.
+        n_distances: how many lengths are learned, each on its own.
         hidden: units that look at a pair.
     """
 
-    def __init__(self, features: int, kinds: int, hidden: int) -> None:
+    def __init__(self, features: int, n_distances: int, hidden: int) -> None:
         super().__init__()
         self.look = nn.Sequential(nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU())
-        self.length = nn.Linear(hidden, kinds)
+        self.length = nn.Linear(hidden, n_distances)
         with torch.no_grad():
-            self.length.weight *= START
+            self.length.weight *= INITIAL_SCALE
 
     def forward(self, pairs: Tensor) -> Tensor:
         """From features of pairs, shape (b, n, n, features), to (b, n, n, 2 kinds).
@@ -69,34 +69,34 @@ def minimax_distances(step: Tensor) -> Tensor:
     # Whoever is reached later than i and no later than j is reached before anything farther, so that between i and j
     # no way does better than the longest of these steps.
     later = torch.where(earlier.T[:, 1:], reached.unsqueeze(1), -torch.inf)  # (b, n, n - 1)
-    found = torch.cat([ordered[..., :1], later.cummax(-1).values], dim=-1)  # (b, n, n), right of the diagonal
-    found = torch.where(earlier.T, found, 0)
-    found = found + found.transpose(1, 2) + torch.diag_embed(ordered.diagonal(dim1=1, dim2=2))
-    place = order.argsort(1).unsqueeze(-1).expand(-1, -1, n)
-    return found.gather(1, place).gather(2, place.transpose(1, 2))
+    longest = torch.cat([ordered[..., :1], later.cummax(-1).values], dim=-1)  # (b, n, n), right of the diagonal
+    longest = torch.where(earlier.T, longest, 0)
+    longest = longest + longest.transpose(1, 2) + torch.diag_embed(ordered.diagonal(dim1=1, dim2=2))
+    position = order.argsort(1).unsqueeze(-1).expand(-1, -1, n)
+    return longest.gather(1, position).gather(2, position.transpose(1, 2))
 
 
 @torch.no_grad()
 def _prim_order(step: Tensor) -> Tensor:
     """Items in the order in which they are reached from the first, always by the shortest step there is (Prim)."""
-    if step.is_cuda and (on_gpu := _kernel()) is not None:
-        return on_gpu(step)
+    if step.is_cuda and (kernel := _triton_kernel()) is not None:
+        return kernel(step)
     b, n = step.shape[:2]
-    left = torch.ones(b, n, dtype=torch.bool, device=step.device)
+    unvisited = torch.ones(b, n, dtype=torch.bool, device=step.device)
     nearest = step.new_full((b, n), torch.inf)
     item = torch.zeros(b, 1, dtype=torch.long, device=step.device)
     order = [item]
     for _ in range(n - 1):
-        left.scatter_(1, item, False)
+        unvisited.scatter_(1, item, False)
         row = step.gather(1, item.unsqueeze(-1).expand(-1, 1, n)).squeeze(1)  # (b, n)
-        nearest = torch.where(left, torch.minimum(nearest, row), torch.inf)
+        nearest = torch.where(unvisited, torch.minimum(nearest, row), torch.inf)
         item = nearest.argmin(1, keepdim=True)
         order.append(item)
     return torch.cat(order, dim=1)
 
 
 @cache
-def _kernel() -> Callable[[Tensor], Tensor] | None:
+def _triton_kernel() -> Callable[[Tensor], Tensor] | None:
     """The same as one kernel, where Triton works: n small operations one after the other keep a GPU waiting."""
     if find_spec("triton") is None:
         return None

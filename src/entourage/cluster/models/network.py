@@ -16,7 +16,7 @@ import entourage
 from entourage import __version__
 from entourage.cluster.models.assignment import SetPrediction
 from entourage.cluster.models.attention import AttentionNetwork
-from entourage.cluster.models.embedding import FEW, make_embedding
+from entourage.cluster.models.embedding import MAX_EXACT_COLUMNS, make_embedding
 from entourage.cluster.models.lstm import LSTMNetwork
 from entourage.cluster.models.options import ModelOptions
 from entourage.compute import fork_rng
@@ -48,7 +48,9 @@ class ClusterNetwork(nn.Module):
         self.embedding = make_embedding(self.shape, options)
         self.clustering: AttentionNetwork | LSTMNetwork
         if options.network == "attention":
-            points = len(self.shape) == 1 and self.shape[0] <= FEW  # more columns are features rather than places
+            points = (
+                len(self.shape) == 1 and self.shape[0] <= MAX_EXACT_COLUMNS
+            )  # more columns are features rather than places
             self.clustering = AttentionNetwork(self.embedding.width, options, points=points)
         else:
             self.clustering = LSTMNetwork(self.embedding.width, options)

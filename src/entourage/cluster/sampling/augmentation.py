@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from entourage.cluster.data import BANDS, FRAMES
+from entourage.cluster.data import N_FRAMES, N_MELS
 
 ELASTIC_GRID = 4  # control points of an elastic distortion, a side
 
@@ -105,11 +105,11 @@ def scale_pixels(items: Tensor) -> Tensor:
 
 def random_crop_frames(items: Tensor, generator: torch.Generator) -> Tensor:
     """128 frames of each spectrogram, from a random moment, shape (m, bands, t) to (m, bands, 128)."""
-    n_starts = items.shape[-1] - FRAMES
+    n_starts = items.shape[-1] - N_FRAMES
     if n_starts < 0:
-        raise ValueError(f"spectrograms have {items.shape[-1]} frames; expected {FRAMES} or more")
+        raise ValueError(f"spectrograms have {items.shape[-1]} frames; expected {N_FRAMES} or more")
     start = torch.randint(n_starts + 1, (len(items), 1, 1), generator=generator, device=items.device)
-    at = (start + torch.arange(FRAMES, device=items.device)).expand(-1, BANDS, -1)  # (m, bands, frames)
+    at = (start + torch.arange(N_FRAMES, device=items.device)).expand(-1, N_MELS, -1)  # (m, bands, frames)
     return items.gather(2, at)
 
 

@@ -113,7 +113,7 @@ class LabelledSampler:
         max_clusters = self._check_k_max(n, k_max)
         k = torch.randint(self.k_min, max_clusters + 1, (sets,), generator=generator, device=generator.device)
         lots = torch.rand(sets, len(self._sizes), generator=generator, device=generator.device)
-        classes = lots.topk(max_clusters, dim=1).indices  # (b, most)
+        classes = lots.topk(max_clusters, dim=1).indices  # (b, k_max)
         labels = draw_labels(k, n, self.min_cluster_size, generator)  # (b, n), sorted by cluster
         chosen = self._pick(classes, labels, generator)  # (b, n)
         x = self.augmentation(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
@@ -149,12 +149,12 @@ class LabelledSampler:
 
     def _pick(self, classes: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Items for each place of each set, shape (b, n), without repetition while a class has enough."""
-        sizes = self._sizes[classes]  # (b, most)
+        sizes = self._sizes[classes]  # (b, k_max)
         lots = torch.rand(*classes.shape, self._largest, generator=generator, device=classes.device)
         there = torch.arange(self._largest, device=classes.device) < sizes.unsqueeze(-1)
-        order = lots.masked_fill(~there, 2).argsort(-1)  # (b, most, largest class), members first, at random
+        order = lots.masked_fill(~there, 2).argsort(-1)  # (b, k_max, largest class), members first, at random
         clusters = torch.arange(classes.shape[1], device=classes.device)
-        starts = (labels.unsqueeze(1) < clusters.unsqueeze(-1)).sum(-1)  # (b, most), where each cluster begins
+        starts = (labels.unsqueeze(1) < clusters.unsqueeze(-1)).sum(-1)  # (b, k_max), where each cluster begins
         within = torch.arange(labels.shape[1], device=labels.device) - starts.gather(1, labels)  # (b, n)
         index = within % sizes.gather(1, labels)
         rows = torch.arange(len(labels), device=labels.device).unsqueeze(-1)

@@ -13,41 +13,41 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Kind:
+class GroupKind:
     """A kind of group.
 
     Attributes:
         name: what it looks like.
-        clusters: how many clusters it holds.
+        n_clusters: how many clusters it holds.
         min_points: how many points a cluster needs for its shape to be seen.
     """
 
     name: str
-    clusters: int
+    n_clusters: int
     min_points: int
 
 
 KINDS = (
-    Kind("ring", 1, 10),
-    Kind("concentric rings", 2, 5),
-    Kind("moon", 1, 10),
-    Kind("pair of moons", 2, 5),
-    Kind("Gaussian", 1, 1),
-    Kind("two Gaussians", 2, 1),
-    Kind("five Gaussians", 5, 1),
+    GroupKind("ring", 1, 10),
+    GroupKind("concentric rings", 2, 5),
+    GroupKind("moon", 1, 10),
+    GroupKind("pair of moons", 2, 5),
+    GroupKind("Gaussian", 1, 1),
+    GroupKind("two Gaussians", 2, 1),
+    GroupKind("five Gaussians", 5, 1),
 )
 RINGS, MOONS, GAUSSIANS = (0, 1), (2, 3), (4, 5, 6)
-MOST_CLUSTERS = max(kind.clusters for kind in KINDS)
+MAX_GROUP_CLUSTERS = max(kind.n_clusters for kind in KINDS)
 
 INNER_RADIUS = (0.1, 0.4)  # of the inner ring, in radii of the outer
 RING_NOISE, MOON_NOISE = 0.02, 0.03  # the largest standard deviation around the curve, in radii
 FRAME = (0.25, 0.75)  # rings and moons take the middle of their square
 SIGMA = 0.05  # standard deviation of a Gaussian, in sides of the square
-APART = 0.2  # least distance of the centres of two Gaussians of a group
+MIN_CENTER_DISTANCE = 0.2  # least distance of the centres of two Gaussians of a group
 MARGIN = 0.1  # of a centre from the border: Gaussians of neighbouring squares lie at least as far apart
-TRIES = 24  # draws of centres, of which the first that keeps them apart is taken: 99 of 100 times there is one
-WIDTHS = (0.5, 1.5)  # of clouds where they vary, in units of SIGMA
-EVEN = 0.25  # share of the clouds that are squares filled evenly, where they vary
+CENTER_DRAWS = 24  # draws of centres, of which the first that keeps them apart is taken: 99 of 100 times there is one
+SIGMA_RANGE = (0.5, 1.5)  # of clouds where they vary, in units of SIGMA
+UNIFORM_FRACTION = 0.25  # share of the clouds that are squares filled evenly, where they vary
 
 
 def draw_shapes(
@@ -72,36 +72,43 @@ def draw_shapes(
     Returns:
         Coordinates, shape (b, n, 2), in the unit square but for the fringes of clouds. Costs O(b (n + g)).
     """
-    of_point = kind.gather(1, group)  # (b, n)
-    curves = _on_curves(kind, group, role, of_point, generator, noise)
-    clouds = _in_clouds(kind, group, role, generator, varies)
-    return torch.where((of_point >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
+    point_kind = kind.gather(1, group)  # (b, n)
+    curves = _draw_curves(kind, group, role, point_kind, generator, noise)
+    clouds = _draw_clouds(kind, group, role, generator, varies)
+    return torch.where((point_kind >= GAUSSIANS[0]).unsqueeze(-1), clouds, curves)
 
 
-def _in_clouds(kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, varies: Tensor | None) -> Tensor:
+def _draw_clouds(
+    kind: Tensor, group: Tensor, role: Tensor, generator: torch.Generator, varies: Tensor | None
+) -> Tensor:
     """Points around the centres of Gaussians, shape (b, n, 2)."""
     b, g = kind.shape
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator, device=kind.device)
 
-    width = torch.full((b, g, MOST_CLUSTERS), SIGMA, device=kind.device)
+    width = torch.full((b, g, MAX_GROUP_CLUSTERS), SIGMA, device=kind.device)
     if varies is not None:
-        low, high = (math.log(share) for share in WIDTHS)
-        others = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MOST_CLUSTERS))
+        low, high = (math.log(share) for share in SIGMA_RANGE)
+        others = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MAX_GROUP_CLUSTERS))
         width = torch.where(varies.view(-1, 1, 1), others, width)
     centres = _draw_centres(kind, width, generator)  # (b, g, m, 2)
-    place = group * MOST_CLUSTERS + role  # (b, n)
-    own = place.unsqueeze(-1).expand(-1, -1, 2)
+    index = group * MAX_GROUP_CLUSTERS + role  # (b, n)
+    own = index.unsqueeze(-1).expand(-1, -1, 2)
     step = torch.randn(own.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
     if varies is not None:
-        even = (uniform(b, g * MOST_CLUSTERS) < EVEN).gather(1, place) & varies.unsqueeze(-1)  # (b, n)
+        even = (uniform(b, g * MAX_GROUP_CLUSTERS) < UNIFORM_FRACTION).gather(1, index) & varies.unsqueeze(-1)  # (b, n)
         step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*own.shape) - 1), step)
-    return centres.flatten(1, 2).gather(1, own) + width.flatten(1).gather(1, place).unsqueeze(-1) * step
+    return centres.flatten(1, 2).gather(1, own) + width.flatten(1).gather(1, index).unsqueeze(-1) * step
 
 
-def _on_curves(
-    kind: Tensor, group: Tensor, role: Tensor, of_point: Tensor, generator: torch.Generator, more: Tensor | None
+def _draw_curves(
+    kind: Tensor,
+    group: Tensor,
+    role: Tensor,
+    point_kind: Tensor,
+    generator: torch.Generator,
+    noise_scale: Tensor | None,
 ) -> Tensor:
     """Points on rings and moons, turned by the angle of their group and fitted into the frame, shape (b, n, 2)."""
 
@@ -110,9 +117,9 @@ def _on_curves(
 
     inner = uniform(kind.shape, *INNER_RADIUS).gather(1, group)
     angle = uniform(kind.shape, 0, 2 * math.pi).gather(1, group)
-    is_moon = (of_point == MOONS[0]) | (of_point == MOONS[1])
+    is_moon = (point_kind == MOONS[0]) | (point_kind == MOONS[1])
     noise = uniform(kind.shape, 0, 1).gather(1, group) * torch.where(is_moon, MOON_NOISE, RING_NOISE)
-    noise = noise if more is None else noise * more.unsqueeze(-1)  # (b, n)
+    noise = noise if noise_scale is None else noise * noise_scale.unsqueeze(-1)  # (b, n)
     t = uniform(group.shape, 0, 2 * math.pi)
     radius = torch.where(role == 1, inner, 1.0)
     ring = torch.stack([radius * t.cos(), radius * t.sin()], dim=-1)  # (b, n, 2)
@@ -124,44 +131,44 @@ def _on_curves(
     points = points + noise.unsqueeze(-1) * torch.randn(points.shape, generator=generator, device=kind.device)
     c, s = angle.cos(), angle.sin()
     turned = torch.stack([c * points[..., 0] - s * points[..., 1], s * points[..., 0] + c * points[..., 1]], dim=-1)
-    return _framed(turned, group, kind.shape[1])
+    return _fit_to_frame(turned, group, kind.shape[1])
 
 
-def _framed(points: Tensor, group: Tensor, groups: int) -> Tensor:
+def _fit_to_frame(points: Tensor, group: Tensor, groups: int) -> Tensor:
     """Shifts and scales every group into the frame, its proportions kept."""
-    place = group.unsqueeze(-1).expand_as(points)
+    index = group.unsqueeze(-1).expand_as(points)
     empty = points.new_zeros(points.shape[0], groups, 2)
-    low = empty.scatter_reduce(1, place, points, "amin", include_self=False)  # (b, g, 2)
-    high = empty.scatter_reduce(1, place, points, "amax", include_self=False)
+    low = empty.scatter_reduce(1, index, points, "amin", include_self=False)  # (b, g, 2)
+    high = empty.scatter_reduce(1, index, points, "amax", include_self=False)
     side = (high - low).amax(dim=-1, keepdim=True).clamp_min(1e-6)  # (b, g, 1)
-    middle = ((low + high) / 2).gather(1, place)
-    scale = ((FRAME[1] - FRAME[0]) / side).expand(-1, -1, 2).gather(1, place)
+    middle = ((low + high) / 2).gather(1, index)
+    scale = ((FRAME[1] - FRAME[0]) / side).expand(-1, -1, 2).gather(1, index)
     return (points - middle) * scale + 0.5
 
 
 def _draw_centres(kind: Tensor, width: Tensor, generator: torch.Generator) -> Tensor:
     """Centres of the Gaussians of every group, shape (b, g, m, 2), as far apart as their widths (b, g, m) ask for."""
-    shape = (*kind.shape, TRIES, MOST_CLUSTERS, 2)
+    shape = (*kind.shape, CENTER_DRAWS, MAX_GROUP_CLUSTERS, 2)
     centres = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
-    clusters = torch.tensor([k.clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
-    there = torch.arange(MOST_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
+    clusters = torch.tensor([k.n_clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
+    exists = torch.arange(MAX_GROUP_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
     gaps = (centres.unsqueeze(-2) - centres.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
-    usual = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), less for wide ones
-    gaps = gaps * usual.unsqueeze(2)
-    pair = there.unsqueeze(-1) & there.unsqueeze(-2)  # (b, g, m, m)
-    pair = pair & ~torch.eye(MOST_CLUSTERS, dtype=torch.bool, device=kind.device)
-    least = gaps.masked_fill(~pair.unsqueeze(2), 2.0).flatten(-2).amin(-1)  # (b, g, t)
+    gap_scale = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), less for wide ones
+    gaps = gaps * gap_scale.unsqueeze(2)
+    pair = exists.unsqueeze(-1) & exists.unsqueeze(-2)  # (b, g, m, m)
+    pair = pair & ~torch.eye(MAX_GROUP_CLUSTERS, dtype=torch.bool, device=kind.device)
+    nearest = gaps.masked_fill(~pair.unsqueeze(2), 2.0).flatten(-2).amin(-1)  # (b, g, t)
     # The first draw that is wide enough, and should there be none the widest: TRIES makes that a rarity.
-    best = torch.where(least >= APART, 2.0, least).argmax(-1)  # (b, g)
-    chosen = best[..., None, None, None].expand(-1, -1, 1, MOST_CLUSTERS, 2)
+    best = torch.where(nearest >= MIN_CENTER_DISTANCE, 2.0, nearest).argmax(-1)  # (b, g)
+    chosen = best[..., None, None, None].expand(-1, -1, 1, MAX_GROUP_CLUSTERS, 2)
     return centres.gather(2, chosen).squeeze(2)
 
 
-STRETCH = 0.5  # share of the groups that try to grow into a neighbour cell
-_STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1))
+EXTENDED_FRACTION = 0.5  # share of the groups that try to grow into a neighbour cell
+_DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1))
 
 
-def draw_boxes(groups: Tensor, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_boxes(groups: Tensor, max_groups: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draws a rectangle for every group; no two overlap.
 
     A set of g groups has a grid of g to 1.5 g cells a side. Every group gets a cell, and half of them ask for the cell
@@ -169,7 +176,7 @@ def draw_boxes(groups: Tensor, most: int, generator: torch.Generator) -> tuple[T
 
     Args:
         groups: the number of groups of each set, shape (b,).
-        most: the largest number there can be, g.
+        max_groups: the largest number there can be, g.
         generator: the source of randomness, on the device of `groups`.
 
     Returns:
@@ -177,36 +184,38 @@ def draw_boxes(groups: Tensor, most: int, generator: torch.Generator) -> tuple[T
         Costs O(b g^2) memory and g steps.
     """
     device = groups.device
-    b, widest = len(groups), most + most // 2
+    b, max_cells = len(groups), max_groups + max_groups // 2
     spare = torch.rand(b, generator=generator, device=device) * (groups // 2 + 1)
-    side = (groups + spare.long()).clamp(max=widest)  # (b,), uniform over g, ..., floor(1.5 g)
-    axis = torch.arange(widest, device=device)
+    side = (groups + spare.long()).clamp(max=max_cells)  # (b,), uniform over g, ..., floor(1.5 g)
+    axis = torch.arange(max_cells, device=device)
     inside = axis < side.unsqueeze(-1)  # (b, s)
     on_grid = inside.unsqueeze(-1) & inside.unsqueeze(-2)  # (b, s, s)
-    lots = torch.rand(b, widest * widest, generator=generator, device=device)
-    cells = lots.masked_fill(~on_grid.flatten(1), -1).topk(most, dim=1).indices  # (b, g), the first groups' are valid
-    corner = torch.stack([cells // widest, cells % widest], dim=-1)  # (b, g, 2)
-    there = torch.arange(most, device=device) < groups.unsqueeze(-1)  # (b, g)
-    extent = _stretched(corner, there, on_grid, cells, generator)
+    random = torch.rand(b, max_cells * max_cells, generator=generator, device=device)
+    cells = (
+        random.masked_fill(~on_grid.flatten(1), -1).topk(max_groups, dim=1).indices
+    )  # (b, g), the first groups' are valid
+    corner = torch.stack([cells // max_cells, cells % max_cells], dim=-1)  # (b, g, 2)
+    exists = torch.arange(max_groups, device=device) < groups.unsqueeze(-1)  # (b, g)
+    extent = _extend_cells(corner, exists, on_grid, cells, generator)
     scale = 1 / side.to(torch.get_default_dtype()).view(-1, 1, 1)
     return torch.minimum(corner, corner + extent) * scale, (1 + extent.abs()) * scale
 
 
-def _stretched(corner: Tensor, there: Tensor, on_grid: Tensor, cells: Tensor, generator: torch.Generator) -> Tensor:
+def _extend_cells(corner: Tensor, exists: Tensor, on_grid: Tensor, cells: Tensor, generator: torch.Generator) -> Tensor:
     """The step by which each group grows, shape (b, g, 2): one of the four directions, or none."""
-    b, most, _ = corner.shape
-    widest = on_grid.shape[1]
-    free = on_grid.flatten(1).scatter(1, cells, on_grid.flatten(1).gather(1, cells) & ~there)  # (b, s * s)
-    way = torch.randint(4, (b, most), generator=generator, device=corner.device)
-    asks = (torch.rand(b, most, generator=generator, device=corner.device) < STRETCH) & there
-    step = torch.tensor(_STEPS, device=corner.device)[way]  # (b, g, 2)
+    b, max_groups, _ = corner.shape
+    max_cells = on_grid.shape[1]
+    free = on_grid.flatten(1).scatter(1, cells, on_grid.flatten(1).gather(1, cells) & ~exists)  # (b, s * s)
+    direction = torch.randint(4, (b, max_groups), generator=generator, device=corner.device)
+    requests = (torch.rand(b, max_groups, generator=generator, device=corner.device) < EXTENDED_FRACTION) & exists
+    step = torch.tensor(_DIRECTIONS, device=corner.device)[direction]  # (b, g, 2)
     target = corner + step
-    valid = ((target >= 0) & (target < widest)).all(-1) & asks  # (b, g)
-    flat = (target[..., 0] * widest + target[..., 1]).clamp(0, widest * widest - 1)  # (b, g)
-    grown = []
-    for g in range(most):  # one after the other: two groups may ask for the same cell
-        place = flat[:, g : g + 1]
-        gets = valid[:, g : g + 1] & free.gather(1, place)  # (b, 1)
-        free = free.scatter(1, place, free.gather(1, place) & ~gets)
-        grown.append(gets)
-    return step * torch.cat(grown, dim=1).unsqueeze(-1)
+    valid = ((target >= 0) & (target < max_cells)).all(-1) & requests  # (b, g)
+    flat = (target[..., 0] * max_cells + target[..., 1]).clamp(0, max_cells * max_cells - 1)  # (b, g)
+    extended = []
+    for g in range(max_groups):  # one after the other: two groups may ask for the same cell
+        index = flat[:, g : g + 1]
+        granted = valid[:, g : g + 1] & free.gather(1, index)  # (b, 1)
+        free = free.scatter(1, index, free.gather(1, index) & ~granted)
+        extended.append(granted)
+    return step * torch.cat(extended, dim=1).unsqueeze(-1)
