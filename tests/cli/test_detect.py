@@ -47,7 +47,7 @@ def test_pages_are_run_and_broken_ones_give_exit_code_1(tmp_path: Path, model: s
     assert (white.exit_code, white.stderr) == (0, message)
     (folder / "white.png").unlink()
     (folder / "broken.png").write_bytes(b"no image")
-    mixed = CliRunner().invoke(app, [*arguments, "--list", "v1", "--no-draw"])
+    mixed = CliRunner().invoke(app, [*arguments, "--class-list", "v1", "--no-draw"])
     assert mixed.exit_code == 1
     assert f"skipped {folder / 'broken.png'}: not an image" in mixed.output
     (folder / "broken.png").unlink()
@@ -63,17 +63,17 @@ def test_a_note_tells_how_much_a_list_leaves_out(tmp_path: Path, model: str, mon
     monkeypatch.setattr(module.Detector, "detect_prepared", lambda *_: PageDetections(found, 20.0, 0.0, 0.1))
     Image.fromarray(staff_page(height=300, width=300, staves=1)).save(tmp_path / "a.png")
     arguments = ["detect", "run", str(tmp_path / "a.png"), "--out", str(tmp_path / "out"), "--model", model]
-    result = CliRunner().invoke(app, [*arguments, "--list", "v1", "--device", "cpu"])
+    result = CliRunner().invoke(app, [*arguments, "--class-list", "v1", "--device", "cpu"])
     assert result.exit_code == 0, result.output
     assert "1 page, 1 symbol: " in result.output
-    message = "entourage: note: 2 more symbols were found that the list v1 has no name for; --list own has all\n"
+    message = "entourage: note: 2 more symbols were found that the list v1 has no name for; --class-list own has all\n"
     assert result.stderr == message
     assert CliRunner().invoke(app, [*arguments, "--device", "cpu"]).stderr == ""
 
 
 def test_a_data_set_is_evaluated(tmp_path: Path, model: str) -> None:
     data = some_pages(tmp_path / "data")
-    arguments = ["detect", "eval", str(data), "--model", model, "--list", "extended", "--device", "cpu"]
+    arguments = ["detect", "eval", str(data), "--model", model, "--class-list", "extended", "--device", "cpu"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "mean over classes: mAP " in result.output
@@ -121,11 +121,11 @@ def test_a_detector_is_trained_from_the_command_line(tmp_path: Path) -> None:
     start = tmp_path / "start.safetensors"
     save_detector(small_detector(("stem", "coda")), start)
     common = ["detect", "train", str(data), "--out", str(tmp_path / "run"), "--from", str(start), "--device", "cpu"]
-    result = CliRunner().invoke(app, [*common, "--steps", "1", "--batch", "1", "--plain", "--validation", "1"])
+    result = CliRunner().invoke(app, [*common, "--steps", "1", "--batch", "1", "--no-degradation", "--validation", "1"])
     assert result.exit_code == 0, result.output
     assert "step 1 of 1: map" in result.output
     assert f"2 pages, 1 step, mAP 0.0%, AP50 0.0%: {tmp_path / 'run' / 'detect.safetensors'}" in result.output
     detector = load_detector(tmp_path / "run" / "detect.safetensors")
     assert len(detector.classes) == 142
-    other = CliRunner().invoke(app, [*common, "--steps", "2", "--batch", "1", "--plain", "--validation", "1"])
+    other = CliRunner().invoke(app, [*common, "--steps", "2", "--batch", "1", "--no-degradation", "--validation", "1"])
     assert other.exit_code != 0  # the folder holds another run

@@ -3,7 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from contextlib import nullcontext
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -21,7 +21,7 @@ from entourage.detect.detector import Detector, PageDetections
 from entourage.detect.inference.results import STATE
 from entourage.detect.models.watershed import WatershedDetector, save_detector
 from entourage.detect.options import DetectorOptions, InferenceOptions, NetworkOptions
-from entourage.detect.pipeline import EvalJob, RunJob, class_numbers, evaluate_data, run_pages
+from entourage.detect.pipeline import category_ids, evaluate_dataset, run_detection
 from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import read_page
 from entourage.symbols import EXTENDED_IDS
@@ -57,7 +57,7 @@ def test_pages_of_one_name_are_told_apart_by_their_suffix_then_by_a_number(
     squares: None, mixed: Path, tmp_path: Path
 ) -> None:
     Image.fromarray(PAGE).save(mixed / "a.jpg")
-    run_pages(RunJob((mixed,), tmp_path / "out", draw=False))
+    run_detection([mixed], tmp_path / "out", draw=False)
     rows = list(csv.DictReader((tmp_path / "out" / "pages.csv").open()))
     assert [row["page"] for row in rows] == ["a", "a_png", "b-1", "b-2", "a_png_2"]
 
@@ -66,7 +66,7 @@ def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
     squares: None, mixed: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    summary = run_pages(RunJob((mixed,), out))
+    summary = run_detection([mixed], out)
     assert summary["pages"] == 4
     assert summary["symbols"] == 6
     assert {Path(one["item"]).name for one in summary["skipped"]} == {"broken.png", "huge.png"}
@@ -84,7 +84,7 @@ def test_pages_are_found_written_and_drawn_and_broken_ones_are_listed(
 
 
 def test_every_page_of_a_file_has_a_name_of_its_own_that_leads_back(squares: None, mixed: Path, tmp_path: Path) -> None:
-    run_pages(RunJob((mixed,), tmp_path / "out"))
+    run_detection([mixed], tmp_path / "out")
     names = [image["file_name"] for image in json.loads((tmp_path / "out" / "coco.json").read_text())["images"]]
     assert names == [f"{mixed / 'a.png'}", f"{mixed / 'b.tif'}#1", f"{mixed / 'b.tif'}#2", f"{mixed / 'sub' / 'a.png'}"]
     assert [row["file"] for row in csv.DictReader((tmp_path / "out" / "pages.csv").open())] == names
@@ -96,7 +96,7 @@ def test_a_cut_off_tiff_loses_only_what_is_cut_off(squares: None, tmp_path: Path
     path = tmp_path / "scan.tif"
     pages[0].save(path, save_all=True, append_images=pages[1:])
     path.write_bytes(path.read_bytes()[: int(0.8 * path.stat().st_size)])
-    summary = run_pages(RunJob((path,), tmp_path / "out"))
+    summary = run_detection([path], tmp_path / "out")
     assert (summary["pages"], summary["symbols"]) == (2, 4)
     (skipped,) = summary["skipped"]
     assert skipped["item"] == f"{path}#3"
@@ -108,7 +108,7 @@ def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: 
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     (tmp_path / "b.png").symlink_to(tmp_path / "absent.png")
     (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
-    summary = run_pages(RunJob((tmp_path,), tmp_path / "out"))
+    summary = run_detection([tmp_path], tmp_path / "out")
     assert summary["pages"] == 1
     reason = "a link that leads nowhere"
     assert summary["skipped"] == [{"item": str(tmp_path / name), "reason": reason} for name in ("b.png", "c.png")]
@@ -123,7 +123,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     squares: None, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
     out = tmp_path / "stopped"
-    whole = run_pages(RunJob((mixed,), tmp_path / "whole"))
+    whole = run_detection([mixed], tmp_path / "whole")
     see = Detector.detect_prepared
     calls: list[int] = []
 
@@ -140,19 +140,19 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         else nullcontext()
     )
     with message, pytest.raises(how):
-        run_pages(RunJob((mixed,), out))
+        run_detection([mixed], out)
     drawn = sorted(path.stem for path in (out / "drawn").iterdir())
     assert drawn == sorted(path.stem for path in (out / "xml").iterdir()) == ["a", "b-1"]
     if how is KeyboardInterrupt:
         assert [row["page"] for row in csv.DictReader((out / "pages.csv").open())] == ["a", "b-1"]
         assert len(json.loads((out / "coco.json").read_text())["annotations"]) == 4
         assert json.loads((out / "summary.json").read_text())["complete"] is False
-    assert run_pages(RunJob((mixed,), out)) == whole
+    assert run_detection([mixed], out) == whole
     assert len(calls) == 5  # the third and the fourth page alone
     for name in ("coco.json", "detections.csv"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
-    run_pages(RunJob((mixed,), out))  # what is complete is done anew
+    run_detection([mixed], out)  # what is complete is done anew
     assert len(calls) == 9
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(
     monkeypatch.setattr(Detector, "detect_prepared", stopped)
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     with pytest.raises(KeyboardInterrupt):
-        run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out"))
+        run_detection([tmp_path / "a.png"], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
 
 
@@ -184,7 +184,7 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
         lambda self, prepared: PageDetections(found.turned(600, 800), 20.0, 0.0, 0.1, "", upside_down=True),
     )
     Image.fromarray(PAGE).save(tmp_path / "a.png")
-    run_pages(RunJob((tmp_path / "a.png",), tmp_path / "out", classes="v1"))
+    run_detection([tmp_path / "a.png"], tmp_path / "out", class_list="v1")
     (row,) = csv.DictReader((tmp_path / "out" / "detections.csv").open())
     assert row["class"] == "dynamicMF"
     assert [float(row[side]) for side in ("x0", "y0", "x1", "y1")] == [449, 725, 500, 760]
@@ -207,24 +207,24 @@ def test_symbols_without_a_name_in_the_list_are_counted_also_of_pages_done_befor
 
     monkeypatch.setattr(Detector, "detect_prepared", stopped)
     with pytest.raises(Killed):
-        run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
-    summary = run_pages(RunJob(pages, tmp_path / "out", classes="v1"))
+        run_detection(pages, tmp_path / "out", class_list="v1")
+    summary = run_detection(pages, tmp_path / "out", class_list="v1")
     assert (summary["symbols"], summary["unnamed"]) == (0, 4)
-    assert run_pages(RunJob(pages, tmp_path / "own"))["unnamed"] == 0
+    assert run_detection(pages, tmp_path / "own")["unnamed"] == 0
 
 
 def test_what_an_earlier_run_drew_is_not_read_again(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
-    job = RunJob((tmp_path,), tmp_path / "found", draw=True)
-    assert run_pages(job)["pages"] == run_pages(job)["pages"] == 1
+    for _ in range(2):
+        assert run_detection([tmp_path], tmp_path / "found", draw=True)["pages"] == 1
     with pytest.raises(ValueError, match="all pages lie in"):
-        run_pages(RunJob((tmp_path / "found" / "drawn",), tmp_path / "found"))
+        run_detection([tmp_path / "found" / "drawn"], tmp_path / "found")
 
 
 def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: None, tmp_path: Path) -> None:
     for name in ("a", "b"):
         Image.fromarray(PAGE).save(tmp_path / f"{name}.png")
-        run_pages(RunJob((tmp_path / f"{name}.png",), tmp_path / "found"))
+        run_detection([tmp_path / f"{name}.png"], tmp_path / "found")
     assert [path.name for path in (tmp_path / "found" / "drawn").iterdir()] == ["b.png"]
     assert [path.stem for path in (tmp_path / "found" / "xml").iterdir()] == ["b"]
 
@@ -232,32 +232,31 @@ def test_pages_of_an_earlier_run_do_not_stay_beside_those_of_this_one(squares: N
 def test_files_of_others_stay_beside_those_of_a_run(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     out = tmp_path / "found"
-    job = RunJob((tmp_path / "a.png",), out)
-    run_pages(job)
+    run_detection([tmp_path / "a.png"], out)
     mine = [out / "drawn" / "mine.png", out / "xml" / "mine.xml", out / "notes.txt"]
     for file in mine:
         file.write_text("of a user")
-    run_pages(job)
+    run_detection([tmp_path / "a.png"], out)
     assert [file.read_text() for file in mine] == ["of a user"] * 3
-    run_pages(RunJob((tmp_path / "a.png",), out, threshold=0.95, draw=False))
+    run_detection([tmp_path / "a.png"], out, threshold=0.95, draw=False)
     assert sorted(path.name for path in out.glob("[dx]*/*")) == ["a.xml", "mine.png", "mine.xml"]
 
 
 def test_no_drawings_if_none_are_wanted(squares: None, tmp_path: Path) -> None:
     Image.fromarray(PAGE).save(tmp_path / "a.png")
-    run_pages(RunJob((tmp_path / "a.png",), tmp_path / "found", draw=False))
+    run_detection([tmp_path / "a.png"], tmp_path / "found", draw=False)
     assert not (tmp_path / "found" / "drawn").exists()
 
 
 def test_a_file_is_no_place_to_write_to(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(ValueError, match="is a file; expected a folder"):
-        run_pages(RunJob((tmp_path,), tmp_path / "out"))
+        run_detection([tmp_path], tmp_path / "out")
 
 
-def test_class_numbers_are_those_of_the_list() -> None:
-    assert class_numbers("own", ("x", "y")) == {"x": 1, "y": 2}
-    assert class_numbers("extended", ("x",)) == EXTENDED_IDS
+def test_category_ids_are_those_of_the_list() -> None:
+    assert category_ids("own", ("x", "y")) == {"x": 1, "y": 2}
+    assert category_ids("extended", ("x",)) == EXTENDED_IDS
 
 
 def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
@@ -266,10 +265,10 @@ def test_a_data_set_is_evaluated_in_its_own_classes(tmp_path: Path) -> None:
     classes = ("noteheadBlackOnLine", "restQuarter", "flag8thUp", "staff")
     save_detector(WatershedDetector(classes, options), tmp_path / "m.safetensors")
     data = some_pages(tmp_path / "data", test=3)
-    job = EvalJob(str(data), model=str(tmp_path / "m.safetensors"), pages=2, out=tmp_path / "out", device="cpu")
+    evaluate = partial(evaluate_dataset, str(data), model=str(tmp_path / "m.safetensors"), max_pages=2, device="cpu")
     with pytest.raises(ValueError, match="data: holds the pages; expected another folder to write to"):
-        evaluate_data(replace(job, out=data))
-    evaluation = evaluate_data(job)
+        evaluate(out=data)
+    evaluation = evaluate(out=tmp_path / "out")
     assert evaluation.class_list == "own"
     assert evaluation.pages == 2
     assert set(evaluation.scores.classes) <= set(classes)

@@ -9,8 +9,8 @@ from PIL import Image
 from tests.detect.drawn import SquareFinder, staff_page, with_squares
 
 from entourage.detect.detector import Detector
-from entourage.detect.inference.results import Journal, PageResult, write_xml
-from entourage.detect.pipeline import look_at_all
+from entourage.detect.inference.results import PageRecords, PageResult, write_xml
+from entourage.detect.pipeline import detect_files
 from entourage.detect.preprocessing.prepare import PreparedPage
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
@@ -34,10 +34,10 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
         return prepare(image)
 
     monkeypatch.setattr(detector, "prepare", fails_on_blank)
-    journal = Journal(tmp_path / "out", {}, detector.classes, [several, one, broken])
+    records = PageRecords(tmp_path / "out", {}, detector.classes, [several, one, broken])
     skipped: dict[str, Exception] = {}
     files: list[int] = []
-    found = list(look_at_all(detector, journal, skipped.__setitem__, files.append))
+    found = list(detect_files(detector, records, skipped.__setitem__, files.append))
     assert [(file.name, raw_page.number) for file, raw_page, _ in found] == [
         ("a.tif", 1),
         ("a.tif", 2),
@@ -51,7 +51,7 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
     assert len(files) == 3
     for (file, raw_page, result), name in zip(found[1:], ("a-2", "b"), strict=True):
         page = PageResult(name, str(file), 600, 800, result.detections, 20.0, 0.1, "", raw_page.number)
-        write_xml(journal.out, page)
-        journal.add(page)
-    again = look_at_all(detector, journal, skipped.__setitem__, files.append)
+        write_xml(records.out, page)
+        records.add(page)
+    again = detect_files(detector, records, skipped.__setitem__, files.append)
     assert [(file.name, raw_page.number) for file, raw_page, _ in again] == [("a.tif", 1)]

@@ -26,8 +26,8 @@ def run(
     ],
     out: Annotated[Path, typer.Option(help="Folder for boxes, drawn pages and report.html.")] = Path("found"),
     model: Annotated[str | None, typer.Option(help=_MODEL_HELP)] = None,
-    classes: Annotated[
-        ClassList, typer.Option("--list", help="Under whose names results are written; own: the network's.")
+    class_list: Annotated[
+        ClassList, typer.Option("--class-list", help="Under whose names results are written; own: the network's.")
     ] = "own",
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score of what is written.")] = 0.3,
     interline: Annotated[float | None, typer.Option(min=1.0, help="Pixels between staff lines, if you know.")] = None,
@@ -35,11 +35,19 @@ def run(
     device: Device = "auto",
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
-    from entourage.detect.pipeline import RunJob, run_pages
+    from entourage.detect.pipeline import run_detection
     from entourage.report.page import pluralize
 
-    job = RunJob(tuple(pages), out, model, classes, threshold, interline, draw, device)
-    summary = run_pages(job)
+    summary = run_detection(
+        pages,
+        out,
+        model=model,
+        class_list=class_list,
+        threshold=threshold,
+        interline=interline,
+        draw=draw,
+        device=device,
+    )
     typer.echo(
         f"{pluralize(summary['pages'], 'pages')}, {pluralize(summary['symbols'], 'symbols')}: {out / 'report.html'}"
     )
@@ -48,7 +56,9 @@ def run(
         typer.echo(f"entourage: note: {what}; {out / 'pages.csv'} tells what is known of them", err=True)
     if summary["unnamed"]:
         what = f"{pluralize(summary['unnamed'], 'more symbols')} {'was' if summary['unnamed'] == 1 else 'were'} found"
-        typer.echo(f"entourage: note: {what} that the list {classes} has no name for; --list own has all", err=True)
+        typer.echo(
+            f"entourage: note: {what} that the list {class_list} has no name for; --class-list own has all", err=True
+        )
     tell_skipped(skipped_in(summary))
 
 
@@ -59,10 +69,10 @@ def evaluate(
         typer.Argument(metavar="DATA", help="A folder that `entourage engrave` made; muscima; a DeepScoresV2 archive."),
     ],
     split: Annotated[Literal["train", "val", "test", "all"], typer.Option(help="Which pages.")] = "test",
-    classes: Annotated[
+    class_list: Annotated[
         ClassList | None,
         typer.Option(
-            "--list",
+            "--class-list",
             help="The class list; if left out, v1 for the 142 classes of detect train, own for a network of others.",
         ),
     ] = None,
@@ -72,21 +82,28 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Measure a detector: COCO's average precision, class by class; look-alikes; seconds a page."""
-    from entourage.detect.pipeline import EvalJob, evaluate_data
+    from entourage.detect.pipeline import evaluate_dataset
     from entourage.report.page import pluralize
 
-    job = EvalJob(data, None if split == "all" else split, classes, model, pages, out, device)
-    found = evaluate_data(job)
-    for row in found.scores.table():
+    evaluation = evaluate_dataset(
+        data,
+        split=None if split == "all" else split,
+        class_list=class_list,
+        model=model,
+        max_pages=pages,
+        out=out,
+        device=device,
+    )
+    for row in evaluation.scores.table():
         typer.echo(f"{row[0]:<32}{row[1]:>9}{row[2]:>8}{row[3]:>8}{row[4]:>8}")
-    for one in found.confusions:
-        typer.echo(f"{one.family}: {one.accuracy:.1%} of those found have the right class")
-    means = found.scores.means()
+    for confusion in evaluation.confusions:
+        typer.echo(f"{confusion.family}: {confusion.accuracy:.1%} of those found have the right class")
+    means = evaluation.scores.means()
     for kind, ending in (("classes", ""), ("objects", " by instance")):
         three = ", ".join(f"{name} {100 * means[name + ending]:.1f}" for name in ("mAP", "AP50", "AP25"))
         typer.echo(f"mean over {kind}: {three}")
-    seen = f"{pluralize(found.pages, 'pages')}, {pluralize(found.objects, 'objects')}"
-    typer.echo(f"{seen}, list {found.class_list}, {found.seconds:.2f} s a page")
+    counts = f"{pluralize(evaluation.pages, 'pages')}, {pluralize(evaluation.objects, 'objects')}"
+    typer.echo(f"{counts}, list {evaluation.class_list}, {evaluation.seconds:.2f} s a page")
 
 
 @detect.command()
@@ -114,7 +131,9 @@ def train(
     batch: Annotated[int | None, typer.Option(min=1, help="Windows of pages a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=1e-8, help="The highest that there is.")] = None,
     margin: Annotated[int, typer.Option(min=0, help="Crops of rare symbols on top of every window.")] = 0,
-    plain: Annotated[bool, typer.Option("--plain", help="Leave out blur, noise, light and paper.")] = False,
+    no_degradation: Annotated[
+        bool, typer.Option("--no-degradation", help="Leave out blur, noise, light and paper.")
+    ] = False,
     staged: Annotated[bool, typer.Option("--staged", help="The stages of the thesis, one after the other.")] = False,
     validation: Annotated[int, typer.Option(min=0, help="Pages to validate with.")] = 8,
     device: Device = "auto",
@@ -129,14 +148,14 @@ def train(
         raise ValueError("--from and --preset are given; expected one: a detector to begin with has its own network")
     if steps is not None and minutes is not None:
         raise ValueError("--steps and --minutes are given; expected one of them")
-    usual = Recipe.for_handwriting() if classes == "muscima" else Recipe()
+    default = Recipe.for_handwriting() if classes == "muscima" else Recipe()
     recipe = replace(
-        usual,
-        steps=steps or usual.steps,
-        batch=batch or usual.batch,
-        learning_rate=learning_rate or usual.learning_rate,
+        default,
+        steps=steps or default.steps,
+        batch=batch or default.batch,
+        learning_rate=learning_rate or default.learning_rate,
         margin=margin,
-        view=None if plain else usual.view,
+        view=None if no_degradation else default.view,
         validation=validation,
         seed=seed,
     )

@@ -95,8 +95,8 @@ def test_no_pages_and_pages_without_truth_are_named(oracle: Oracle) -> None:
 @pytest.mark.parametrize(
     ("labels", "extended", "hint"),
     [
-        (["clefG", "stem"], ["", ""], "--list muscima or --list own or --model muscima"),
-        (["stem", "stem"], ["stem", "stem"], "--list extended or --list muscima or --list own"),
+        (["clefG", "stem"], ["", ""], "--class-list muscima or --class-list own or --model muscima"),
+        (["stem", "stem"], ["stem", "stem"], "--class-list extended or --class-list muscima or --class-list own"),
     ],
 )
 def test_pages_with_nothing_of_a_list_tell_what_they_hold(

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from entourage.detect.detections import Detections
-from entourage.detect.inference.results import STATE, Journal, PageResult, fingerprint, write_xml
+from entourage.detect.inference.results import STATE, PageRecords, PageResult, model_digest, write_xml
 
 CLASSES = ("stem", "beam")
-SETTINGS = {"threshold": 0.3, "draw": False}
+CONFIG = {"threshold": 0.3, "draw": False}
 
 
 @pytest.fixture
@@ -30,19 +30,19 @@ def page(file: Path, number: int | None = None, count: int = 2) -> PageResult:
     return PageResult(name, str(file), 300, 200, found, None if number else 20.3, 0.1, "a note", number)
 
 
-def kept(journal: Journal, *pages: PageResult) -> None:
+def save_all(records: PageRecords, *pages: PageResult) -> None:
     for one in pages:
-        journal.begin(one)
-        write_xml(journal.out, one)
-        journal.add(one)
+        records.reserve(one)
+        write_xml(records.out, one)
+        records.add(one)
 
 
 def test_a_run_goes_on_with_all_that_is_done_in_the_order_of_its_files(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
     pages = [page(files[1], count=0), page(files[0], 2), page(files[0], 1)]
-    first = Journal(out, SETTINGS, CLASSES, files)
-    kept(first, *pages)
-    again = Journal(out, SETTINGS, CLASSES, files)
+    first = PageRecords(out, CONFIG, CLASSES, files)
+    save_all(first, *pages)
+    again = PageRecords(out, CONFIG, CLASSES, files)
     assert len(again) == len(first) == 3
     assert again.done(files[0]) == {1, 2}
     assert again.done(files[1]) == {None}
@@ -62,44 +62,44 @@ def test_a_run_goes_on_with_all_that_is_done_in_the_order_of_its_files(tmp_path:
 @pytest.mark.parametrize("why", ["changed", "not asked for", "no xml"])
 def test_pages_that_are_not_as_they_were_are_taken_away(tmp_path: Path, files: list[Path], why: str) -> None:
     out = tmp_path / "out"
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[0], 1), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[0], 1), page(files[1]))
     if why == "changed":
         os.utime(files[1], ns=(1, 1))
     elif why == "no xml":
         (out / "xml" / "a.xml").unlink()
-    again = Journal(out, SETTINGS, CLASSES, files[:1] if why == "not asked for" else files)
+    again = PageRecords(out, CONFIG, CLASSES, files[:1] if why == "not asked for" else files)
     assert [one.name for one in again.pages()] == ["b-1"]
     assert [path.name for path in (out / "xml").iterdir()] == ["b-1.xml"]
     assert again.names == {"b-1"}
 
 
 def test_a_drawn_page_is_done_only_with_its_drawing(tmp_path: Path, files: list[Path]) -> None:
-    settings = {**SETTINGS, "draw": True}
-    kept(Journal(tmp_path / "out", settings, CLASSES, files), page(files[1]))
-    assert len(Journal(tmp_path / "out", settings, CLASSES, files)) == 0
+    config = {**CONFIG, "draw": True}
+    save_all(PageRecords(tmp_path / "out", config, CLASSES, files), page(files[1]))
+    assert len(PageRecords(tmp_path / "out", config, CLASSES, files)) == 0
 
 
 def test_other_settings_begin_anew(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[1]))
     (out / "coco.json").write_text("{}")
-    assert len(Journal(out, {**SETTINGS, "threshold": 0.5}, CLASSES, files)) == 0
+    assert len(PageRecords(out, {**CONFIG, "threshold": 0.5}, CLASSES, files)) == 0
     assert [path.name for path in out.iterdir()] == [STATE]
 
 
 @pytest.mark.parametrize("left", ["", "{'", "[]", '{"name": "a"}', "short"])
 def test_a_page_whose_record_is_damaged_is_looked_at_again(tmp_path: Path, files: list[Path], left: str) -> None:
     out = tmp_path / "out"
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[0], 1), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[0], 1), page(files[1]))
     record = out / STATE / "pages" / "a.json"
     if left == "short":
         left = json.dumps({**json.loads(record.read_text()), "scores": [0.5]})  # of two boxes
     record.write_text(left)
-    again = Journal(out, SETTINGS, CLASSES, files)
+    again = PageRecords(out, CONFIG, CLASSES, files)
     assert [one.name for one in again.pages()] == ["b-1"]
     assert again.done(files[1]) == set()
     assert [path.name for path in (out / "xml").iterdir()] == ["b-1.xml"]
-    kept(again, page(files[1]))
+    save_all(again, page(files[1]))
     record.write_text(left)
     with pytest.raises(ValueError, match=r"cannot read file .*a\.json: it is damaged; the same command looks at"):
         list(again.pages())
@@ -108,22 +108,22 @@ def test_a_page_whose_record_is_damaged_is_looked_at_again(tmp_path: Path, files
 @pytest.mark.parametrize("left", ["", "{", "[1]"])
 def test_damaged_settings_begin_anew_and_say_so(tmp_path: Path, files: list[Path], left: str) -> None:
     out = tmp_path / "out"
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[1]))
     (out / "drawn").mkdir()
     (out / "drawn" / "a.png").write_text("of a user")  # whether that run drew pages cannot be known any more
     (out / STATE / "settings.json").write_text(left)
     with pytest.warns(UserWarning, match=r"settings\.json is damaged: pages that were done are looked at again"):
-        assert len(Journal(out, SETTINGS, CLASSES, files)) == 0
+        assert len(PageRecords(out, CONFIG, CLASSES, files)) == 0
     assert {path.name for path in out.rglob("*") if path.is_file()} == {"a.png", "settings.json"}
-    assert len(Journal(out, SETTINGS, CLASSES, files)) == 0  # nor does what was done under other settings come back
+    assert len(PageRecords(out, CONFIG, CLASSES, files)) == 0  # nor does what was done under other settings come back
 
 
 def test_without_settings_a_run_begins_anew(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[1]))
     (out / STATE / "settings.json").unlink()
     for _ in range(2):
-        assert len(Journal(out, {**SETTINGS, "threshold": 0.5}, CLASSES, files)) == 0
+        assert len(PageRecords(out, {**CONFIG, "threshold": 0.5}, CLASSES, files)) == 0
 
 
 def test_what_a_kill_left_half_written_goes_and_what_others_wrote_stays(tmp_path: Path, files: list[Path]) -> None:
@@ -131,36 +131,36 @@ def test_what_a_kill_left_half_written_goes_and_what_others_wrote_stays(tmp_path
     (out / "xml").mkdir(parents=True)
     (out / "xml" / "mine.xml").write_text("of a user")
     (out / "summary.json").write_text(json.dumps({"pages": 3, "steps": 7}))  # of a training
-    kept(Journal(out, SETTINGS, CLASSES, files), page(files[1]))
+    save_all(PageRecords(out, CONFIG, CLASSES, files), page(files[1]))
     (out / "xml" / ".b.0123456789abcdef.xml").write_text("half")
-    Journal(out, SETTINGS, CLASSES, files)
+    PageRecords(out, CONFIG, CLASSES, files)
     assert {path.name for path in (out / "xml").iterdir()} == {"mine.xml", "a.xml"}
     assert (out / "summary.json").is_file()
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, {**SETTINGS, "threshold": 0.5}])
+@pytest.mark.parametrize("config", [CONFIG, {**CONFIG, "threshold": 0.5}])
 def test_files_of_a_page_that_a_kill_kept_from_being_done_go_too(
-    tmp_path: Path, files: list[Path], settings: dict[str, object]
+    tmp_path: Path, files: list[Path], config: dict[str, object]
 ) -> None:
     out = tmp_path / "out"
-    journal = Journal(out, SETTINGS, CLASSES, files)
-    journal.begin(page(files[1]))
+    records = PageRecords(out, CONFIG, CLASSES, files)
+    records.reserve(page(files[1]))
     write_xml(out, page(files[1]))
-    assert len(Journal(out, settings, CLASSES, files)) == 0
+    assert len(PageRecords(out, config, CLASSES, files)) == 0
     assert not list(out.glob("xml/*"))
 
 
 def test_a_run_that_begins_anew_takes_away_only_what_an_earlier_one_wrote(tmp_path: Path, files: list[Path]) -> None:
     out = tmp_path / "out"
-    journal = Journal(out, SETTINGS, CLASSES, files)
-    kept(journal, page(files[1]))
+    records = PageRecords(out, CONFIG, CLASSES, files)
+    save_all(records, page(files[1]))
     (out / "drawn").mkdir()
     for mine in ("xml/mine.xml", "drawn/a.png", "b.xml"):  # that run drew no page
         (out / mine).write_text("of a user")
     (out / "summary.json").write_text(json.dumps({"list": "own", "draw": False, "symbols": 2, "skipped": []}))
     (out / "pages.csv").write_text("page,file\na,a.png\n../b,b.png\n")  # no name of a page leads out of its folder
-    journal.close()
-    Journal(out, SETTINGS, CLASSES, files)
+    records.close()
+    PageRecords(out, CONFIG, CLASSES, files)
     left = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and STATE not in path.parts}
     assert left == {"xml/mine.xml", "drawn/a.png", "b.xml"}
 
@@ -168,8 +168,8 @@ def test_a_run_that_begins_anew_takes_away_only_what_an_earlier_one_wrote(tmp_pa
 def test_other_weights_have_another_fingerprint() -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
-    before = fingerprint(model)
-    assert fingerprint(model) == before
+    before = model_digest(model)
+    assert model_digest(model) == before
     with torch.no_grad():
         model.bias[1] += 1e-6
-    assert fingerprint(model) != before
+    assert model_digest(model) != before

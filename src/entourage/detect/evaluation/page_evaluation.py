@@ -242,7 +242,7 @@ def write_evaluation(
 def _no_objects_message(class_list: ClassList, pages: Sequence[GroundTruthPage], own: tuple[str, ...]) -> str:
     """That pages hold nothing of a list, and what may be asked for instead."""
     others = [one for one in get_args(ClassList) if any(len(ground_truth_detections(page, one, own)) for page in pages)]
-    hints = [f"--list {one}" for one in others]
+    hints = [f"--class-list {one}" for one in others]
     if "muscima" in others and not any(map(_in_extended, pages)):
         hints.append("--model muscima")
     verb = "holds" if len(pages) == 1 else "hold"

@@ -139,37 +139,37 @@ def page_xml(page: PageResult) -> str:
 
 STATE = ".detect"  # folder inside the output while a run is not complete
 RESULTS = ("coco.json", "detections.csv", "pages.csv", "report.html", "summary.json")
-_OWN = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
-_PLAIN = ("name", "file", "width", "height", "interline", "seconds", "message", "number", "unnamed")
+_PAGE_FILES = {"xml": ".xml", "drawn": ".png"}  # folders of files that each page has for itself, and their endings
+_RECORD_FIELDS = ("name", "file", "width", "height", "interline", "seconds", "message", "number", "unnamed")
 
 
-class Journal:
+class PageRecords:
     """The pages of a run that are done, in the folder that the run writes to.
 
-    A run with the same settings goes on with what it finds there; pages of files that have changed since, that are not
+    A run with the same config goes on with what it finds there; pages of files that have changed since, that are not
     asked for any more, or whose records are damaged, are taken away. Any other run begins anew, and takes away what an
-    earlier one has left, but nothing that others have put beside it; so does one that finds the settings damaged.
+    earlier one has left, but nothing that others have put beside it; so does one that finds the config damaged.
 
     Args:
         out: the folder.
-        settings: what the results depend on besides the pages, as JSON has it; without "draw" no page is drawn.
+        config: what the results depend on besides the pages, as JSON has it; without "draw" no page is drawn.
         classes: under whose names results are kept.
         files: that the run looks at, in order.
     """
 
-    def __init__(self, out: Path, settings: Mapping[str, Any], classes: tuple[str, ...], files: Sequence[Path]) -> None:
+    def __init__(self, out: Path, config: Mapping[str, Any], classes: tuple[str, ...], files: Sequence[Path]) -> None:
         self.out, self.classes, self.files = out, classes, list(files)
-        self._folders = tuple(name for name in _OWN if name != "drawn" or settings.get("draw"))
+        self._folders = tuple(name for name in _PAGE_FILES if name != "drawn" or config.get("draw"))
         self._records: dict[str, dict[int | None, Path]] = {str(file): {} for file in files}
-        begun = out / STATE / "settings.json"
-        known = read_json_object(begun)
-        if known == settings:
-            self._go_on()
+        config_file = out / STATE / "settings.json"
+        stored = read_json_object(config_file)
+        if stored == config:
+            self._resume()
             return
-        if begun.is_file() and not known:
-            warnings.warn(f"{begun} is damaged: pages that were done are looked at again", stacklevel=2)
+        if config_file.is_file() and not stored:
+            warnings.warn(f"{config_file} is damaged: pages that were done are looked at again", stacklevel=2)
         _clear(out)
-        write_json(begun, settings)
+        write_json(config_file, config)
 
     def __len__(self) -> int:
         """How many pages are done."""
@@ -178,22 +178,22 @@ class Journal:
     @property
     def names(self) -> set[str]:
         """The names of the pages that are done."""
-        return {_name(path) for records in self._records.values() for path in records.values()}
+        return {_page_name(path) for records in self._records.values() for path in records.values()}
 
     def done(self, file: Path) -> set[int | None]:
         """Which pages of a file are done, by number; that of a file of one page is None."""
         return set(self._records[str(file)])
 
-    def begin(self, page: PageResult) -> None:
-        """Says that files of a page are about to be written, so that they are known if it comes to no more."""
-        kept = {"name": page.name, "file": page.file, "number": page.number}
-        write_json(self._path(page), {**kept, "stamp": None}, indent=None)
+    def reserve(self, page: PageResult) -> None:
+        """Says that files of a page are about to be written, so that a later run finds them if this one is killed."""
+        record = {"name": page.name, "file": page.file, "number": page.number}
+        write_json(self._path(page), {**record, "file_state": None}, indent=None)
 
     def add(self, page: PageResult) -> None:
         """Keeps a page of which all else has been written."""
-        kept = {name: getattr(page, name) for name in _PLAIN}
-        kept |= {name: value.tolist() for name, value in page.detections.to_dict().items()}
-        write_json(self._path(page), {**kept, "stamp": _stamp(Path(page.file))}, indent=None)
+        record = {name: getattr(page, name) for name in _RECORD_FIELDS}
+        record |= {name: value.tolist() for name, value in page.detections.to_dict().items()}
+        write_json(self._path(page), {**record, "file_state": _file_state(Path(page.file))}, indent=None)
         self._records[page.file][page.number] = self._path(page)
 
     def pages(self) -> Iterator[PageResult]:
@@ -218,52 +218,52 @@ class Journal:
     def _path(self, page: PageResult) -> Path:
         return self.out / STATE / "pages" / f"{page.name}.json"
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         _clear_unfinished(self.out)
-        for path in _records_in(self.out):
+        for path in _record_files(self.out):
             record = read_json_object(path)
             page = self._page(record)
-            own = [self.out / folder / f"{_name(path)}{_OWN[folder]}" for folder in self._folders]
-            if page is not None and self._is_as_it_was(page, record.get("stamp"), own):
+            page_files = [self.out / folder / f"{_page_name(path)}{_PAGE_FILES[folder]}" for folder in self._folders]
+            if page is not None and self._is_current(page, record.get("file_state"), page_files):
                 self._records[page.file][page.number] = path
                 continue
-            for stale in (path, *own):
+            for stale in (path, *page_files):
                 stale.unlink(missing_ok=True)
 
-    def _is_as_it_was(self, page: PageResult, stamp: object, own: Sequence[Path]) -> bool:
+    def _is_current(self, page: PageResult, file_state: object, page_files: Sequence[Path]) -> bool:
         """Whether a page is asked for, its file has not changed since, and its own files are there."""
-        whole = all(part.is_file() for part in own)
-        return whole and page.file in self._records and stamp == _stamp(Path(page.file))
+        complete = all(file.is_file() for file in page_files)
+        return complete and page.file in self._records and file_state == _file_state(Path(page.file))
 
     def _page(self, record: dict[str, Any]) -> PageResult | None:
-        """The page of a record; None if it was only begun, or the record is damaged."""
+        """The page of a record; None if it was only reserved, or the record is damaged."""
         try:
             boxes = torch.tensor(record["boxes"], dtype=torch.float32).reshape(-1, 4)
             labels, scores = torch.tensor(record["labels"], dtype=torch.int64), torch.tensor(record["scores"])
             detections = Detections(boxes, labels, scores.float(), self.classes)
-            return PageResult(detections=detections, **{name: record[name] for name in _PLAIN})
+            return PageResult(detections=detections, **{name: record[name] for name in _RECORD_FIELDS})
         except (KeyError, TypeError, ValueError, RuntimeError):
             return None
 
 
-def fingerprint(model: nn.Module) -> str:
+def model_digest(model: nn.Module) -> str:
     """A short text that is another for other weights."""
     return digest_weights(model.state_dict())
 
 
 def _clear(out: Path) -> None:
     """Takes away what an earlier run left in the folder, lest pages of both lie side by side, and nothing else."""
-    begun, summary = read_json_object(out / STATE / "settings.json"), _summary(out)
+    config, summary = read_json_object(out / STATE / "settings.json"), _summary(out)
     if not (out / STATE).is_dir() and not summary:
         return
-    pages = {_name(path) for path in _records_in(out)}
+    pages = {_page_name(path) for path in _record_files(out)}
     pages |= _names_in_table(out) if summary else set()
-    drew = (begun or summary).get("draw", bool(begun or summary))  # where nothing tells, drawings may be others'
-    for folder, ending in _OWN.items():
-        for name in pages if drew or folder != "drawn" else ():
+    draws = (config or summary).get("draw", bool(config or summary))  # without either, drawings may be the user's
+    for folder, ending in _PAGE_FILES.items():
+        for name in pages if draws or folder != "drawn" else ():
             (out / folder / f"{name}{ending}").unlink(missing_ok=True)
     _clear_unfinished(out)
-    for folder in _OWN:
+    for folder in _PAGE_FILES:
         with suppress(OSError):  # it is not there, or others have put something into it
             (out / folder).rmdir()
     shutil.rmtree(out / STATE, ignore_errors=True)
@@ -273,17 +273,17 @@ def _clear(out: Path) -> None:
 
 def _clear_unfinished(out: Path) -> None:
     """Takes away what a kill left half written."""
-    for leftover in [path for folder in (".", *_OWN) for path in (out / folder).glob(".*")]:
-        if leftover.is_file() and is_unfinished(leftover):
-            leftover.unlink()
+    for file in [path for folder in (".", *_PAGE_FILES) for path in (out / folder).glob(".*")]:
+        if file.is_file() and is_unfinished(file):
+            file.unlink()
 
 
-def _records_in(out: Path) -> list[Path]:
+def _record_files(out: Path) -> list[Path]:
     """The files that a run keeps of its pages while it is not complete."""
     return sorted(path for path in (out / STATE / "pages").glob("*.json") if not is_unfinished(path))
 
 
-def _name(record: Path) -> str:
+def _page_name(record: Path) -> str:
     """The name of the page that a record is of."""
     return record.name.removesuffix(".json")
 
@@ -300,11 +300,11 @@ def _names_in_table(out: Path) -> set[str]:
 
 def _summary(out: Path) -> dict[str, Any]:
     """The summary that a run has written there; nothing, if another command wrote it, or none."""
-    found = read_json_object(out / "summary.json")
-    return found if {"list", "symbols", "skipped"} <= set(found) else {}
+    summary = read_json_object(out / "summary.json")
+    return summary if {"list", "symbols", "skipped"} <= set(summary) else {}
 
 
-def _stamp(file: Path) -> list[int]:
+def _file_state(file: Path) -> list[int]:
     """What changes with a file."""
-    known = file.stat()
-    return [known.st_size, known.st_mtime_ns]
+    status = file.stat()
+    return [status.st_size, status.st_mtime_ns]
