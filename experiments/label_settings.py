@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from entourage.label.semi_supervised.baselines import FROZEN, METHODS, USUAL
+from entourage.label.semi_supervised.baselines import DEFAULT_C, FROZEN, METHODS
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.report.page import pluralize
 from experiments.ledger import FAILED, RESULTS, Ledger
@@ -29,7 +29,7 @@ LABELLED = tuple(f"{name}+network" for name in (*PROPAGATORS, "svm"))  # the SVM
 TRAINED = (*LABELLED, *METHODS, *FROZEN)
 NEIGHBOURS = 20
 # Labels are drawn here as frequent as the classes are; see FAIRLY.
-OPTIONS = AugmentOptions(balance=True, neighbours=NEIGHBOURS)
+OPTIONS = AugmentOptions(balance=True, n_neighbors=NEIGHBOURS)
 SEARCH = "label_search"
 
 FAIRLY = (
@@ -73,7 +73,7 @@ CANDIDATES: Mapping[str, tuple[Settings, ...]] = {
     "pseudo-label": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.7}),
     "vat": _candidates({**_STEPS, "radius": 0.003}, {"radius": 0.01}),
     "fixmatch": _candidates({**_STEPS, "threshold": 0.95}, {"threshold": 0.8}),
-    **{name: ({"c": USUAL[name]}, *({"c": USUAL[name] * cost} for cost in _COSTS)) for name in FROZEN},
+    **{name: ({"c": DEFAULT_C[name]}, *({"c": DEFAULT_C[name] * cost} for cost in _COSTS)) for name in FROZEN},
 }
 
 

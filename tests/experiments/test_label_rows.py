@@ -61,7 +61,7 @@ def test_a_table_is_made_with_one_seed_or_more(told: str, capsys: pytest.Capture
 def test_what_trains_nothing_keeps_no_views() -> None:
     assert with_views(OPTIONS, ["linear", "fixmatch"]) == OPTIONS
     for methods in ([], ["linear", "kernel-svm"]):
-        assert (with_views(OPTIONS, methods).looks.n_weak, with_views(OPTIONS, methods).looks.n_strong) == (2, 0)
+        assert (with_views(OPTIONS, methods).views.n_weak, with_views(OPTIONS, methods).views.n_strong) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,9 @@ def test_variants_of_the_game_differ_in_one_thing(
     codes = np.array([0, 1, -1])
     played: list[Any] = []
 
-    def play(network: Any, examples: Any, labeller: Any, options: Any, *more: Any, **named: Any) -> SimpleNamespace:
+    def run_rounds(
+        network: Any, examples: Any, labeller: Any, options: Any, *more: Any, **named: Any
+    ) -> SimpleNamespace:
         played.append((labeller, options))
         rounds = [SimpleNamespace(kept=True), SimpleNamespace(kept=True), SimpleNamespace(kept=False)]
         return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=rounds)
@@ -93,4 +95,4 @@ def test_variants_of_the_game_differ_in_one_thing(
     labeller, options = played[0]
     assert type(labeller).__name__ == "GraphTransduction"
     assert (options.rounds, options.training.epochs, options.balance) == (rounds, epochs, told)
-    assert options.training.seed == options.batches.seed == 7
+    assert options.training.seed == options.method_options.seed == 7

@@ -61,7 +61,7 @@ def test_all_that_is_trained_may_choose_among_the_same_learning_rates() -> None:
 
 def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -> None:
     options = AugmentOptions()
-    assert replace(options, balance=True, neighbours=NEIGHBOURS) == OPTIONS
+    assert replace(options, balance=True, n_neighbors=NEIGHBOURS) == OPTIONS
     game = CANDIDATES[GAME][0]
     assert (game["rounds"], game["epochs"]) == (options.rounds, options.training.epochs)
     assert game["learning_rate"] == options.training.learning_rate
@@ -72,7 +72,7 @@ def test_defaults_are_those_of_the_library_and_everybody_makes_as_many_steps() -
         usual.pop("learning_rate")
         parameters = inspect.signature(method).parameters
         defaults = {own: parameters[own].default for own in usual}
-        assert {own: method.usual if value is None else value for own, value in defaults.items()} == usual
+        assert {own: method.default_weight if value is None else value for own, value in defaults.items()} == usual
 
 
 def test_the_alternatives_of_the_thesis_are_trained_on_too() -> None:

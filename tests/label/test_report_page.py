@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import entourage.label.semi_supervised
+from entourage.label.semi_supervised.views import ViewOptions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "label.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -20,8 +21,8 @@ def test_imports_of_the_page_work(line: str) -> None:
 
 def test_options_that_the_page_names_are_at_hand() -> None:
     named = set(re.findall(r"\b([A-Z]\w+Options)\(", PAGE))
-    assert {"AugmentOptions", "MethodOptions", "ViewOptions"} <= named
-    assert named - {"TrainingOptions"} <= set(entourage.label.semi_supervised.__all__)
+    assert {"AugmentOptions", "MethodOptions", ViewOptions.__name__} <= named
+    assert named - {"TrainingOptions", "ViewOptions"} <= set(entourage.label.semi_supervised.__all__)
 
 
 def test_the_rival_of_the_page_is_trained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,12 +14,12 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from entourage.backbones.registry import load_backbone
-from entourage.label import GraphTransduction, LabelSpreading, excluding_prior
+from entourage.label import GraphTransduction, LabelSpreading, exclusion_prior
 from entourage.label.semi_supervised import AugmentOptions, ImageClassifier, LabelAugmenter
-from entourage.label.semi_supervised import views as looks_module
-from entourage.label.semi_supervised.augmenter import VIEWS
+from entourage.label.semi_supervised import views as views_module
+from entourage.label.semi_supervised.augmenter import VIEW_CACHE
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.network import outputs
+from entourage.label.semi_supervised.network import compute_outputs
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 from entourage.runs.directory import try_lock
 from entourage.training import TrainingOptions
@@ -27,13 +27,13 @@ from entourage.training import TrainingOptions
 NAMES = np.array(["red", "green", "blue"])
 OPTIONS = AugmentOptions(
     size=32,
-    neighbours=6,
+    n_neighbors=6,
     rounds=2,
-    looks=ViewOptions(n_weak=2, n_strong=2),
-    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.5),
+    views=ViewOptions(n_weak=2, n_strong=2),
+    method_options=MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=15, ema_decay=0.5),
     training=TrainingOptions(epochs=2, learning_rate=1e-3, workers=0),
 )
-WHOLE = replace(OPTIONS, trained="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0))
+WHOLE = replace(OPTIONS, trainable_layers="all", training=TrainingOptions(epochs=15, learning_rate=0.02, workers=0))
 
 
 def few(truth: np.ndarray, labels: int = 9) -> np.ndarray:
@@ -53,8 +53,8 @@ def toy(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
 def fitted(toys: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> LabelAugmenter:
     """With a real network, its late part trained for a few steps."""
     pixels, truth = toys.images()
-    run = tmp_path_factory.mktemp("run")
-    model = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run=run, progress=False)
+    run_dir = tmp_path_factory.mktemp("run")
+    model = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run_dir=run_dir, progress=False)
     return model.fit(pixels, few(truth))
 
 
@@ -71,7 +71,7 @@ def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: 
     assert loaded.classes == ["blue", "green", "red"]
     assert loaded.preprocessing.size == (32, 32)
     assert loaded.preprocessing.crop == 1
-    assert loaded.mirror
+    assert loaded.flip
     for classifier in (model.classifier_, loaded):
         predictions = classifier.predict(paths, device="cpu")
         assert np.mean(np.array(predictions.labels) == NAMES[answers]) >= 0.9
@@ -80,33 +80,33 @@ def test_a_few_labels_become_a_classifier(toys: ModuleType, toy: str, tmp_path: 
 def test_labels_of_any_kind_and_another_labeller_on_hard_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images(each=10, classes=2)
     y = pd.Series(np.where(np.arange(20) < 6, truth + 5.0, np.nan))  # pandas' way to leave some out
-    options = replace(WHOLE, rounds=1, method="labels", trust="hard", mirror=False)
+    options = replace(WHOLE, rounds=1, method="labels", pseudo_label_mode="hard", flip=False)
     model = LabelAugmenter(LabelSpreading(), toy, options, device="cpu", progress=False).fit(pixels, y)
     assert model.classes_.tolist() == [5, 6]
     assert (model.transduction_ == truth + 5).mean() >= 0.9
     assert len(model.classifier_.classes) == 2
-    assert not model.classifier_.mirror
-    looks = LiveViews(pixels, model.classifier_.preprocessing)
-    answers = outputs(model.classifier_.network, looks, torch.device("cpu")).argmax(dim=1)
+    assert not model.classifier_.flip
+    views = LiveViews(pixels, model.classifier_.preprocessing)
+    answers = compute_outputs(model.classifier_.network, views, torch.device("cpu")).argmax(dim=1)
     assert (answers.numpy() == truth).mean() >= 0.9
 
 
-@pytest.mark.parametrize("where", ["options", "looks", "neither"])
+@pytest.mark.parametrize("where", ["options", "views", "neither"])
 def test_a_classifier_asks_mirror_images_only_if_it_has_learned_from_them(
     toys: ModuleType, toy: str, where: str
 ) -> None:
     pixels, truth = toys.images()
     short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
-    looks = replace(short.looks, mirror=where != "looks")
-    options = replace(short, looks=looks, mirror=where != "options")
+    views = replace(short.views, flip=where != "views")
+    options = replace(short, views=views, flip=where != "options")
     model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth))
-    assert model.classifier_.mirror == (where == "neither")
+    assert model.classifier_.flip == (where == "neither")
 
 
 @pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # both classes left to it are equally far
 def test_a_prior_is_kept_to_in_the_users_own_labels(toys: ModuleType, toy: str) -> None:
     pixels, truth = toys.images()
-    prior = excluding_prior(30, ["blue", "green", "red"], {20: [NAMES[truth[20]]]})
+    prior = exclusion_prior(30, ["blue", "green", "red"], {20: [NAMES[truth[20]]]})
     options = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
     model = LabelAugmenter(None, toy, options, device="cpu", progress=False).fit(pixels, few(truth), prior)
     assert model.transduction_[20] in {*NAMES, ""} - {NAMES[truth[20]]}
@@ -119,7 +119,7 @@ def test_the_fitted_labeller_speaks_of_the_users_own_classes(fitted: LabelAugmen
     assert isinstance(fitted.labeller_, GraphTransduction)
     assert np.array_equal(fitted.labeller_.transduction_, fitted.transduction_)
     assert fitted.labeller_.classes_.tolist() == fitted.labeller_.classes.tolist() == ["blue", "green", "red"]
-    free = ~fitted.labeller_.given_
+    free = ~fitted.labeller_.labelled_mask_
     assert np.array_equal(fitted.labeller_.confidence_[free], fitted.confidence_[free])
     assert (fitted.labeller_.predict(fitted.labeller_.graph_)[free] == fitted.transduction_[free]).mean() > 0.8
 
@@ -133,7 +133,7 @@ def test_every_image_gets_a_label_from_a_real_network(fitted: LabelAugmenter, to
     assert fitted.confidence_.shape == (30,)
     assert fitted.features_.shape == (30, 1280)
     assert 1 <= len(fitted.rounds_) <= 2
-    assert fitted.rounds_[0].kept
+    assert fitted.rounds_[0].accepted
 
 
 def test_the_late_part_was_trained_and_the_early_part_was_not(fitted: LabelAugmenter) -> None:
@@ -150,8 +150,10 @@ def test_the_late_part_was_trained_and_the_early_part_was_not(fitted: LabelAugme
 
 def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: ModuleType) -> None:
     pixels, truth = toys.images()
-    assert (Path(fitted.run) / VIEWS).stat().st_size > 0  # what the early layers saw
-    again = LabelAugmenter(None, "efficientnet-lite0", OPTIONS, device="cpu", run=str(fitted.run), progress=False)
+    assert (Path(fitted.run_dir) / VIEW_CACHE).stat().st_size > 0  # what the early layers saw
+    again = LabelAugmenter(
+        None, "efficientnet-lite0", OPTIONS, device="cpu", run_dir=str(fitted.run_dir), progress=False
+    )
     again.fit(pixels, few(truth))  # all rounds are there: they are only loaded
     state = fitted.classifier_.network.state_dict()
     assert all(torch.equal(value, state[name]) for name, value in again.classifier_.network.state_dict().items())
@@ -161,7 +163,7 @@ def test_continued_from_its_folder_it_is_the_same(fitted: LabelAugmenter, toys: 
 def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType, toy: str, tmp_path: Path) -> None:
     pixels, truth = toys.images()
     short = replace(WHOLE, rounds=1, training=replace(WHOLE.training, max_steps=1))
-    model = LabelAugmenter(None, toy, short, device="cpu", run=tmp_path, progress=False)
+    model = LabelAugmenter(None, toy, short, device="cpu", run_dir=tmp_path, progress=False)
 
     def decode() -> np.ndarray:
         with try_lock(tmp_path / "run") as free:
@@ -236,14 +238,14 @@ def test_arguments_of_another_kind_are_one_line(toys: ModuleType, changes: dict[
 
 
 def test_it_is_a_scikit_learn_estimator() -> None:
-    model = LabelAugmenter(LabelSpreading(alpha=0.9), "efficientnet-lite0", OPTIONS, device="cpu", run="folder")
-    assert set(model.get_params(deep=False)) == {"labeller", "backbone", "options", "device", "run", "progress"}
+    model = LabelAugmenter(LabelSpreading(alpha=0.9), "efficientnet-lite0", OPTIONS, device="cpu", run_dir="folder")
+    assert set(model.get_params(deep=False)) == {"labeller", "backbone", "options", "device", "run_dir", "progress"}
     assert model.options is OPTIONS
     assert model.get_params()["labeller__alpha"] == 0.9
     copied = clone(model)
     assert copied.get_params()["labeller__alpha"] == 0.9
     assert copied.labeller is not model.labeller
-    assert (copied.options, copied.run) == (OPTIONS, "folder")
+    assert (copied.options, copied.run_dir) == (OPTIONS, "folder")
     copied.set_params(labeller__alpha=0.5, backbone="efficientnet-lite1", options=None)
     assert (copied.labeller.alpha, copied.backbone, copied.options) == (0.5, "efficientnet-lite1", None)
     assert model.labeller.alpha == 0.9
@@ -253,24 +255,26 @@ def test_it_is_a_scikit_learn_estimator() -> None:
         model.set_params(network="resnet")
 
 
-@pytest.mark.parametrize("trained", ["late", "all"])
+@pytest.mark.parametrize("trainable_layers", ["late", "all"])
 def test_where_mirror_images_differ_none_is_ever_made(
-    toys: ModuleType, trained: str, monkeypatch: pytest.MonkeyPatch
+    toys: ModuleType, trainable_layers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flips: list[float] = []
-    real = looks_module.augment
+    real = views_module.augment
     monkeypatch.setattr(
-        looks_module,
+        views_module,
         "augment",
         lambda pixels, size, options: (flips.append(options.flip), real(pixels, size, options))[1],
     )
     pixels, truth = toys.images()
-    options = replace(OPTIONS, rounds=1, trained=trained, mirror=False, looks=ViewOptions(n_weak=3, n_strong=1))
+    options = replace(
+        OPTIONS, rounds=1, trainable_layers=trainable_layers, flip=False, views=ViewOptions(n_weak=3, n_strong=1)
+    )
     options = replace(options, training=replace(options.training, max_steps=1))
     model = LabelAugmenter(None, "efficientnet-lite0", options, device="cpu", progress=False).fit(pixels, few(truth))
     assert set(flips) == {0.0}
-    plain = LiveViews(pixels, model.classifier_.preprocessing, ViewOptions(mirror=False))
-    features = outputs(model.classifier_.network.body, plain, torch.device("cpu")).numpy()
+    plain = LiveViews(pixels, model.classifier_.preprocessing, ViewOptions(flip=False))
+    features = compute_outputs(model.classifier_.network.body, plain, torch.device("cpu")).numpy()
     # Of the image alone; a stem's activations are kept in 16 bits.
     np.testing.assert_allclose(model.features_, features, rtol=0.05, atol=0.02 * features.max())
 

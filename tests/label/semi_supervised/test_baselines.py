@@ -10,7 +10,7 @@ from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import LiveViews
 from entourage.training import TrainingOptions, train
 
-SMALL = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10)
+SMALL = MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=10)
 
 
 def test_only_labelled_images_are_planned_for_as_many_steps_as_others_make(toys: ModuleType) -> None:
@@ -24,7 +24,7 @@ def test_the_loss_is_plain_cross_entropy(toys: ModuleType) -> None:
     examples, network = toys.numbers(), toys.linear()
     losses = Supervised(network, examples).loss(network, toys.batch(examples, [0, 1, 2], []), step=0)
     with torch.no_grad():
-        logits = network(examples.looks.weak(torch.arange(3)))
+        logits = network(examples.views.weak(torch.arange(3)))
     expected = (logits.logsumexp(dim=1) - logits.diagonal()).mean().item()
     assert losses["loss"].item() == pytest.approx(expected, rel=1e-5)
     assert losses["unlabelled"] == 0

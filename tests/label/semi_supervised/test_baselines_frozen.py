@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 
-from entourage.label.semi_supervised.baselines import FROZEN, USUAL, frozen_classifier
+from entourage.label.semi_supervised.baselines import DEFAULT_C, FROZEN, frozen_classifier
 
 
 @pytest.mark.parametrize("name", FROZEN)
@@ -37,5 +37,5 @@ def test_each_name_is_its_own_kind() -> None:
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_the_cost_of_errors_can_be_chosen(name: str) -> None:
-    assert USUAL[name] == frozen_classifier(name)[-1].C
+    assert DEFAULT_C[name] == frozen_classifier(name)[-1].C
     assert frozen_classifier(name, 3.0)[-1].C == 3

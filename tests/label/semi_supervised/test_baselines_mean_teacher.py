@@ -8,16 +8,16 @@ from entourage.label.semi_supervised.method import MethodOptions
 
 def test_the_loss_is_the_squared_difference_to_the_teacher(toys: ModuleType) -> None:
     examples, network = toys.numbers(), toys.linear()
-    method = MeanTeacher(network, examples, MethodOptions(least_steps=1, ramp_steps=0))
+    method = MeanTeacher(network, examples, MethodOptions(min_steps=1, ramp_steps=0))
     batch = toys.batch(examples, [0], [3, 4, 5])
     teacher = toys.linear(scale=0.5)
     method.average.module.load_state_dict(teacher.state_dict())
-    (view,) = method.views(batch)
-    assert torch.equal(view, examples.looks.weak(batch.unlabelled))
+    (view,) = method.unlabelled_views(batch)
+    assert torch.equal(view, examples.views.weak(batch.unlabelled))
     logits = torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    loss = method.disagreement([logits], batch, step=0)
+    loss = method.unlabelled_loss([logits], batch, step=0)
     with torch.no_grad():
-        believed = teacher(examples.looks.weak(batch.unlabelled)).softmax(dim=1)
+        believed = teacher(examples.views.weak(batch.unlabelled)).softmax(dim=1)
     expected = 10 * ((logits.softmax(dim=1) - believed) ** 2).mean()
     torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=1e-6)  # the teacher answers in float32
     mine, theirs = (torch.autograd.grad(value, logits)[0] for value in (loss, expected))
@@ -27,7 +27,7 @@ def test_the_loss_is_the_squared_difference_to_the_teacher(toys: ModuleType) -> 
 def test_the_teacher_gets_no_gradient_and_keeps_its_statistics(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     network = toys.network()
-    method = MeanTeacher(network, examples, MethodOptions(least_steps=1, ramp_steps=0))
+    method = MeanTeacher(network, examples, MethodOptions(min_steps=1, ramp_steps=0))
     torch.nn.init.normal_(network.head.weight)
     before = {name: value.clone() for name, value in method.average.module.state_dict().items()}
     losses = method.loss(network.train(), toys.batch(examples, [0, 1, 2], list(range(3, 12))), step=0)

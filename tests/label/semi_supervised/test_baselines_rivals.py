@@ -10,9 +10,9 @@ import torch
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.baselines import LABELLERS, METHODS
 from entourage.label.semi_supervised.method import MethodOptions, SemiSupervisedMethod
-from entourage.label.semi_supervised.network import outputs
+from entourage.label.semi_supervised.network import compute_outputs
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.pseudo_labels import find_labels
+from entourage.label.semi_supervised.pseudo_labels import fit_graph_labels
 from entourage.label.semi_supervised.views import cache_views
 from entourage.training import TrainingOptions, train
 
@@ -31,13 +31,13 @@ def test_every_method_learns_colours(toys: ModuleType, name: str, kept: bool) ->
     examples, truth = toys.examples(labels=4)
     network = toys.network(channels=4 if kept else 3)
     if kept:
-        examples = replace(examples, looks=cache_views(toys.stem(), examples.looks, torch.device("cpu")))
-    options = MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=15, decay=0.8, ramp_steps=40)
+        examples = replace(examples, views=cache_views(toys.stem(), examples.views, torch.device("cpu")))
+    options = MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=15, ema_decay=0.8, ramp_steps=40)
     task = METHODS[name](network, examples, options)
     training = TrainingOptions(epochs=30, learning_rate=0.02, workers=0, log_every=5)
     result = train(task, training, device="cpu", progress=False)
     assert result.steps == 60
-    logits = outputs(task.final_model(), examples.looks, torch.device("cpu"))
+    logits = compute_outputs(task.final_model(), examples.views, torch.device("cpu"))
     assert (logits.argmax(dim=1).numpy() == truth).mean() >= 0.9
 
 
@@ -46,7 +46,7 @@ def test_every_labeller_plays_in_the_games_place(toys: ModuleType, name: str) ->
     examples, truth = toys.examples()
     features = torch.eye(3)[torch.from_numpy(truth)]
     features = features + 0.1 * torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
-    found, score, _ = find_labels(features, examples, LABELLERS[name](), AugmentOptions(neighbours=9))
+    found, score, _ = fit_graph_labels(features, examples, LABELLERS[name](), AugmentOptions(n_neighbors=9))
     assert np.array_equal(found.codes, truth)
     assert score == 1.0
     assert found.confidence.shape == (30,)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from entourage.label.semi_supervised.baselines import RADIUS, VirtualAdversarial
+from entourage.label.semi_supervised.baselines import VAT_RADIUS, VirtualAdversarial
 from entourage.label.semi_supervised.method import MethodOptions
 
 
@@ -14,10 +14,10 @@ def lengths(values: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("step", [0, 9])
 def test_the_loss_is_divergence_that_only_the_moved_view_learns_from(toys: ModuleType, step: int) -> None:
-    method = VirtualAdversarial(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=9))
+    method = VirtualAdversarial(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=9))
     generator = torch.Generator().manual_seed(0)
     clean, moved = (torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    loss = method.disagreement([clean, moved], toys.batch(method.examples, [0], [1, 2, 3, 4, 5]), step)
+    loss = method.unlabelled_loss([clean, moved], toys.batch(method.data, [0], [1, 2, 3, 4, 5]), step)
     fixed, q = clean.detach().softmax(dim=1), moved.softmax(dim=1)
     divergence = (fixed * (fixed / q).log()).sum() / 5
     grown = 1.0 if step == 9 else torch.exp(torch.tensor(-5.0, dtype=torch.float64))
@@ -33,9 +33,9 @@ def test_of_two_classes_the_worst_direction_is_that_of_their_difference(toys: Mo
     examples, network = toys.numbers(classes=2), toys.linear(classes=2)
     method = VirtualAdversarial(network, examples)
     torch.manual_seed(0)
-    clean, moved = method.views(toys.batch(examples, [0], [2, 3, 4, 5]))
-    assert torch.equal(clean, examples.looks.weak(torch.tensor([2, 3, 4, 5])))
-    torch.testing.assert_close(lengths(moved - clean), RADIUS * lengths(clean))
+    clean, moved = method.unlabelled_views(toys.batch(examples, [0], [2, 3, 4, 5]))
+    assert torch.equal(clean, examples.views.weak(torch.tensor([2, 3, 4, 5])))
+    torch.testing.assert_close(lengths(moved - clean), VAT_RADIUS * lengths(clean))
     across = (network.head.weight[1] - network.head.weight[0]).detach()
     direction = (moved - clean).flatten(1) / lengths(moved - clean)[:, None]
     torch.testing.assert_close((direction @ across).abs() / across.norm(), torch.ones(4, dtype=torch.float64))
@@ -45,7 +45,7 @@ def test_worse_than_most_other_directions(toys: ModuleType) -> None:
     examples, network = toys.numbers(classes=3), toys.linear(classes=3)
     method = VirtualAdversarial(network, examples)
     torch.manual_seed(0)
-    clean, moved = method.views(toys.batch(examples, [0], list(range(8))))
+    clean, moved = method.unlabelled_views(toys.batch(examples, [0], list(range(8))))
 
     def divergence(inputs: Tensor) -> Tensor:
         p, q = (network(x).detach().softmax(dim=1) for x in (clean, inputs))
@@ -65,7 +65,7 @@ def test_looking_for_it_leaves_the_networks_alone(toys: ModuleType) -> None:
     method = VirtualAdversarial(network, examples)
     before = [value.clone() for value in (*network.state_dict().values(), *method.average.module.state_dict().values())]
     with torch.no_grad():  # nobody's gradients but its own
-        _, moved = method.views(toys.batch(examples, [0], [5, 6]))
+        _, moved = method.unlabelled_views(toys.batch(examples, [0], [5, 6]))
     after = [*network.state_dict().values(), *method.average.module.state_dict().values()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -75,14 +75,14 @@ def test_looking_for_it_leaves_the_networks_alone(toys: ModuleType) -> None:
 def test_where_nothing_changes_the_answer_nothing_is_moved(toys: ModuleType) -> None:
     examples, _ = toys.examples()
     method = VirtualAdversarial(toys.network(), examples)  # its head is zero
-    clean, moved = method.views(toys.batch(examples, [0], [5, 6]))
+    clean, moved = method.unlabelled_views(toys.batch(examples, [0], [5, 6]))
     assert torch.equal(clean, moved)
 
 
 def test_the_perturbation_is_as_long_as_told(toys: ModuleType) -> None:
     examples = toys.numbers()
     method = VirtualAdversarial(toys.linear(), examples, radius=0.03)
-    clean, moved = method.views(toys.batch(examples, [0], [5, 6]))
+    clean, moved = method.unlabelled_views(toys.batch(examples, [0], [5, 6]))
     torch.testing.assert_close(lengths(moved - clean), 0.03 * lengths(clean))
     assert method.config()["radius"] == 0.03
     with pytest.raises(ValueError, match="radius is 0; expected a number above 0"):

@@ -51,9 +51,9 @@ def test_predictions_are_the_networks_and_broken_files_are_set_aside(
 ) -> None:
     before = {name: value.clone() for name, value in classifier.network.state_dict().items()}
     predictions = classifier.predict(paths, device="cpu")
-    assert predictions.kept == [0, 1, 3, 4]
+    assert predictions.indices == [0, 1, 3, 4]
     assert [path for path, _ in predictions.failures] == [paths[2]]
-    pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in predictions.kept])
+    pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in predictions.indices])
     with torch.no_grad():
         logits = classifier.network(classifier.preprocessing.normalize(pixels))
     expected = logits.softmax(dim=1)
@@ -65,8 +65,8 @@ def test_predictions_are_the_networks_and_broken_files_are_set_aside(
 
 
 def test_an_image_and_its_mirror_image_answer_together(classifier: ImageClassifier, paths: list[Path]) -> None:
-    both = replace(classifier, mirror=True).predict(paths, device="cpu")
-    pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in both.kept])
+    both = replace(classifier, flip=True).predict(paths, device="cpu")
+    pixels = torch.stack([classifier.preprocessing.pixels(Image.open(paths[place])) for place in both.indices])
     with torch.no_grad():
         asked = [classifier.network(classifier.preprocessing.normalize(view)) for view in (pixels, pixels.flip(3))]
     expected = ((asked[0] + asked[1]) / 2).softmax(dim=1).numpy()
@@ -74,35 +74,33 @@ def test_an_image_and_its_mirror_image_answer_together(classifier: ImageClassifi
     assert np.abs(both.probabilities - classifier.predict(paths, device="cpu").probabilities).max() > 0.01
 
 
-@pytest.mark.parametrize("mirror", [True, False])
-def test_a_file_says_whether_mirror_images_answer_too(
-    classifier: ImageClassifier, tmp_path: Path, mirror: bool
-) -> None:
+@pytest.mark.parametrize("flip", [True, False])
+def test_a_file_says_whether_mirror_images_answer_too(classifier: ImageClassifier, tmp_path: Path, flip: bool) -> None:
     path = tmp_path / "classifier.safetensors"
-    replace(classifier, mirror=mirror).save(path)
-    assert ImageClassifier.load(path).mirror is mirror
+    replace(classifier, flip=flip).save(path)
+    assert ImageClassifier.load(path).flip is flip
     state, notes = read_weights(path)
     write_weights(path, state, {name: value for name, value in notes.items() if name != "mirror"})
-    assert ImageClassifier.load(path).mirror is False  # as files of earlier versions answered
+    assert ImageClassifier.load(path).flip is False  # as files of earlier versions answered
 
 
 @pytest.mark.parametrize("images", [[], np.zeros((0, 40, 40, 3), np.uint8)])
 def test_no_images_give_no_predictions(classifier: ImageClassifier, images: Any) -> None:
     predictions = classifier.predict(images, device="cpu")
-    assert (predictions.labels, predictions.kept, predictions.failures) == ([], [], [])
+    assert (predictions.labels, predictions.indices, predictions.failures) == ([], [], [])
     assert predictions.probabilities.shape == (0, 3)
 
 
-@pytest.mark.parametrize("mirror", [True, False])
-def test_decoded_images_are_asked_about_as_files_are(classifier: ImageClassifier, tmp_path: Path, mirror: bool) -> None:
-    asked = replace(classifier, mirror=mirror, preprocessing=replace(classifier.preprocessing, crop=1.0))
+@pytest.mark.parametrize("flip", [True, False])
+def test_decoded_images_are_asked_about_as_files_are(classifier: ImageClassifier, tmp_path: Path, flip: bool) -> None:
+    asked = replace(classifier, flip=flip, preprocessing=replace(classifier.preprocessing, crop=1.0))
     pixels = np.random.default_rng(1).integers(0, 256, (5, 40, 40, 3), dtype=np.uint8)
     files = [tmp_path / f"{number}.png" for number in range(5)]
     for image, path in zip(pixels, files, strict=True):
         Image.fromarray(image).save(path)
     of_files, of_pixels = asked.predict(files, device="cpu"), asked.predict(pixels, device="cpu")
     assert of_pixels.labels == of_files.labels
-    assert (of_pixels.kept, of_pixels.failures) == ([0, 1, 2, 3, 4], [])
+    assert (of_pixels.indices, of_pixels.failures) == ([0, 1, 2, 3, 4], [])
     np.testing.assert_allclose(of_pixels.probabilities, of_files.probabilities, atol=1e-5)
     large = asked.predict(np.repeat(np.repeat(pixels, 3, axis=1), 3, axis=2), device="cpu")
     np.testing.assert_allclose(large.probabilities, of_files.probabilities, atol=0.15)  # brought to the network's size

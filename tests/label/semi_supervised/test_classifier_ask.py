@@ -40,7 +40,7 @@ def test_files_and_all_images_below_folders_are_classified(saved: Path, folder: 
     paths, predictions = predict_images(saved, [folder / "night.png", folder], device="cpu", progress=False)
     assert sorted(paths[1:]) == sorted([folder / "broken.png", folder / "deep" / "day.png", folder / "night.png"])
     assert [path for path, _ in predictions.failures] == [folder / "broken.png"]
-    named = dict(zip((paths[place] for place in predictions.kept), predictions.labels, strict=True))
+    named = dict(zip((paths[place] for place in predictions.indices), predictions.labels, strict=True))
     assert named == {folder / "night.png": "dark", folder / "deep" / "day.png": "bright"}
 
 

@@ -7,7 +7,7 @@ from entourage.label.semi_supervised.data import SemiSupervisedData
 
 
 def test_labelled_images_are_known_by_position(toys: ModuleType) -> None:
-    examples = SemiSupervisedData(toys.NumberLooks(5), np.array([-1, 2, -1, 0, 0]), 3)
+    examples = SemiSupervisedData(toys.NumberViews(5), np.array([-1, 2, -1, 0, 0]), 3)
     assert len(examples) == 5
     assert examples.labelled.tolist() == [1, 3, 4]
 
@@ -26,4 +26,4 @@ def test_labelled_images_are_known_by_position(toys: ModuleType) -> None:
 )
 def test_labels_that_do_not_fit_are_refused(toys: ModuleType, codes: np.ndarray, classes: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SemiSupervisedData(toys.NumberLooks(5), codes, classes)
+        SemiSupervisedData(toys.NumberViews(5), codes, classes)

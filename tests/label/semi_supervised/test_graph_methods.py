@@ -3,7 +3,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from entourage.label.semi_supervised.graph_methods import Augmented, weighted_cross_entropy
+from entourage.label.semi_supervised.graph_methods import GraphPseudoLabel, weighted_cross_entropy
 
 
 def test_cross_entropy_is_a_weighted_mean() -> None:
@@ -29,38 +29,42 @@ def test_without_weight_there_is_nothing_to_learn() -> None:
     assert (torch.autograd.grad(loss, logits)[0] == 0).all()
 
 
-@pytest.mark.parametrize("trust", ["hard", "soft", "weighted"])
-def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, trust: str) -> None:
+@pytest.mark.parametrize("pseudo_label_mode", ["hard", "soft", "weighted"])
+def test_each_image_is_taught_what_was_found_for_it(toys: ModuleType, pseudo_label_mode: str) -> None:
     examples, network = toys.numbers(), toys.linear()
-    found = toys.found([0, 1, 2, 2, 1, 0, -1, 1], [1, 1, 1, 0.5, 0.75, 0.9, 0, 0.25])
-    method = Augmented(network, examples, found=found, trust=trust)
+    found = toys.pseudo_labels([0, 1, 2, 2, 1, 0, -1, 1], [1, 1, 1, 0.5, 0.75, 0.9, 0, 0.25])
+    method = GraphPseudoLabel(network, examples, pseudo_labels=found, pseudo_label_mode=pseudo_label_mode)
     batch = toys.batch(examples, [0], [7, 6, 3])
-    (view,) = method.views(batch)
-    assert torch.equal(view, examples.looks.weak(batch.unlabelled))
+    (view,) = method.unlabelled_views(batch)
+    assert torch.equal(view, examples.views.weak(batch.unlabelled))
     logits = network(view)
-    told = logits.log_softmax(dim=1)
+    log_p = logits.log_softmax(dim=1)
     expected = {
-        "hard": -(told[0, 1] + told[2, 2]) / 2,
-        "soft": -(told[0] @ told.new_tensor([0.1, 0.8, 0.1]) + told[2] @ told.new_tensor([0.1, 0.1, 0.8])) / 2,
-        "weighted": -(0.0625 * told[0, 1] + 0.25 * told[2, 2]) / 0.3125,
-    }[trust]
-    loss = method.disagreement([logits], batch, step=0)
+        "hard": -(log_p[0, 1] + log_p[2, 2]) / 2,
+        "soft": -(log_p[0] @ log_p.new_tensor([0.1, 0.8, 0.1]) + log_p[2] @ log_p.new_tensor([0.1, 0.1, 0.8])) / 2,
+        "weighted": -(0.0625 * log_p[0, 1] + 0.25 * log_p[2, 2]) / 0.3125,
+    }[pseudo_label_mode]
+    loss = method.unlabelled_loss([logits], batch, step=0)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
-    found = toys.found([0, 1, 2, 2, 1, 0, -1, 1], [1.0] * 6 + [0.0, 1.0])
-    for alike in (True, False):
-        method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=alike)
+    found = toys.pseudo_labels([0, 1, 2, 2, 1, 0, -1, 1], [1.0] * 6 + [0.0, 1.0])
+    for pool_labels in (True, False):
+        method = GraphPseudoLabel(
+            toys.linear(), toys.numbers(), pseudo_labels=found, pseudo_label_mode="hard", pool_labels=pool_labels
+        )
         plan = method.plan(0)
-        assert {len(labelled) > 0 for labelled, _ in plan} == {not alike}
+        assert {len(labelled) > 0 for labelled, _ in plan} == {not pool_labels}
         assert all(sorted(rows.tolist()) == list(range(8)) for _, rows in plan)  # given ones among them
-    method = Augmented(toys.linear(), toys.numbers(), found=found, trust="hard", alike=True)
-    batch = toys.batch(method.examples, [], [0, 3, 7])
+    method = GraphPseudoLabel(
+        toys.linear(), toys.numbers(), pseudo_labels=found, pseudo_label_mode="hard", pool_labels=True
+    )
+    batch = toys.batch(method.data, [], [0, 3, 7])
     losses = method.loss(method.model, batch, step=0)
     assert list(losses) == ["loss"]
-    told = method.model(method.examples.looks.weak(batch.unlabelled)).log_softmax(dim=1)
-    assert losses["loss"].item() == pytest.approx(-(told[0, 0] + told[1, 2] + told[2, 1]).item() / 3, rel=1e-6)
+    log_p = method.model(method.data.views.weak(batch.unlabelled)).log_softmax(dim=1)
+    assert losses["loss"].item() == pytest.approx(-(log_p[0, 0] + log_p[1, 2] + log_p[2, 1]).item() / 3, rel=1e-6)
     losses["loss"].backward()
     assert method.model.head.weight.grad.abs().max() > 0
 
@@ -68,16 +72,34 @@ def test_where_all_are_alike_a_batch_is_one_mean(toys: ModuleType) -> None:
 def test_other_labels_or_another_trust_are_another_run(toys: ModuleType) -> None:
     examples = toys.numbers()
     labels, others = ([0, 1, 2, 2, 1, 0, -1, 1], [0, 1, 2, 2, 1, 0, 1, -1])
-    sure = [0.5] * 8
+    confidence = [0.5] * 8
     described = [
-        str(Augmented(toys.linear(), examples, found=toys.found(codes, sure), trust=trust, alike=alike).config())
-        for codes, trust, alike in ((labels, "hard", 0), (others, "hard", 0), (labels, "soft", 0), (labels, "hard", 1))
+        str(
+            GraphPseudoLabel(
+                toys.linear(),
+                examples,
+                pseudo_labels=toys.pseudo_labels(codes, confidence),
+                pseudo_label_mode=pseudo_label_mode,
+                pool_labels=pool_labels,
+            ).config()
+        )
+        for codes, pseudo_label_mode, pool_labels in (
+            (labels, "hard", 0),
+            (others, "hard", 0),
+            (labels, "soft", 0),
+            (labels, "hard", 1),
+        )
     ]
     assert len(set(described)) == 4
 
 
 def test_labels_of_other_images_are_refused(toys: ModuleType) -> None:
     with pytest.raises(ValueError, match="for 8 images and 3 classes"):
-        Augmented(toys.linear(), toys.numbers(), found=toys.found([0, 1], [1, 1]))
-    with pytest.raises(ValueError, match="trust is 'blind'"):
-        Augmented(toys.linear(), toys.numbers(), found=toys.found([0] * 8, [1.0] * 8), trust="blind")
+        GraphPseudoLabel(toys.linear(), toys.numbers(), pseudo_labels=toys.pseudo_labels([0, 1], [1, 1]))
+    with pytest.raises(ValueError, match="pseudo_label_mode is 'blind'"):
+        GraphPseudoLabel(
+            toys.linear(),
+            toys.numbers(),
+            pseudo_labels=toys.pseudo_labels([0] * 8, [1.0] * 8),
+            pseudo_label_mode="blind",
+        )

@@ -1,4 +1,4 @@
-"""Two processes hold the network's answers to the same shares, and a stopped run of both ends as if left alone."""
+"""Two processes hold the network's answers to the same priors, and a stopped run of both ends as if left alone."""
 
 import json
 from pathlib import Path

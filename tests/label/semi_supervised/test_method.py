@@ -16,16 +16,16 @@ from entourage.label.semi_supervised.method import Batch, MethodOptions, SemiSup
 from entourage.label.semi_supervised.views import LiveViews
 from entourage.training import TrainingOptions, train
 
-SMALL = MethodOptions(least_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
+SMALL = MethodOptions(min_steps=1, labelled_batch=5, unlabelled_batch=8, seed=3)
 
 
 class Sum(SemiSupervisedMethod):
     """The mean of all logits of weak views, and twice that of strong views."""
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
-        return self.looks.weak(batch.unlabelled), self.looks.strong(batch.unlabelled)
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
+        return self.views.weak(batch.unlabelled), self.views.strong(batch.unlabelled)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         return logits[0].mean() + 2 * logits[1].mean() + step
 
 
@@ -54,7 +54,7 @@ def test_the_order_follows_seed_and_epoch(toys: ModuleType) -> None:
 
 
 def test_few_images_come_in_small_batches_and_several_times_over(toys: ModuleType) -> None:
-    method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, least_steps=5))
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(labelled_batch=112, unlabelled_batch=448, min_steps=5))
     plan = method.plan(0)
     assert len(plan) == method.steps() == 5
     assert all(sorted(every) == list(range(8)) for _, every in plan)  # eight images are a batch, five times over
@@ -73,7 +73,7 @@ def test_a_batch_holds_positions_and_codes(toys: ModuleType) -> None:
 def test_the_loss_is_cross_entropy_and_disagreement(toys: ModuleType) -> None:
     examples, network = toys.numbers(), toys.linear()
     losses = Sum(network, examples).loss(network, toys.batch(examples, [1, 2], [0, 5, 6]), step=4)
-    x = examples.looks.values.flatten(1)
+    x = examples.views.values.flatten(1)
     weight, bias = network.head.weight, network.head.bias
     logits = (x[[1, 2]] + 0.5) @ weight.T + bias
     labelled = -(logits.log_softmax(1)[0, 1] + logits.log_softmax(1)[1, 2]) / 2
@@ -104,16 +104,16 @@ def test_statistics_of_batch_normalisation_are_kept_or_follow(toys: ModuleType, 
 
 
 def test_the_ramp_rises_to_one(toys: ModuleType) -> None:
-    method = Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=10))
+    method = Sum(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=10))
     assert method.ramp(0) == pytest.approx(np.exp(-5))
     assert method.ramp(5) == pytest.approx(np.exp(-5 / 4))
     assert method.ramp(10) == method.ramp(1000) == 1
-    assert Sum(toys.linear(), toys.numbers(), MethodOptions(least_steps=1, ramp_steps=0)).ramp(0) == 1
+    assert Sum(toys.linear(), toys.numbers(), MethodOptions(min_steps=1, ramp_steps=0)).ramp(0) == 1
 
 
 def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
     network = toys.network()
-    body, head = Sum(network, toys.examples()[0], MethodOptions(least_steps=1, head_rate=7.0)).parameter_groups()
+    body, head = Sum(network, toys.examples()[0], MethodOptions(min_steps=1, head_lr_scale=7.0)).parameter_groups()
     assert {id(p) for p in body["params"]} == {id(p) for p in network.body.parameters()}
     assert {id(p) for p in head["params"]} == {id(p) for p in network.head.parameters()}
     assert "lr_scale" not in body
@@ -122,25 +122,25 @@ def test_the_head_learns_faster_than_the_body(toys: ModuleType) -> None:
 
 def test_the_average_teaches_and_is_what_is_kept(toys: ModuleType) -> None:
     network, examples = toys.linear(), toys.numbers()
-    method = Sum(network, examples, MethodOptions(least_steps=1, decay=0.5))
+    method = Sum(network, examples, MethodOptions(min_steps=1, ema_decay=0.5))
     before = network.head.weight.detach().clone()
     with torch.no_grad():
         network.head.weight.zero_()
     method.after_step(1)
     kept = method.final_model()
     torch.testing.assert_close(kept.head.weight, 0.1 * before)  # an average starts fast: (1 + 0) / (10 + 0)
-    views = examples.looks.weak(torch.arange(3))
-    answer = method.teacher(views)
+    views = examples.views.weak(torch.arange(3))
+    answer = method.teacher_probabilities(views)
     torch.testing.assert_close(answer, F.softmax(kept(views).float(), dim=1))
-    assert not method.teacher(views.clone().requires_grad_()).requires_grad
-    other = Sum(toys.linear(), examples, MethodOptions(least_steps=1, decay=0.5))
+    assert not method.teacher_probabilities(views.clone().requires_grad_()).requires_grad
+    other = Sum(toys.linear(), examples, MethodOptions(min_steps=1, ema_decay=0.5))
     other.load_extra_state(method.extra_state())
     assert torch.equal(other.final_model().head.weight, kept.head.weight)
     assert other.average.updates == 1
 
 
 def test_training_moves_the_average_with_the_network(toys: ModuleType) -> None:
-    method = Sum(toys.network(), toys.examples()[0], replace(SMALL, decay=0.0))
+    method = Sum(toys.network(), toys.examples()[0], replace(SMALL, ema_decay=0.0))
     train(method, TrainingOptions(epochs=1, learning_rate=0.01, workers=0), device="cpu", progress=False)
     for mine, theirs in zip(
         method.final_model().state_dict().values(), method.model.state_dict().values(), strict=True
@@ -161,7 +161,7 @@ def test_another_run_has_another_description(toys: ModuleType) -> None:
     descriptions = {
         described(examples, SMALL),
         described(relabelled, SMALL),
-        described(examples, replace(SMALL, decay=0.5)),
+        described(examples, replace(SMALL, ema_decay=0.5)),
         described(toys.numbers(count=9), SMALL),
         described(examples, SMALL, Other),
     }
@@ -183,7 +183,7 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
         with pytest.raises(ValueError, match=expected):
             run(changed, classes)
     pixels = toys.images()[0]
-    larger = replace(examples, looks=LiveViews(pixels, toys.preprocessing(toys.SIDE + 4)))
+    larger = replace(examples, views=LiveViews(pixels, toys.preprocessing(toys.SIDE + 4)))
     for changed in (toys.examples(seed=1)[0], larger):
         with pytest.raises(
             ValueError, match="holds a run with other images, another size or other views than there are"
@@ -196,16 +196,16 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
     [
         ({"labelled_batch": 0}, "labelled_batch is 0; expected a whole number of 1 or more"),
         ({"unlabelled_batch": -3}, "unlabelled_batch is -3; expected a whole number of 1 or more"),
-        ({"least_steps": 2.5}, "least_steps is 2.5; expected a whole number of 1 or more"),
+        ({"min_steps": 2.5}, "min_steps is 2.5; expected a whole number of 1 or more"),
         ({"ramp_steps": -1}, "ramp_steps is -1; expected a whole number of 0 or more"),
         ({"seed": -1}, "seed is -1; expected a whole number of 0 or more"),
-        ({"head_rate": 0.0}, "head_rate is 0.0; expected a number above 0"),
-        ({"decay": 1.0}, r"decay is 1.0; expected a number in \[0, 1\)"),
-        ({"decay": 2.0}, r"decay is 2.0; expected a number in \[0, 1\)"),
-        ({"decay": float("nan")}, "decay is nan"),
-        ({"decay": "slow"}, r"decay is 'slow'; expected a number in \[0, 1\)"),
-        ({"head_rate": "a"}, "head_rate is 'a'; expected a number above 0"),
-        ({"head_rate": float("inf")}, "head_rate is inf; expected a number above 0"),
+        ({"head_lr_scale": 0.0}, "head_lr_scale is 0.0; expected a number above 0"),
+        ({"ema_decay": 1.0}, r"ema_decay is 1.0; expected a number in \[0, 1\)"),
+        ({"ema_decay": 2.0}, r"ema_decay is 2.0; expected a number in \[0, 1\)"),
+        ({"ema_decay": float("nan")}, "ema_decay is nan"),
+        ({"ema_decay": "slow"}, r"ema_decay is 'slow'; expected a number in \[0, 1\)"),
+        ({"head_lr_scale": "a"}, "head_lr_scale is 'a'; expected a number above 0"),
+        ({"head_lr_scale": float("inf")}, "head_lr_scale is inf; expected a number above 0"),
     ],
 )
 def test_bad_options_are_refused(change: dict[str, float], message: str) -> None:

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from entourage.label.semi_supervised.baselines import FixMatch, MeanTeacher, PiModel, PseudoLabel
-from entourage.label.semi_supervised.method import THRESHOLD, ConfidenceThresholdMethod, MethodOptions, WeightedMethod
+from entourage.label.semi_supervised.method import (
+    DEFAULT_THRESHOLD,
+    ConfidenceThresholdMethod,
+    MethodOptions,
+    WeightedMethod,
+)
 
 
 @pytest.mark.parametrize(("method", "weight"), [(PiModel, 0.1), (MeanTeacher, 10.0)])
@@ -19,17 +24,17 @@ def test_methods_that_compare_answers_have_a_usual_weight(
 @pytest.mark.parametrize("method", [FixMatch, PseudoLabel])
 def test_a_threshold_is_for_methods_that_believe_answers(method: type) -> None:
     assert issubclass(method, ConfidenceThresholdMethod)
-    assert method.__init__.__kwdefaults__ == {"threshold": THRESHOLD}
+    assert method.__init__.__kwdefaults__ == {"threshold": DEFAULT_THRESHOLD}
 
 
 @pytest.mark.parametrize(("method", "answers"), [(MeanTeacher, 1), (PiModel, 2)])
 def test_the_weight_can_be_chosen(toys: ModuleType, method: type[WeightedMethod], answers: int) -> None:
-    options, examples = MethodOptions(least_steps=1, ramp_steps=0), toys.numbers()
+    options, examples = MethodOptions(min_steps=1, ramp_steps=0), toys.numbers()
     usual, heavy = (method(toys.linear(), examples, options, weight=weight) for weight in (10.0, 25.0))
     logits = list(torch.randn(answers, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
     batch = toys.batch(examples, [0], [3, 4, 5])
-    expected = 2.5 * usual.disagreement(logits, batch, step=0)
-    torch.testing.assert_close(heavy.disagreement(logits, batch, step=0), expected)
+    expected = 2.5 * usual.unlabelled_loss(logits, batch, step=0)
+    torch.testing.assert_close(heavy.unlabelled_loss(logits, batch, step=0), expected)
     assert heavy.config()["weight"] == 25
     with pytest.raises(ValueError, match="weight is -1; expected 0 or more"):
         method(toys.linear(), examples, weight=-1)

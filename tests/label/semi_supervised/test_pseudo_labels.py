@@ -18,7 +18,7 @@ def test_it_says_what_the_game_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         game = GraphTransduction(affinity="precomputed", device="cpu").fit(w, y)
-    found = PseudoLabels.of(game)
+    found = PseudoLabels.from_labeller(game)
     assert found.codes.dtype == np.int64
     assert found.codes.tolist() == [1, 1, 1, 0, 0, 0, -1, -1]  # fig, then pear
     names = np.append(game.classes_, "")
@@ -27,13 +27,13 @@ def test_it_says_what_the_game_said() -> None:
     assert found.confidence[[0, 5]].tolist() == [1, 1]  # what was given is sure, whatever the neighbours say
     assert np.array_equal(found.confidence[1:5], game.confidence_[1:5])
     assert np.array_equal(found.distributions, game.label_distributions_)
-    for trust in ("hard", "soft", "weighted"):
-        assert found.targets(trust)[1][-2:].tolist() == [0, 0]
-    torch.testing.assert_close(found.belief()[-2:], torch.full((2, 2), 0.5))
+    for mode in ("hard", "soft", "weighted"):
+        assert found.targets(mode)[1][-2:].tolist() == [0, 0]
+    torch.testing.assert_close(found.soft_targets()[-2:], torch.full((2, 2), 0.5))
 
 
 def test_targets_are_labels_distributions_or_labels_with_weights(toys: ModuleType) -> None:
-    found = toys.found([2, -1, 0], [0.5, 0.0, 1.0])
+    found = toys.pseudo_labels([2, -1, 0], [0.5, 0.0, 1.0])
     one_hot = torch.tensor([[0.0, 0, 1], [0, 0, 0], [1, 0, 0]])
     hard, hard_weights = found.targets("hard")
     assert torch.equal(hard, one_hot)
@@ -48,21 +48,25 @@ def test_targets_are_labels_distributions_or_labels_with_weights(toys: ModuleTyp
 
 
 def test_a_belief_is_the_label_as_far_as_it_is_sure(toys: ModuleType) -> None:
-    found = toys.found([2, -1, 0, 1], [0.5, 0.0, 1.0, 0.2])
+    found = toys.pseudo_labels([2, -1, 0, 1], [0.5, 0.0, 1.0, 0.2])
     third = [1 / 3, 1 / 3, 1 / 3]  # also where a label is less sure than a guess
-    torch.testing.assert_close(found.belief(), torch.tensor([[0.25, 0.25, 0.5], third, [1.0, 0.0, 0.0], third]))
+    torch.testing.assert_close(found.soft_targets(), torch.tensor([[0.25, 0.25, 0.5], third, [1.0, 0.0, 0.0], third]))
 
 
 def test_the_digest_is_that_of_labels_and_game(toys: ModuleType) -> None:
-    found = toys.found([0, 1], [1, 1])
-    assert len({replace(found, game=game).digest() for game in ("", "one", "another")}) == 3
-    digests = {toys.found(codes, sure).digest() for codes, sure in (([0, 1], [1, 1]), ([0, 1], [1, 0.5]))}
-    assert len(digests | {toys.found([1, 0], [1, 1]).digest(), toys.found([0, -1], [1, 0]).digest()}) == 3
+    found = toys.pseudo_labels([0, 1], [1, 1])
+    assert len({replace(found, game_digest=game).digest() for game in ("", "one", "another")}) == 3
+    digests = {
+        toys.pseudo_labels(codes, confidence).digest() for codes, confidence in (([0, 1], [1, 1]), ([0, 1], [1, 0.5]))
+    }
+    assert (
+        len(digests | {toys.pseudo_labels([1, 0], [1, 1]).digest(), toys.pseudo_labels([0, -1], [1, 0]).digest()}) == 3
+    )
 
 
 def test_what_does_not_fit_is_refused(toys: ModuleType) -> None:
-    found = toys.found([2, 0], [0.5, 1.0])
-    with pytest.raises(ValueError, match="trust is 'blind'; expected one of hard, soft, weighted"):
+    found = toys.pseudo_labels([2, 0], [0.5, 1.0])
+    with pytest.raises(ValueError, match="pseudo_label_mode is 'blind'; expected one of hard, soft, weighted"):
         found.targets("blind")
     with pytest.raises(ValueError, match=r"distributions of shape \(2, 3\) for 4 images and 3 classes"):
         found.check(4, 3)

@@ -3,9 +3,9 @@ import pytest
 from scipy import sparse
 
 from entourage.label import GraphTransduction
-from entourage.label.base import GraphLabeller, checked_graph
+from entourage.label.base import GraphLabeller, check_graph
 from entourage.label.semi_supervised.baselines import LABELLERS
-from entourage.label.semi_supervised.pseudo_labels import fit_labeller, held_to_shares
+from entourage.label.semi_supervised.pseudo_labels import fit_labeller, scale_to_priors
 
 CODES = np.array([0, 0, 0, 1, *[-1] * 56])
 
@@ -15,7 +15,7 @@ def graph() -> sparse.csr_matrix:
     """Random similarities; the one label of the second class has a loud voice."""
     w = np.random.default_rng(0).uniform(0.5, 1, (60, 60))
     w[3] *= 9
-    return checked_graph(w + w.T, "error")[0]
+    return check_graph(w + w.T, "error")[0]
 
 
 def labeller(name: str, **told: object) -> GraphLabeller:
@@ -25,7 +25,7 @@ def labeller(name: str, **told: object) -> GraphLabeller:
 def test_means_become_the_shares_as_far_as_distributions_are_sure_and_rows_stay_distributions() -> None:
     x = np.random.default_rng(0).dirichlet([5, 2, 1], 200)
     shares = np.array([0.2, 0.3, 0.5])
-    held = held_to_shares(x, shares)
+    held = scale_to_priors(x, shares)
     np.testing.assert_allclose(held.sum(axis=1), 1)
     sure = (x.max(axis=1).mean() - 1 / 3) / (1 - 1 / 3)
     np.testing.assert_allclose(held.mean(axis=0), sure * shares + (1 - sure) / 3, atol=0.01)
@@ -35,7 +35,7 @@ def test_means_become_the_shares_as_far_as_distributions_are_sure_and_rows_stay_
 
 def test_equal_shares_are_kept_to_however_sure_distributions_are() -> None:
     x = np.random.default_rng(0).dirichlet([5, 2, 1], 200)
-    np.testing.assert_allclose(held_to_shares(x, np.full(3, 1 / 3)).mean(axis=0), 1 / 3, atol=0.01)
+    np.testing.assert_allclose(scale_to_priors(x, np.full(3, 1 / 3)).mean(axis=0), 1 / 3, atol=0.01)
 
 
 @pytest.mark.parametrize("certainty", [0.02, 0.5, 0.98])
@@ -43,21 +43,21 @@ def test_rare_classes_are_found_however_flat_distributions_are(certainty: float)
     truth = np.repeat(np.arange(10), [910] + 9 * [10])
     shares = np.bincount(truth) / len(truth)
     x = certainty * np.eye(10)[truth] + (1 - certainty) * np.random.default_rng(0).dirichlet(np.full(10, 1e6), 1000)
-    assert np.array_equal(held_to_shares(x, shares).argmax(axis=1), truth)
+    assert np.array_equal(scale_to_priors(x, shares).argmax(axis=1), truth)
     biased = x * np.array([0.5] + 9 * [1.0])  # the frequent class is heard too softly
     biased /= biased.sum(axis=1, keepdims=True)
-    found = held_to_shares(biased, shares).argmax(axis=1)
+    found = scale_to_priors(biased, shares).argmax(axis=1)
     assert (found == truth).mean() > 0.98  # noise of a thousandth is all that is left
     assert (biased.argmax(axis=1) == truth).all() == (certainty > 0.02)
 
 
 def test_what_is_certain_or_ruled_out_stays_so() -> None:
     x = np.array([[1.0, 0, 0], [0, 0.5, 0.5], [0.6, 0.4, 0], [0.8, 0.2, 0.0]], dtype=np.float32)
-    held = held_to_shares(x, np.array([0.4, 0.6, 0.0]))
+    held = scale_to_priors(x, np.array([0.4, 0.6, 0.0]))
     assert held.dtype == np.float32
     assert held[0].tolist() == [1, 0, 0]
     assert np.array_equal(held == 0, x == 0)
-    assert np.isfinite(held_to_shares(np.array([[1.0, 0.0]]), np.array([0.0, 1.0]))).all()
+    assert np.isfinite(scale_to_priors(np.array([[1.0, 0.0]]), np.array([0.0, 1.0]))).all()
 
 
 @pytest.mark.parametrize("name", [name for name in LABELLERS if name != "game"])

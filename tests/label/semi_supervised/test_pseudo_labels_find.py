@@ -8,13 +8,14 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from entourage.game import NeighborGraph, normalize_rows
-from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base, excluding_prior
-from entourage.label.semi_supervised import AugmentOptions, preset
+from entourage.game import NeighborGraph
+from entourage.game.similarity import normalize_rows
+from entourage.label import GraphTransduction, LabelSpreading, LinearSVMLabeller, base, exclusion_prior
+from entourage.label.semi_supervised import AugmentOptions
 from entourage.label.semi_supervised import pseudo_labels as find
-from entourage.label.semi_supervised.pseudo_labels import find_labels, graph_of
+from entourage.label.semi_supervised.pseudo_labels import build_graph, fit_graph_labels
 
-OPTIONS = AugmentOptions(neighbours=5)
+OPTIONS = AugmentOptions(n_neighbors=5)
 
 
 def blobs(truth: np.ndarray, noise: float = 0.1) -> Tensor:
@@ -30,7 +31,7 @@ def same(one: sparse.csr_matrix, other: sparse.csr_matrix) -> bool:
 def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
     examples, truth = toys.examples()
     features, labeller = blobs(truth), GraphTransduction()
-    found, score, fitted = find_labels(features, examples, labeller, OPTIONS)
+    found, score, fitted = fit_graph_labels(features, examples, labeller, OPTIONS)
     assert np.array_equal(found.codes, truth)
     assert np.array_equal(fitted.transduction_, truth)
     assert found.distributions.shape == (30, 3)
@@ -38,52 +39,54 @@ def test_labels_are_found_over_the_graph_of_features(toys: ModuleType) -> None:
     assert labeller.classes is None  # left as it was
     assert not hasattr(labeller, "transduction_")
     lengths = torch.linspace(0.01, 100, 30)[:, None]  # only the direction of features counts
-    assert np.array_equal(find_labels(lengths * features, examples, labeller, OPTIONS).found.codes, truth)
-    assert np.array_equal(find_labels(features, examples, LabelSpreading(), OPTIONS).found.codes, truth)
-    find_labels(features, examples, labeller, replace(OPTIONS, neighbours=1000))  # more than there are images
+    assert np.array_equal(fit_graph_labels(lengths * features, examples, labeller, OPTIONS).pseudo_labels.codes, truth)
+    assert np.array_equal(fit_graph_labels(features, examples, LabelSpreading(), OPTIONS).pseudo_labels.codes, truth)
+    fit_graph_labels(features, examples, labeller, replace(OPTIONS, n_neighbors=1000))  # more than there are images
 
 
 def test_the_graph_is_as_the_labeller_says(toys: ModuleType) -> None:
     features = blobs(toys.images()[1])
     points = normalize_rows(features)
     told: dict[str, Any] = {"affinity": "gaussian", "symmetrize": "max", "normalize": False}
-    assert same(graph_of(features, GraphTransduction(3, **told), OPTIONS), NeighborGraph(points, 3, **told).w)
-    unsquared = graph_of(features, GraphTransduction(squared=False), OPTIONS)
+    assert same(build_graph(features, GraphTransduction(3, **told), OPTIONS), NeighborGraph(points, 3, **told).w)
+    unsquared = build_graph(features, GraphTransduction(squared=False), OPTIONS)
     assert same(unsquared, NeighborGraph(points, 5, squared=False).w)
     assert not same(unsquared, NeighborGraph(points, 5).w)
-    shifted = graph_of(features, LabelSpreading(affinity="cosine", negatives="shift", n_neighbors=None), OPTIONS)
+    shifted = build_graph(features, LabelSpreading(affinity="cosine", negatives="shift", n_neighbors=None), OPTIONS)
     assert same(shifted, NeighborGraph(points, None, affinity="cosine", negatives="shift").w)
 
 
 def test_a_labeller_that_leaves_the_neighbours_open_gets_those_of_the_options(toys: ModuleType) -> None:
     features = blobs(toys.images()[1])
     for wanted in (2, "auto"):
-        graph = graph_of(features, GraphTransduction(), AugmentOptions(neighbours=wanted))
+        graph = build_graph(features, GraphTransduction(), AugmentOptions(n_neighbors=wanted))
         assert same(graph, NeighborGraph(normalize_rows(features), wanted).w)
-    assert graph_of(features, GraphTransduction(n_neighbors=None), OPTIONS).nnz == 30 * 29
+    assert build_graph(features, GraphTransduction(n_neighbors=None), OPTIONS).nnz == 30 * 29
 
 
 def test_lengths_of_features_count_where_that_is_asked_for(toys: ModuleType) -> None:
     features = torch.linspace(0.1, 10, 30)[:, None] * blobs(toys.images()[1])
-    graph = graph_of(features, GraphTransduction(), replace(OPTIONS, metric="euclidean"))
+    graph = build_graph(features, GraphTransduction(), replace(OPTIONS, metric="euclidean"))
     assert same(graph, NeighborGraph(features, 5).w)
-    assert not same(graph, graph_of(features, GraphTransduction(), OPTIONS))
+    assert not same(graph, build_graph(features, GraphTransduction(), OPTIONS))
 
 
 @pytest.mark.parametrize("name", ["thesis", "original"])
 def test_the_game_of_a_preset_has_its_own_graph(toys: ModuleType, name: str) -> None:
     features = blobs(toys.images()[1])
-    game = GraphTransduction.preset(name)
-    expected = GraphTransduction.preset(name).fit(normalize_rows(features).numpy(), toys.examples()[0].codes).graph_
-    assert same(graph_of(features, game, preset(name)), expected)
+    game = GraphTransduction.from_preset(name)
+    expected = (
+        GraphTransduction.from_preset(name).fit(normalize_rows(features).numpy(), toys.examples()[0].codes).graph_
+    )
+    assert same(build_graph(features, game, AugmentOptions.from_preset(name)), expected)
 
 
 @pytest.mark.filterwarnings("ignore:1 of 30 points end in a tie")  # the two classes left to it are equally far
 def test_a_prior_is_heard_by_the_game(toys: ModuleType) -> None:
     examples, truth = toys.examples()
-    prior = excluding_prior(30, [0, 1, 2], {20: [int(truth[20])]})
+    prior = exclusion_prior(30, [0, 1, 2], {20: [int(truth[20])]})
     for labeller in (GraphTransduction(), LabelSpreading(), LinearSVMLabeller()):
-        found = find_labels(blobs(truth), examples, labeller, OPTIONS, prior).found
+        found = fit_graph_labels(blobs(truth), examples, labeller, OPTIONS, prior).pseudo_labels
         assert found.codes[20] != truth[20]
         assert np.array_equal(np.delete(found.codes, 20), np.delete(truth, 20))
 
@@ -102,7 +105,7 @@ def test_hidden_labels_are_looked_for_in_the_same_game(
     examples, truth = toys.examples()
     prior = np.full((30, 3), 1 / 3)
     options = replace(OPTIONS, balance=balance)
-    assert find_labels(blobs(truth), examples, GraphTransduction(), options, prior).score == 0.25
+    assert fit_graph_labels(blobs(truth), examples, GraphTransduction(), options, prior).score == 0.25
     assert len(asked) == 1
     assert asked[0][0] is prior
     assert asked[0][1] is balance
@@ -111,8 +114,10 @@ def test_hidden_labels_are_looked_for_in_the_same_game(
 def test_a_linear_svm_sees_the_features(toys: ModuleType) -> None:
     examples, truth = toys.examples()
     features = blobs(truth)
-    np.testing.assert_array_equal(graph_of(features, LinearSVMLabeller(), OPTIONS).toarray(), normalize_rows(features))
-    found = find_labels(features, examples, LinearSVMLabeller(), OPTIONS).found
+    np.testing.assert_array_equal(
+        build_graph(features, LinearSVMLabeller(), OPTIONS).toarray(), normalize_rows(features)
+    )
+    found = fit_graph_labels(features, examples, LinearSVMLabeller(), OPTIONS).pseudo_labels
     alone = LinearSVMLabeller().fit(normalize_rows(features).numpy(), examples.codes)
     np.testing.assert_allclose(found.distributions, alone.label_distributions_, atol=1e-3)  # of sparse and dense rows
 
@@ -120,23 +125,25 @@ def test_a_linear_svm_sees_the_features(toys: ModuleType) -> None:
 def test_a_graph_is_checked_once_for_all_folds(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     examples, truth = toys.examples()
     checked: list[object] = []
-    real = find.checked_graph
+    real = find.check_graph
     for module in (find, base):
-        monkeypatch.setattr(module, "checked_graph", lambda w, kind: (checked.append(w), real(w, kind))[1])
-    find_labels(blobs(truth), examples, GraphTransduction(), OPTIONS)
+        monkeypatch.setattr(module, "check_graph", lambda w, kind: (checked.append(w), real(w, kind))[1])
+    fit_graph_labels(blobs(truth), examples, GraphTransduction(), OPTIONS)
     assert len(checked) == 1
 
 
 def test_a_class_without_a_label_is_no_reason_to_stop(toys: ModuleType) -> None:
     examples, truth = toys.examples()
     codes = np.where(examples.codes == 2, -1, examples.codes)
-    options = replace(OPTIONS, neighbours=29)
+    options = replace(OPTIONS, n_neighbors=29)
     with pytest.warns(UserWarning, match="no point is labelled 2: this is never predicted"):
-        found = find_labels(blobs(truth, 0.0), replace(examples, codes=codes), GraphTransduction(), options).found
+        found = fit_graph_labels(
+            blobs(truth, 0.0), replace(examples, codes=codes), GraphTransduction(), options
+        ).pseudo_labels
     assert set(found.codes) <= {-1, 0, 1}
     assert found.distributions.shape == (30, 3)
 
 
 def test_a_graph_from_outside_is_refused(toys: ModuleType) -> None:
     with pytest.raises(ValueError, match="affinity of LabelSpreading is 'precomputed'; expected one that makes"):
-        graph_of(blobs(toys.images()[1]), LabelSpreading(affinity="precomputed"), OPTIONS)
+        build_graph(blobs(toys.images()[1]), LabelSpreading(affinity="precomputed"), OPTIONS)

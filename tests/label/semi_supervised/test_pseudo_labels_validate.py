@@ -6,9 +6,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from entourage.label import GraphTransduction
-from entourage.label.base import GraphLabeller, Problem
+from entourage.label.base import GraphLabeller, TransductionProblem
 from entourage.label.semi_supervised import pseudo_labels as validate
-from entourage.label.semi_supervised.pseudo_labels import FOLDS, clearly_less, held_out_accuracy, hidden_labels
+from entourage.label.semi_supervised.pseudo_labels import (
+    FOLDS,
+    count_held_out,
+    held_out_accuracy,
+    is_significantly_lower,
+)
 from entourage.label.targets import Floats
 
 SEEN: list[NDArray[np.int64]] = []
@@ -17,11 +22,11 @@ SEEN: list[NDArray[np.int64]] = []
 class Spy(GraphLabeller):
     """Answers the first class everywhere and remembers which labels it was shown."""
 
-    def _distribute(self, problem: Problem) -> Floats:
+    def _distribute(self, problem: TransductionProblem) -> Floats:
         SEEN.append(problem.targets.codes.copy())
-        x = np.full(problem.start.shape, 0.1)
+        x = np.full(problem.initial.shape, 0.1)
         x[:, 0] = 0.9
-        return np.where(problem.targets.labelled[:, None], problem.start, x)
+        return np.where(problem.targets.labelled[:, None], problem.initial, x)
 
 
 def complete(n: int) -> sparse.csr_matrix:
@@ -109,10 +114,12 @@ def test_hidden_labels_are_found_as_the_game_would(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_fewer_are_clearly_fewer_from_two_standard_errors_on(before: int, labels: int, least: int) -> None:
-    found = [clearly_less(count / labels, before / labels, labels) for count in (labels, before, least, least - 1)]
+    found = [
+        is_significantly_lower(count / labels, before / labels, labels) for count in (labels, before, least, least - 1)
+    ]
     assert found == [False, False, False, True]
 
 
 def test_labels_that_are_alone_in_their_class_are_never_hidden() -> None:
-    assert hidden_labels(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 5
-    assert hidden_labels(np.array([0, 1, -1])) == 0
+    assert count_held_out(np.array([0, 0, 1, 2, 2, 2, -1, -1])) == 5
+    assert count_held_out(np.array([0, 1, -1])) == 0

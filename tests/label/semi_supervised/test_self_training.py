@@ -11,52 +11,54 @@ from safetensors.torch import load_file
 
 from entourage.label import GraphTransduction
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised import self_training as rounds
-from entourage.label.semi_supervised.graph_methods import Augmented, Consistency
+from entourage.label.semi_supervised import self_training as module
+from entourage.label.semi_supervised.graph_methods import GraphConsistency, GraphPseudoLabel
 from entourage.label.semi_supervised.method import MethodOptions
-from entourage.label.semi_supervised.network import outputs
-from entourage.label.semi_supervised.pseudo_labels import GraphFit, find_labels
+from entourage.label.semi_supervised.network import compute_outputs
+from entourage.label.semi_supervised.pseudo_labels import GraphFit, fit_graph_labels
 from entourage.label.semi_supervised.self_training import SelfTrainingResult, self_train
 from entourage.training import TrainingOptions
 
 CPU = torch.device("cpu")
 OPTIONS = AugmentOptions(
-    neighbours=5,
+    n_neighbors=5,
     rounds=3,
-    batches=MethodOptions(least_steps=1, labelled_batch=6, unlabelled_batch=10, decay=0.9),
+    method_options=MethodOptions(min_steps=1, labelled_batch=6, unlabelled_batch=10, ema_decay=0.9),
     training=TrainingOptions(epochs=2, learning_rate=0.01, workers=0, checkpoint_every=2),
 )
 
 
-def play(toys: ModuleType, options: AugmentOptions = OPTIONS, run: Path | None = None) -> SelfTrainingResult:
-    return self_train(toys.network(), toys.examples()[0], GraphTransduction(), options, CPU, run=run, progress=False)
+def run_rounds(toys: ModuleType, options: AugmentOptions = OPTIONS, run_dir: Path | None = None) -> SelfTrainingResult:
+    return self_train(
+        toys.network(), toys.examples()[0], GraphTransduction(), options, CPU, run_dir=run_dir, progress=False
+    )
 
 
 def same_weights(one: torch.nn.Module, other: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, other[name]) for name, value in one.state_dict().items())
 
 
-def script(monkeypatch: pytest.MonkeyPatch, *scores: float | None) -> None:
+def set_scores(monkeypatch: pytest.MonkeyPatch, *scores: float | None) -> None:
     """The game is played, but its scores are these, first that of the untrained network."""
     waiting = list(scores)
 
     def scripted(*arguments: Any) -> Any:
-        return find_labels(*arguments)._replace(score=waiting.pop(0))
+        return fit_graph_labels(*arguments)._replace(score=waiting.pop(0))
 
-    monkeypatch.setattr(rounds, "find_labels", scripted)
+    monkeypatch.setattr(module, "fit_graph_labels", scripted)
 
 
 def test_a_round_plans_its_epochs_and_nothing_else(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
-    real = Consistency.plan
-    monkeypatch.setattr(Consistency, "plan", lambda self, epoch: (planned.append(epoch), real(self, epoch))[1])
-    play(toys, replace(OPTIONS, rounds=1))
+    real = GraphConsistency.plan
+    monkeypatch.setattr(GraphConsistency, "plan", lambda self, epoch: (planned.append(epoch), real(self, epoch))[1])
+    run_rounds(toys, replace(OPTIONS, rounds=1))
     assert planned == [0, 0, 1]  # the loop asks once how long it will take
 
 
 def test_every_game_is_played_as_told(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(rounds, "find_labels", lambda *told: (played.append(told), find_labels(*told))[1])
+    monkeypatch.setattr(module, "fit_graph_labels", lambda *told: (played.append(told), fit_graph_labels(*told))[1])
     prior, labeller = np.full((30, 3), 1 / 3), GraphTransduction(n_neighbors=4, normalize=False)
     options = replace(OPTIONS, rounds=1, metric="euclidean")
     self_train(toys.network(), toys.examples()[0], labeller, options, CPU, prior=prior, progress=False)
@@ -69,13 +71,13 @@ def test_every_game_is_played_as_told(toys: ModuleType, monkeypatch: pytest.Monk
 def test_all_rounds_are_played_while_none_is_clearly_worse(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(monkeypatch, 0.5, 0.6, 0.55, 0.9)  # one label less may be chance
-    outcome = play(toys, run=tmp_path)
-    assert [(round_.kept, round_.held_out) for round_ in outcome.rounds] == [(True, 0.6), (True, 0.55), (True, 0.9)]
+    set_scores(monkeypatch, 0.5, 0.6, 0.55, 0.9)  # one label less may be chance
+    outcome = run_rounds(toys, run_dir=tmp_path)
+    assert [(round_.accepted, round_.held_out) for round_ in outcome.rounds] == [(True, 0.6), (True, 0.55), (True, 0.9)]
     assert same_weights(outcome.network, load_file(tmp_path / "round-3" / "model.safetensors"))
     assert not outcome.network.training
     assert outcome.features.shape == (30, 8)
-    features = outputs(outcome.network.body, toys.examples()[0].looks, CPU).numpy()
+    features = compute_outputs(outcome.network.body, toys.examples()[0].views, CPU).numpy()
     np.testing.assert_allclose(outcome.features, features, rtol=1e-5, atol=1e-6)
     assert all(0 < round_.confidence <= 1 and round_.seconds > 0 for round_ in outcome.rounds)
 
@@ -83,45 +85,46 @@ def test_all_rounds_are_played_while_none_is_clearly_worse(
 def test_a_worse_round_is_dropped_and_is_the_last(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(monkeypatch, 0.5, 0.9, 0.2)
-    outcome = play(toys, run=tmp_path)
-    assert [round_.kept for round_ in outcome.rounds] == [True, False]
+    set_scores(monkeypatch, 0.5, 0.9, 0.2)
+    outcome = run_rounds(toys, run_dir=tmp_path)
+    assert [round_.accepted for round_ in outcome.rounds] == [True, False]
     kept, dropped = (load_file(tmp_path / f"round-{number}" / "model.safetensors") for number in (1, 2))
     assert same_weights(outcome.network, kept)
     assert not same_weights(outcome.network, dropped)
     assert not (tmp_path / "round-3").exists()
     examples = toys.examples()[0]
-    features = outputs(outcome.network.body, examples.looks, CPU)
+    features = compute_outputs(outcome.network.body, examples.views, CPU)
     np.testing.assert_allclose(outcome.features, features.numpy(), rtol=1e-5, atol=1e-6)
     assert np.array_equal(
-        outcome.found.codes, find_labels(features, examples, GraphTransduction(), OPTIONS).found.codes
+        outcome.pseudo_labels.codes,
+        fit_graph_labels(features, examples, GraphTransduction(), OPTIONS).pseudo_labels.codes,
     )
 
 
 def test_rounds_that_get_worse_little_by_little_end_too(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, 0.5, 0.9, 0.6, 0.3)  # each may be chance after the one before it, but not after the best
-    assert [round_.kept for round_ in play(toys).rounds] == [True, True, False]
+    set_scores(monkeypatch, 0.5, 0.9, 0.6, 0.3)  # each may be chance after the one before it, but not after the best
+    assert [round_.accepted for round_ in run_rounds(toys).rounds] == [True, True, False]
 
 
 def test_the_first_round_is_kept_in_any_case(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, 1.0, 0.6, 0.0)
-    assert [(round_.kept, round_.held_out) for round_ in play(toys).rounds] == [(True, 0.6), (False, 0.0)]
+    set_scores(monkeypatch, 1.0, 0.6, 0.0)
+    assert [(round_.accepted, round_.held_out) for round_ in run_rounds(toys).rounds] == [(True, 0.6), (False, 0.0)]
 
 
 def test_without_a_score_all_rounds_are_played(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, None, None, None)
-    outcome = play(toys, replace(OPTIONS, rounds=2))
-    assert [(round_.kept, round_.held_out) for round_ in outcome.rounds] == [(True, None), (True, None)]
+    set_scores(monkeypatch, None, None, None)
+    outcome = run_rounds(toys, replace(OPTIONS, rounds=2))
+    assert [(round_.accepted, round_.held_out) for round_ in outcome.rounds] == [(True, None), (True, None)]
 
 
 def test_a_seed_decides_everything(toys: ModuleType) -> None:
     torch.manual_seed(1)
-    one = play(toys)
+    one = run_rounds(toys)
     torch.manual_seed(2)
-    same = play(toys)
-    other = play(toys, replace(OPTIONS, batches=replace(OPTIONS.batches, seed=5)))
+    same = run_rounds(toys)
+    other = run_rounds(toys, replace(OPTIONS, method_options=replace(OPTIONS.method_options, seed=5)))
     assert same_weights(one.network, same.network.state_dict())
-    assert np.array_equal(one.found.confidence, same.found.confidence)
+    assert np.array_equal(one.pseudo_labels.confidence, same.pseudo_labels.confidence)
     assert not same_weights(one.network, other.network.state_dict())
 
 
@@ -132,35 +135,37 @@ def test_the_network_to_start_from_keeps_its_weights(toys: ModuleType) -> None:
     assert same_weights(network, before)
 
 
-@pytest.mark.parametrize("trust", ["hard", "soft", "weighted", None])
+@pytest.mark.parametrize("pseudo_label_mode", ["hard", "soft", "weighted", None])
 def test_each_round_trains_with_the_method_asked_for(
-    toys: ModuleType, trust: str | None, monkeypatch: pytest.MonkeyPatch
+    toys: ModuleType, pseudo_label_mode: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(monkeypatch, 0.1, 0.2, 0.3)
+    set_scores(monkeypatch, 0.1, 0.2, 0.3)
     tasks: list[Any] = []
-    train = rounds.train
+    train = module.train
     monkeypatch.setattr(
-        rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
+        module, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
     )
     changes: Any = (
-        {"method": "consistency"} if trust is None else {"method": "labels", "trust": trust, "alike": trust == "hard"}
+        {"method": "consistency"}
+        if pseudo_label_mode is None
+        else {"method": "labels", "pseudo_label_mode": pseudo_label_mode, "pool_labels": pseudo_label_mode == "hard"}
     )
-    play(toys, replace(OPTIONS, rounds=2, **changes))
-    assert {type(task) for task in tasks} == {Consistency if trust is None else Augmented}
+    run_rounds(toys, replace(OPTIONS, rounds=2, **changes))
+    assert {type(task) for task in tasks} == {GraphConsistency if pseudo_label_mode is None else GraphPseudoLabel}
     assert [task.options.seed for task in tasks] == [1, 2]  # another order in every round
-    if trust is not None:
-        assert {task.trust for task in tasks} == {trust}
-        assert {task.alike for task in tasks} == {trust == "hard"}
+    if pseudo_label_mode is not None:
+        assert {task.pseudo_label_mode for task in tasks} == {pseudo_label_mode}
+        assert {task.pool_labels for task in tasks} == {pseudo_label_mode == "hard"}
 
 
 @pytest.mark.parametrize("balance", [False, True])
 def test_classes_are_held_to_frequencies_only_if_asked(
     toys: ModuleType, balance: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks: list[Consistency] = []
-    train = rounds.train
+    tasks: list[GraphConsistency] = []
+    train = module.train
     monkeypatch.setattr(
-        rounds, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
+        module, "train", lambda task, *given, **named: (tasks.append(task), train(task, *given, **named))
     )
     examples, _ = toys.examples()
     examples.codes[6] = 0  # three of the first class, two of each other
@@ -168,15 +173,15 @@ def test_classes_are_held_to_frequencies_only_if_asked(
     outcome = self_train(toys.network(), examples, GraphTransduction(), options, CPU, progress=False)
     assert outcome.labeller.class_priors == ("empirical" if balance else None)
     if balance:
-        torch.testing.assert_close(tasks[0].shares, torch.tensor([3.0, 2.0, 2.0]) / 7)
+        torch.testing.assert_close(tasks[0].class_priors, torch.tensor([3.0, 2.0, 2.0]) / 7)
     else:
-        assert tasks[0].shares is None
+        assert tasks[0].class_priors is None
 
 
 def test_no_class_is_held_to_nothing(toys: ModuleType) -> None:
     examples, _ = toys.examples()  # two of each of three classes
     examples.codes[examples.codes == 2] = -1
-    torch.testing.assert_close(rounds._shares(examples), torch.tensor([3.0, 3.0, 1.0]) / 7)
+    torch.testing.assert_close(module._class_priors(examples), torch.tensor([3.0, 3.0, 1.0]) / 7)
 
 
 class StoppedError(Exception):
@@ -187,24 +192,24 @@ class StoppedError(Exception):
 def test_stopped_rounds_continue_and_end_the_same(
     toys: ModuleType, tmp_path: Path, stop_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(monkeypatch, *[0.5] * 9)
-    whole = play(toys, replace(OPTIONS, rounds=2))
-    made, after_step = [0], Consistency.after_step
+    set_scores(monkeypatch, *[0.5] * 9)
+    whole = run_rounds(toys, replace(OPTIONS, rounds=2))
+    made, after_step = [0], GraphConsistency.after_step
 
-    def counted(self: Consistency, step: int) -> None:
+    def counted(self: GraphConsistency, step: int) -> None:
         after_step(self, step)
         made[0] += 1
         if made[0] == stop_at:
             raise StoppedError
 
-    monkeypatch.setattr(Consistency, "after_step", counted)
+    monkeypatch.setattr(GraphConsistency, "after_step", counted)
     with pytest.raises(StoppedError):
-        play(toys, replace(OPTIONS, rounds=2), tmp_path)
+        run_rounds(toys, replace(OPTIONS, rounds=2), tmp_path)
     made[0] = -100
-    continued = play(toys, replace(OPTIONS, rounds=2), tmp_path)
+    continued = run_rounds(toys, replace(OPTIONS, rounds=2), tmp_path)
     assert made[0] + 100 == 12 - stop_at + 1  # from the last checkpoint, one update before
     assert same_weights(continued.network, whole.network.state_dict())
-    assert np.array_equal(continued.found.confidence, whole.found.confidence)
+    assert np.array_equal(continued.pseudo_labels.confidence, whole.pseudo_labels.confidence)
     assert len(continued.rounds) == 2
 
 
@@ -212,45 +217,47 @@ def test_a_round_goes_on_with_the_labels_it_began_with(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = replace(OPTIONS, rounds=1)
-    whole = play(toys, options, tmp_path)
+    whole = run_rounds(toys, options, tmp_path)
     monkeypatch.setattr(
-        rounds, "find_labels", lambda *_: GraphFit(toys.found([0] * 30, [1.0] * 30), 0.5, GraphTransduction())
+        module,
+        "fit_graph_labels",
+        lambda *_: GraphFit(toys.pseudo_labels([0] * 30, [1.0] * 30), 0.5, GraphTransduction()),
     )
-    again = play(toys, options, tmp_path)  # a run with other labels would be refused as another run
+    again = run_rounds(toys, options, tmp_path)  # a run with other labels would be refused as another run
     assert same_weights(again.network, whole.network.state_dict())
 
 
 def test_another_game_is_another_run(toys: ModuleType, tmp_path: Path) -> None:
     options = replace(OPTIONS, rounds=1)
-    play(toys, options, tmp_path)
+    run_rounds(toys, options, tmp_path)
     with pytest.raises(ValueError, match="round-1 holds a run with labels that another game found"):
-        play(toys, replace(options, neighbours=6), tmp_path)
-    play(toys, options, tmp_path)  # which can still be continued
+        run_rounds(toys, replace(options, n_neighbors=6), tmp_path)
+    run_rounds(toys, options, tmp_path)  # which can still be continued
 
 
 def test_what_cannot_go_on_is_told_with_the_folder_of_all_rounds(toys: ModuleType, tmp_path: Path) -> None:
     options = replace(OPTIONS, rounds=1)
-    play(toys, options, tmp_path)
-    anew = f"delete the folder {re.escape(str(tmp_path))} to begin anew$"
+    run_rounds(toys, options, tmp_path)
+    anew = f"delete the folder {re.escape(str(tmp_path))} to start from scratch$"
     with pytest.raises(ValueError, match=rf"round-1 holds a run with epochs \d+, now 99; .*, or {anew}"):
-        play(toys, replace(options, training=replace(options.training, epochs=99)), tmp_path)
+        run_rounds(toys, replace(options, training=replace(options.training, epochs=99)), tmp_path)
     (tmp_path / "round-1" / "checkpoint.safetensors").write_bytes(b"half")
     with pytest.raises(ValueError, match=rf"round-1.checkpoint\.safetensors: .*; {anew}"):
-        play(toys, options, tmp_path)
+        run_rounds(toys, options, tmp_path)
 
 
 def test_a_short_round_has_short_warm_ups(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     schedules: list[TrainingOptions] = []
-    tasks: list[Consistency] = []
-    real = rounds.train
+    tasks: list[GraphConsistency] = []
+    real = module.train
 
-    def watched(task: Consistency, schedule: TrainingOptions, *arguments: Any, **more: Any) -> Any:
+    def watched(task: GraphConsistency, schedule: TrainingOptions, *arguments: Any, **more: Any) -> Any:
         schedules.append(schedule)
         tasks.append(task)
         return real(task, schedule, *arguments, **more)
 
-    monkeypatch.setattr(rounds, "train", watched)
-    play(toys, replace(OPTIONS, rounds=2, training=replace(OPTIONS.training, epochs=5, warmup_steps=50)))
+    monkeypatch.setattr(module, "train", watched)
+    run_rounds(toys, replace(OPTIONS, rounds=2, training=replace(OPTIONS.training, epochs=5, warmup_steps=50)))
     assert [schedule.warmup_steps for schedule in schedules] == [3, 3]  # a fifth of 15 steps
     assert [task.warmup_steps for task in tasks] == [5, 5]  # and a third
     assert schedules[0].seed != schedules[1].seed  # each round draws views of its own

@@ -13,7 +13,7 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised.self_training import BEGUN, locked_run, run_config
+from entourage.label.semi_supervised.self_training import RUN_FILE, locked_run, run_config
 from entourage.label.semi_supervised.views import ViewOptions
 from entourage.label.targets import read_targets
 
@@ -21,20 +21,20 @@ OPTIONS = AugmentOptions()
 LABELS = read_targets(np.array([0, 1, 2, -1, -1]))
 
 
-def told(**changes: Any) -> dict[str, Any]:
+def config_of(**changes: Any) -> dict[str, Any]:
     given = {"backbone": "toy 1", "options": OPTIONS, "labeller": GraphTransduction(), "targets": LABELS, "prior": None}
     return run_config(**{**given, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
 
 
-def enter(run: Path | None, now: dict[str, Any], images: str = "ab") -> None:
-    with locked_run(run, now) as check_images:
+def enter(run_dir: Path | None, config: dict[str, Any], images: str = "ab") -> None:
+    with locked_run(run_dir, config) as check_images:
         check_images(images)
 
 
-def begin(run: Path, now: dict[str, Any]) -> None:
-    enter(run, now)
-    (run / "round-1").mkdir()
-    (run / "round-1" / "checkpoint.safetensors").touch()
+def start_run(run_dir: Path, config: dict[str, Any]) -> None:
+    enter(run_dir, config)
+    (run_dir / "round-1").mkdir()
+    (run_dir / "round-1" / "checkpoint.safetensors").touch()
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,13 @@ def begin(run: Path, now: dict[str, Any]) -> None:
     [
         ({"backbone": "toy 2"}, "backbone 'toy 1', now 'toy 2'"),
         ({"options": replace(OPTIONS, size=96)}, "size 160, now 96"),
-        ({"options": replace(OPTIONS, trained="all")}, "trained 'late', now 'all'"),
-        ({"options": replace(OPTIONS, mirror=False)}, "views.mirror True, now False"),
-        ({"options": replace(OPTIONS, looks=ViewOptions(n_weak=3))}, "views.n_weak 4, now 3"),
-        ({"options": replace(OPTIONS, batches=replace(OPTIONS.batches, seed=1))}, "batches.seed 0, now 1"),
+        ({"options": replace(OPTIONS, trainable_layers="all")}, "trainable_layers 'late', now 'all'"),
+        ({"options": replace(OPTIONS, flip=False)}, "views.flip True, now False"),
+        ({"options": replace(OPTIONS, views=ViewOptions(n_weak=3))}, "views.n_weak 4, now 3"),
+        (
+            {"options": replace(OPTIONS, method_options=replace(OPTIONS.method_options, seed=1))},
+            "method_options.seed 0, now 1",
+        ),
         ({"options": replace(OPTIONS, training=replace(OPTIONS.training, epochs=4))}, "epochs 1, now 4"),
         ({"options": replace(OPTIONS, method="labels")}, "method 'consistency', now 'labels'"),
         ({"labeller": LabelSpreading()}, "labeller 'GraphTransduction', now 'LabelSpreading'"),
@@ -58,51 +61,51 @@ def begin(run: Path, now: dict[str, Any]) -> None:
 def test_what_makes_it_another_run_is_named_before_images_are_known(
     changes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    begin(tmp_path, told())
+    start_run(tmp_path, config_of())
     with (
         pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {said}')}"),
-        locked_run(tmp_path, told(**changes)),
+        locked_run(tmp_path, config_of(**changes)),
     ):
         pytest.fail("images are decoded here")
 
 
 def test_more_rounds_and_other_threads_are_the_same_run(tmp_path: Path) -> None:
-    begin(tmp_path, told())
-    enter(tmp_path, told(options=replace(OPTIONS, rounds=9, training=replace(OPTIONS.training, workers=0))))
-    enter(tmp_path, told(options=replace(OPTIONS, trust="hard")))  # which this method does not ask for
+    start_run(tmp_path, config_of())
+    enter(tmp_path, config_of(options=replace(OPTIONS, rounds=9, training=replace(OPTIONS.training, workers=0))))
+    enter(tmp_path, config_of(options=replace(OPTIONS, pseudo_label_mode="hard")))  # which this method does not ask for
 
 
 def test_images_are_compared_when_they_are_known(tmp_path: Path) -> None:
-    begin(tmp_path, told())
+    start_run(tmp_path, config_of())
     with pytest.raises(ValueError, match="holds a run with other images than there are now"):
-        enter(tmp_path, told(), "cd")
+        enter(tmp_path, config_of(), "cd")
 
 
 def test_before_a_checkpoint_nothing_is_begun_and_afterwards_the_note_stays(tmp_path: Path) -> None:
-    enter(tmp_path, told(backbone="earlier"))
-    begin(tmp_path, told())
-    note = (tmp_path / BEGUN).read_bytes()
-    enter(tmp_path, told())
-    assert (tmp_path / BEGUN).read_bytes() == note
+    enter(tmp_path, config_of(backbone="earlier"))
+    start_run(tmp_path, config_of())
+    note = (tmp_path / RUN_FILE).read_bytes()
+    enter(tmp_path, config_of())
+    assert (tmp_path / RUN_FILE).read_bytes() == note
 
 
 def test_a_run_that_left_no_note_is_left_to_its_rounds(tmp_path: Path) -> None:
-    begin(tmp_path, told())
-    (tmp_path / BEGUN).unlink()
-    enter(tmp_path, told(backbone="other"))
-    assert not (tmp_path / BEGUN).exists()
+    start_run(tmp_path, config_of())
+    (tmp_path / RUN_FILE).unlink()
+    enter(tmp_path, config_of(backbone="other"))
+    assert not (tmp_path / RUN_FILE).exists()
 
 
 def test_the_folder_is_claimed_while_images_are_decoded(tmp_path: Path) -> None:
     with (
-        locked_run(tmp_path, told()),
+        locked_run(tmp_path, config_of()),
         pytest.raises(ValueError, match="another process is training there"),
-        locked_run(tmp_path, told()),
+        locked_run(tmp_path, config_of()),
     ):
         pytest.fail("images are decoded here")
 
 
 def test_without_a_folder_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    enter(None, told())
+    enter(None, config_of())
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised.self_training import game_digest, load_or_store_labels
+from entourage.label.semi_supervised.self_training import digest_game, load_or_store_labels
 
 
 def test_whatever_may_change_the_labels_is_another_game(toys: ModuleType) -> None:
@@ -33,44 +33,44 @@ def test_whatever_may_change_the_labels_is_another_game(toys: ModuleType) -> Non
         (network, examples, GraphTransduction(n_neighbors=3), options, None),
         (network, examples, GraphTransduction(class_similarity=similar), options, None),
         (network, examples, GraphTransduction(class_similarity=unlike), options, None),
-        (network, examples, GraphTransduction(), replace(options, neighbours=7), None),
+        (network, examples, GraphTransduction(), replace(options, n_neighbors=7), None),
         (network, examples, GraphTransduction(), replace(options, metric="euclidean"), None),
         (network, examples, GraphTransduction(), replace(options, balance=not options.balance), None),
         (network, examples, GraphTransduction(), options, prior),
         (network, examples, GraphTransduction(), options, tilted),
     ]
-    assert len({game_digest(*game) for game in games}) == len(games)
+    assert len({digest_game(*game) for game in games}) == len(games)
 
 
 def test_what_cannot_change_the_labels_is_the_same_game(toys: ModuleType) -> None:
     examples, options = toys.examples()[0], AugmentOptions()
-    first = game_digest(toys.network(), examples, GraphTransduction(), options, None)
+    first = digest_game(toys.network(), examples, GraphTransduction(), options, None)
     elsewhere = GraphTransduction(device="cpu", classes=np.arange(3))
     longer = replace(options, rounds=9, training=replace(options.training, epochs=7))
-    assert game_digest(toys.network(), toys.examples()[0], elsewhere, longer, None) == first
+    assert digest_game(toys.network(), toys.examples()[0], elsewhere, longer, None) == first
 
 
 def test_labels_of_the_same_game_are_taken_back(toys: ModuleType, tmp_path: Path) -> None:
-    begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
+    begun, now = toys.pseudo_labels([0, 1, 2], [1, 0.5, 0.25]), toys.pseudo_labels([2, 2, 2], [1, 1, 1])
     for name, score in (("scored", 0.75), ("unscored", None)):
         assert load_or_store_labels(tmp_path / name, begun, score, "game")[1] == score
         found, known = load_or_store_labels(tmp_path / name, now, 0.1, "game")
         assert known == score
-        assert found.game == "game"
+        assert found.game_digest == "game"
         for part in ("codes", "distributions", "confidence"):
             assert np.array_equal(getattr(found, part), getattr(begun, part))
 
 
 def test_labels_of_another_game_are_found_anew(toys: ModuleType, tmp_path: Path) -> None:
-    begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
+    begun, now = toys.pseudo_labels([0, 1, 2], [1, 0.5, 0.25]), toys.pseudo_labels([2, 2, 2], [1, 1, 1])
     load_or_store_labels(tmp_path, begun, 0.75, "one")
     found, score = load_or_store_labels(tmp_path, now, 0.1, "another")
-    assert (found.codes.tolist(), found.game, score) == ([2, 2, 2], "another", 0.1)
+    assert (found.codes.tolist(), found.game_digest, score) == ([2, 2, 2], "another", 0.1)
     assert load_or_store_labels(tmp_path, begun, 0.75, "another")[0].codes.tolist() == [2, 2, 2]  # they were kept
 
 
 def test_labels_that_were_trained_on_stay_with_their_checkpoint(toys: ModuleType, tmp_path: Path) -> None:
-    begun, now = toys.found([0, 1, 2], [1, 0.5, 0.25]), toys.found([2, 2, 2], [1, 1, 1])
+    begun, now = toys.pseudo_labels([0, 1, 2], [1, 0.5, 0.25]), toys.pseudo_labels([2, 2, 2], [1, 1, 1])
     load_or_store_labels(tmp_path, begun, 0.75, "one")
     (tmp_path / "checkpoint.safetensors").touch()
     assert load_or_store_labels(tmp_path, now, 0.1, "another")[0].codes.tolist() == [2, 2, 2]
@@ -78,20 +78,24 @@ def test_labels_that_were_trained_on_stay_with_their_checkpoint(toys: ModuleType
 
 
 def test_labels_that_name_no_game_are_found_anew(toys: ModuleType, tmp_path: Path) -> None:
-    begun = toys.found([0, 1, 2], [1, 0.5, 0.25])
+    begun = toys.pseudo_labels([0, 1, 2], [1, 0.5, 0.25])
     np.savez(tmp_path / "found.npz", codes=begun.codes, distributions=begun.distributions, confidence=begun.confidence)
-    assert load_or_store_labels(tmp_path, toys.found([2, 2, 2], [1, 1, 1]), 0.1, "game")[0].codes.tolist() == [2, 2, 2]
+    assert load_or_store_labels(tmp_path, toys.pseudo_labels([2, 2, 2], [1, 1, 1]), 0.1, "game")[0].codes.tolist() == [
+        2,
+        2,
+        2,
+    ]
 
 
 def test_damaged_labels_are_told_with_the_folder_to_delete(toys: ModuleType, tmp_path: Path) -> None:
-    folder, begun = tmp_path / "training" / "round-1", toys.found([0, 1, 2], [1, 0.5, 0.25])
+    folder, begun = tmp_path / "training" / "round-1", toys.pseudo_labels([0, 1, 2], [1, 0.5, 0.25])
     load_or_store_labels(folder, begun, 0.75, "game")
     (folder / "found.npz").write_bytes((folder / "found.npz").read_bytes()[:1000])
     expected = f"{folder / 'found.npz'}: cannot be read: File is not a zip file; delete the folder {folder.parent} to "
-    with pytest.raises(ValueError, match=f"^{re.escape(expected)}begin anew$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}start from scratch$"):
         load_or_store_labels(folder, begun, 0.75, "game")
 
 
 def test_without_a_folder_nothing_is_kept(toys: ModuleType) -> None:
-    found, score = load_or_store_labels(None, toys.found([0, 1, 2], [1, 1, 1]), 0.5, "game")
-    assert (found.codes.tolist(), found.game, score) == ([0, 1, 2], "game", 0.5)
+    found, score = load_or_store_labels(None, toys.pseudo_labels([0, 1, 2], [1, 1, 1]), 0.5, "game")
+    assert (found.codes.tolist(), found.game_digest, score) == ([0, 1, 2], "game", 0.5)

@@ -26,8 +26,8 @@ def test_kept_looks_are_what_the_stem_makes_of_live_ones(toys: ModuleType, monke
     assert len(kept) == 30
     with torch.no_grad():
         for mirrored in (False, True):
-            expected = stem(live.plain(rows, mirrored))
-            torch.testing.assert_close(kept.plain(rows, mirrored), expected, rtol=2**-8, atol=0)  # eight bits
+            expected = stem(live.unaugmented(rows, mirrored))
+            torch.testing.assert_close(kept.unaugmented(rows, mirrored), expected, rtol=2**-8, atol=0)  # eight bits
 
 
 def test_kept_views_follow_the_seed_and_leave_the_callers_chance_alone(toys: ModuleType) -> None:
@@ -102,7 +102,7 @@ def test_a_stem_looks_in_evaluation_mode_without_gradients(toys: ModuleType) -> 
 
 def test_weak_and_strong_looks_choose_among_their_own() -> None:
     values = torch.arange(6.0).view(1, 6, 1, 1, 1).expand(4, 6, 1, 1, 1) + 10 * torch.arange(4.0).view(4, 1, 1, 1, 1)
-    kept, rows = CachedViews(values, weak=2), torch.tensor([2, 0]).repeat(100)
+    kept, rows = CachedViews(values, n_weak=2), torch.tensor([2, 0]).repeat(100)
     torch.manual_seed(0)
     weak, strong = kept.weak(rows), kept.strong(rows)
     assert weak.shape == (200, 1, 1, 1)
@@ -111,31 +111,31 @@ def test_weak_and_strong_looks_choose_among_their_own() -> None:
     assert (weak % 10).unique().tolist() == [0, 1]
     assert (strong % 10).unique().tolist() == [2, 3, 4, 5]
     assert not torch.equal(kept.weak(rows), weak)  # drawn anew
-    assert (kept.plain(rows) % 10).unique().tolist() == [0]
-    assert (kept.plain(rows, mirrored=True) % 10).unique().tolist() == [1]
+    assert (kept.unaugmented(rows) % 10).unique().tolist() == [0]
+    assert (kept.unaugmented(rows, flipped=True) % 10).unique().tolist() == [1]
 
 
 def test_without_mirror_images_every_view_keeps_its_left_and_right(toys: ModuleType) -> None:
     sure = AugmentationOptions(flip=1.0)
-    options = ViewOptions(weak=sure, strong=sure, n_weak=3, n_strong=1, mirror=False)
+    options = ViewOptions(weak=sure, strong=sure, n_weak=3, n_strong=1, flip=False)
     live, rows = toys.live(options=options), torch.arange(30)
-    plain = live.plain(rows)
+    plain = live.unaugmented(rows)
     for view in (live.weak(rows), live.strong(rows)):
         torch.testing.assert_close(view, plain, rtol=0, atol=1e-4)
     kept = cache_views(nn.Identity(), live, CPU)
     assert kept.values.shape[1] == 4
     for view in range(4):
         torch.testing.assert_close(kept.values[:, view].float(), plain, rtol=2**-8, atol=1e-4)  # eight bits
-    assert not kept.mirror
-    assert not live.mirror
-    for looks in (live, kept):
+    assert not kept.flip
+    assert not live.flip
+    for views in (live, kept):
         with pytest.raises(ValueError, match="mirror images are asked for where there are none"):
-            looks.plain(rows, mirrored=True)
+            views.unaugmented(rows, flipped=True)
     assert CachedViews(kept.values, 3).digest() != kept.digest()
 
 
 def test_the_second_view_is_a_weak_one_where_there_is_no_mirror_image(toys: ModuleType) -> None:
-    live = toys.live(options=ViewOptions(mirror=False))
+    live = toys.live(options=ViewOptions(flip=False))
     kept = cache_views(nn.Identity(), live, CPU).values.float()
     difference = (kept[:, 1] - kept[:, 0]).abs().amax(dim=(1, 2, 3))
     assert (difference > 0.05).float().mean() > 0.9  # another crop
@@ -164,7 +164,7 @@ def test_a_stems_views_are_kept_beside_it_only_if_there_is_room(
     away = torch.device("meta")  # stands for a GPU
     file, shape = tmp_path / "views.bin", (5, 3, 4, 6, 6)
     for place in (None, file):
-        kept = module._room_for(shape, away, place, "origin").values
+        kept = module._allocate_views(shape, away, place, "origin").values
         assert asked.pop() == (away, 5 * 3 * 4 * 6 * 6 * 2)
         assert (kept.shape, kept.dtype) == (shape, torch.bfloat16)
         assert kept.device == (away if fits else CPU)

@@ -56,7 +56,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    with pytest.raises(ValueError, match=r"views\.bin: No space left on device; expected room for 0\.0 GiB"):
+    with pytest.raises(ValueError, match=r"views\.bin: No space left on device; expected space for 0\.0 GiB"):
         ViewCacheFile(tmp_path / "views.bin", "mine", SHAPE)
     assert not list(tmp_path.iterdir())
 

@@ -88,10 +88,10 @@ def examples(
     return SemiSupervisedData(LiveViews(pixels, preprocessing(), options), codes, classes), truth
 
 
-class NumberLooks:
+class NumberViews:
     """Four numbers in place of an image: weak views add a half, strong ones turn the sign."""
 
-    mirror = True
+    flip = True
 
     def __init__(self, count: int = 8) -> None:
         generator = torch.Generator().manual_seed(1)
@@ -103,8 +103,8 @@ class NumberLooks:
     def move(self, device: torch.device) -> None:
         assert device.type == "cpu"
 
-    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
-        return self.values[rows].flip(1) if mirrored else self.values[rows]
+    def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
+        return self.values[rows].flip(1) if flipped else self.values[rows]
 
     def weak(self, rows: Tensor) -> Tensor:
         return self.values[rows] + 0.5
@@ -120,7 +120,7 @@ def numbers(classes: int = 3, count: int = 8) -> SemiSupervisedData:
     """Numbers in place of images, the first of each class with a label."""
     codes = np.full(count, -1)
     codes[:classes] = np.arange(classes)
-    return SemiSupervisedData(NumberLooks(count), codes, classes)
+    return SemiSupervisedData(NumberViews(count), codes, classes)
 
 
 def linear(classes: int = 3, scale: float = 1.0) -> ImageNetwork:
@@ -138,7 +138,7 @@ def batch(examples: SemiSupervisedData, labelled: list[int], unlabelled: list[in
     return Batch(torch.tensor(labelled), codes, torch.tensor(unlabelled, dtype=torch.int64))
 
 
-def found(codes: list[int], confidence: list[float], classes: int = 3) -> PseudoLabels:
+def pseudo_labels(codes: list[int], confidence: list[float], classes: int = 3) -> PseudoLabels:
     """Labels as a graph might have found them; the distribution says 0.8 for the label."""
     wanted = np.array(codes)
     distributions = np.full((len(codes), classes), 0.2 / (classes - 1))

@@ -1,4 +1,4 @@
-"""Consistency training in several processes, left alone and stopped.
+"""GraphConsistency training in several processes, left alone and stopped.
 
 torchrun --nproc-per-node 2 worker.py FOLDER
 """
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tests.label.semi_supervised import toys
 
-from entourage.label.semi_supervised.graph_methods import Consistency
+from entourage.label.semi_supervised.graph_methods import GraphConsistency
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.training import TrainingOptions, train
 
@@ -24,7 +24,7 @@ class StoppedError(Exception):
     """Stands for a kill."""
 
 
-class Stopped(Consistency):
+class Stopped(GraphConsistency):
     stop_at: int | None = None
 
     def after_step(self, step: int) -> None:
@@ -35,10 +35,10 @@ class Stopped(Consistency):
 
 def task(stop_at: int | None = None) -> Stopped:
     examples, truth = toys.examples()
-    found = toys.found(truth.tolist(), np.linspace(0.4, 1, 30).tolist())
-    options = MethodOptions(least_steps=6, labelled_batch=6, unlabelled_batch=10, decay=0.9)
-    shares = torch.tensor([0.5, 0.3, 0.2])
-    made = Stopped(toys.network(), examples, options, found=found, warmup_steps=2, shares=shares)
+    found = toys.pseudo_labels(truth.tolist(), np.linspace(0.4, 1, 30).tolist())
+    options = MethodOptions(min_steps=6, labelled_batch=6, unlabelled_batch=10, ema_decay=0.9)
+    priors = torch.tensor([0.5, 0.3, 0.2])
+    made = Stopped(toys.network(), examples, options, pseudo_labels=found, warmup_steps=2, class_priors=priors)
     made.stop_at = stop_at
     return made
 
@@ -54,13 +54,13 @@ def main(folder: Path) -> None:
     continued = task()
     result = train(continued, OPTIONS, folder / "stopped", device="cpu", progress=False)
     weights = zip(whole.final_model().state_dict().values(), continued.final_model().state_dict().values(), strict=True)
-    told = {
+    summary = {
         "steps": result.steps,
-        "answers": [whole.answers.tolist(), continued.answers.tolist()],
+        "answers": [whole.mean_prediction.tolist(), continued.mean_prediction.tolist()],
         "same": all(torch.equal(one, two) for one, two in weights),
-        "spread": (whole.answers - torch.tensor([0.5, 0.3, 0.2])).abs().max().item(),
+        "spread": (whole.mean_prediction - torch.tensor([0.5, 0.3, 0.2])).abs().max().item(),
     }
-    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(told))
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(summary))
 
 
 if __name__ == "__main__":

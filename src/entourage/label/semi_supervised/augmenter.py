@@ -23,13 +23,13 @@ from entourage.label.semi_supervised.classifier import ImageClassifier
 from entourage.label.semi_supervised.data import Decoded, Images, SemiSupervisedData, stacked
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
-from entourage.label.semi_supervised.pseudo_labels import checked_affinity
+from entourage.label.semi_supervised.pseudo_labels import check_affinity
 from entourage.label.semi_supervised.self_training import locked_run, run_config, self_train
 from entourage.label.semi_supervised.views import CachedViews, LiveViews, cache_views
-from entourage.label.targets import Targets, labelled_accuracy, read_targets, starting_profile, without_missing
+from entourage.label.targets import Targets, fill_missing_labels, initial_distributions, labelled_accuracy, read_targets
 from entourage.label.transduction import GraphTransduction
 
-VIEWS = "views.bin"  # in a run's folder: what the early layers saw
+VIEW_CACHE = "views.bin"  # in a run's folder: what the early layers saw
 
 
 class LabelAugmenter(ClassifierMixin, BaseEstimator):
@@ -43,7 +43,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         backbone: the network to start from.
         options: everything else; by default those of the preset "default".
         device: where to compute.
-        run: a folder for checkpoints; a stopped `fit` continues from it.
+        run_dir: a folder for checkpoints; a stopped `fit` continues from it.
         progress: show lines; None: only on a terminal.
 
     Attributes:
@@ -63,14 +63,14 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         options: AugmentOptions | None = None,
         *,
         device: str | torch.device = "auto",
-        run: str | Path | None = None,
+        run_dir: str | Path | None = None,
         progress: bool | None = None,
     ) -> None:
         self.labeller = labeller
         self.backbone = backbone
         self.options = options
         self.device = device
-        self.run = run
+        self.run_dir = run_dir
         self.progress = progress
 
     def fit(
@@ -97,46 +97,54 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         device = resolve_device(self.device)
         options = AugmentOptions() if self.options is None else self.options
         labeller = GraphTransduction() if self.labeller is None else self.labeller
-        _check_kinds(options, labeller)
-        checked_affinity(labeller)
-        decoded = pixels if callable(pixels) else stacked(pixels)
-        targets = read_targets(np.asarray(without_missing(y)))
-        beliefs = None if prior is None else np.asarray(prior, dtype=np.float64)
-        starting_profile(targets, beliefs)  # refuses a prior that does not fit before all images are looked at
+        _check_types(options, labeller)
+        check_affinity(labeller)
+        source = pixels if callable(pixels) else stacked(pixels)
+        targets = read_targets(np.asarray(fill_missing_labels(y)))
+        prior_matrix = None if prior is None else np.asarray(prior, dtype=np.float64)
+        initial_distributions(targets, prior_matrix)  # checks the prior before all images are read
         backbone = load_backbone(self.backbone, "cpu", frozen=False)
         side = (options.size, options.size)
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
-        body, run = backbone.module, None if self.run is None else Path(self.run)
-        with locked_run(run, run_config(backbone.origin, options, labeller, targets, beliefs, device)) as check_images:
-            live = LiveViews(decoded() if callable(decoded) else decoded, backbone.preprocessing, options.views)
-            examples = SemiSupervisedData(
-                live, targets.codes, len(targets.classes)
-            )  # checked before all images are looked at
+        body, run_dir = backbone.module, None if self.run_dir is None else Path(self.run_dir)
+        config = run_config(backbone.origin, options, labeller, targets, prior_matrix, device)
+        with locked_run(run_dir, config) as check_images:
+            live = LiveViews(source() if callable(source) else source, backbone.preprocessing, options.view_options)
+            data = SemiSupervisedData(live, targets.codes, len(targets.classes))  # checked before images are read
             check_images(live.bank.digest)
-            if options.trained == "late":
-                body, kept = self._keep(backbone, live, options, device)
-                examples = replace(examples, looks=kept)
-            network = ImageNetwork(body, backbone.dim, examples.classes)
-            outcome = self_train(
-                network, examples, labeller, options, device, prior=beliefs, run=run, progress=self.progress
+            if options.trainable_layers == "late":
+                body, cached = self._cache_views(backbone, live, options, device)
+                data = replace(data, views=cached)
+            network = ImageNetwork(body, backbone.dim, data.classes)
+            result = self_train(
+                network,
+                data,
+                labeller,
+                options,
+                device,
+                prior=prior_matrix,
+                run_dir=run_dir,
+                progress=self.progress,
             )
         self.classes_ = targets.classes
-        self.transduction_ = targets.names(outcome.found.codes)
-        self.confidence_ = outcome.found.confidence
-        self.features_ = outcome.features
-        self.rounds_ = outcome.rounds
-        self.labeller_ = _named(outcome.labeller, targets)
+        self.transduction_ = targets.decode(result.pseudo_labels.codes)
+        self.confidence_ = result.pseudo_labels.confidence
+        self.features_ = result.features
+        self.rounds_ = result.rounds
+        self.labeller_ = _with_class_names(result.labeller, targets)
         classes = [str(name) for name in targets.classes]
-        self.classifier_ = _complete(outcome.network, body, backbone, classes, mirror=options.views.mirror)
+        self.classifier_ = _assemble_classifier(result.network, body, backbone, classes, flip=options.view_options.flip)
         return self
 
-    def _keep(
+    def _cache_views(
         self, backbone: Backbone, live: LiveViews, options: AugmentOptions, device: torch.device
     ) -> tuple[torch.nn.Module, CachedViews]:
         """The late part of the network, and what the early one sees of all images."""
         stem, body = split_backbone(backbone)
-        file = None if self.run is None or process_count() > 1 else Path(self.run) / VIEWS
-        return body, cache_views(stem, live, device, seed=options.batches.seed, file=file, progress=self.progress)
+        file = None if self.run_dir is None or process_count() > 1 else Path(self.run_dir) / VIEW_CACHE
+        return body, cache_views(
+            stem, live, device, seed=options.method_options.seed, file=file, progress=self.progress
+        )
 
     def predict(self, images: Images) -> NDArray[np.generic]:
         """The most probable class of each image, one of `classes_`, shape (n,).
@@ -154,37 +162,37 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
     def predict_proba(self, images: Images) -> NDArray[np.float32]:
         """How probable each class is, shape (n, m), columns in the order of `classes_`; see `predict`."""
         check_is_fitted(self, "classifier_")
-        answer = self.classifier_.predict(images, device=self.device, progress=self.progress)
-        if answer.failures:
-            path, reason = answer.failures[0]
+        predictions = self.classifier_.predict(images, device=self.device, progress=self.progress)
+        if predictions.failures:
+            path, reason = predictions.failures[0]
             raise ValueError(f"{path}: cannot be read ({reason}); expected images that can")
-        return answer.probabilities
+        return predictions.probabilities
 
     def score(self, images: Images, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy on the images that y has a label for; see `predict`."""
         return labelled_accuracy(self.predict(images), y, sample_weight)
 
 
-def _check_kinds(options: object, labeller: object) -> None:
+def _check_types(options: object, labeller: object) -> None:
     if not isinstance(options, AugmentOptions):
         raise TypeError(f"options is {options!r}; expected AugmentOptions, as AugmentOptions(size=96)")
     if not isinstance(labeller, GraphLabeller):
         raise TypeError(f"labeller is {labeller!r}; expected one of entourage.label, as GraphTransduction()")
 
 
-def _named(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
+def _with_class_names(labeller: GraphLabeller, targets: Targets) -> GraphLabeller:
     """A labeller that was fitted to numbered classes, with the users' own names of them."""
     labeller.set_params(classes=targets.classes)
-    labeller.transduction_ = targets.names(labeller.transduction_.astype(np.int64))  # -1: undecided
+    labeller.transduction_ = targets.decode(labeller.transduction_.astype(np.int64))  # -1: undecided
     labeller.classes_, labeller._targets = targets.classes, targets
     return labeller
 
 
-def _complete(
-    trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str], *, mirror: bool
+def _assemble_classifier(
+    trained: ImageNetwork, body: torch.nn.Module, backbone: Backbone, classes: list[str], *, flip: bool
 ) -> ImageClassifier:
     """The trained part put back into the whole network; `body` shares the weights of the backbone."""
     body.load_state_dict(trained.body.state_dict())
     network = ImageNetwork(backbone.module, backbone.dim, len(classes))
     network.head.load_state_dict(trained.head.state_dict())
-    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing, mirror)
+    return ImageClassifier(network.cpu().eval(), backbone.name, classes, backbone.preprocessing, flip)

@@ -56,11 +56,11 @@ class Supervised(SemiSupervisedMethod):
         """As many steps as the other methods make, of labelled images only."""
         return [(labelled, rows[:0]) for labelled, rows in super().plan(epoch)]
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """None."""
         return []
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Nothing to disagree about."""
         return torch.zeros((), device=batch.codes.device)
 
@@ -68,13 +68,14 @@ class Supervised(SemiSupervisedMethod):
 class PiModel(WeightedMethod):
     """Squared difference between the network's answers to two views, with a weight that grows."""
 
-    usual = 0.1  # more, and all images are soon answered alike: its authors let it fall with the share of labels
+    # More soon gives all images one class: the authors reduce the weight with the fraction of labels.
+    default_weight = 0.1
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """Two weak views."""
-        return self.looks.weak(batch.unlabelled), self.looks.weak(batch.unlabelled)
+        return self.views.weak(batch.unlabelled), self.views.weak(batch.unlabelled)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Mean squared difference of the two distributions."""
         one, other = (F.softmax(answer, dim=1) for answer in logits)
         return self.weight * self.ramp(step) * F.mse_loss(one, other)
@@ -83,49 +84,50 @@ class PiModel(WeightedMethod):
 class MeanTeacher(WeightedMethod):
     """Squared difference between the network and its averaged weights on two views, with a weight that grows."""
 
-    usual = 10.0
+    default_weight = 10.0
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """One weak view; the teacher sees another."""
-        return (self.looks.weak(batch.unlabelled),)
+        return (self.views.weak(batch.unlabelled),)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Mean squared difference to the teacher's distributions."""
-        answer = F.softmax(logits[0], dim=1)
-        return self.weight * self.ramp(step) * F.mse_loss(answer, self.teacher(self.looks.weak(batch.unlabelled)))
+        probabilities = F.softmax(logits[0], dim=1)
+        target = self.teacher_probabilities(self.views.weak(batch.unlabelled))
+        return self.weight * self.ramp(step) * F.mse_loss(probabilities, target)
 
 
 class PseudoLabel(ConfidenceThresholdMethod):
     """Cross-entropy with the network's own answer where it is sure, with a weight that grows."""
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """One weak view."""
-        return (self.looks.weak(batch.unlabelled),)
+        return (self.views.weak(batch.unlabelled),)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Cross-entropy of sure answers with themselves, averaged over all images."""
-        sure, label = F.softmax(logits[0].detach(), dim=1).max(dim=1)  # (b,), (b,)
+        confidence, label = F.softmax(logits[0].detach(), dim=1).max(dim=1)  # (b,), (b,)
         each = F.cross_entropy(logits[0], label, reduction="none")
-        return self.ramp(step) * (each * (sure >= self.threshold)).mean()
+        return self.ramp(step) * (each * (confidence >= self.threshold)).mean()
 
 
 class FixMatch(ConfidenceThresholdMethod):
     """Cross-entropy of strong views with the network's own sure answers to weak views."""
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """A weak and a strong view."""
-        return self.looks.weak(batch.unlabelled), self.looks.strong(batch.unlabelled)
+        return self.views.weak(batch.unlabelled), self.views.strong(batch.unlabelled)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Cross-entropy where the weak view is sure, averaged over all images."""
         weak, strong = logits
-        sure, label = F.softmax(weak.detach(), dim=1).max(dim=1)  # (b,), (b,)
-        return (F.cross_entropy(strong, label, reduction="none") * (sure >= self.threshold)).mean()
+        confidence, label = F.softmax(weak.detach(), dim=1).max(dim=1)  # (b,), (b,)
+        return (F.cross_entropy(strong, label, reduction="none") * (confidence >= self.threshold)).mean()
 
 
-WEIGHT = 0.3
-RADIUS = 0.003  # length of the perturbation as a share of the input's own length
-PROBE = 1e-3  # and of the one with which the direction is looked for
+VAT_WEIGHT = 0.3
+VAT_RADIUS = 0.003  # length of the perturbation as a share of the input's own length
+PROBE_RADIUS = 1e-3  # and of the one with which the direction is looked for
 
 
 class VirtualAdversarial(SemiSupervisedMethod):
@@ -134,36 +136,36 @@ class VirtualAdversarial(SemiSupervisedMethod):
     The variant that also makes answers sure (entropy minimisation) soon gives all images one class if labels are few.
 
     Args:
-        network, examples, options: as for `SemiSupervisedMethod`.
+        network, data, options: as for `SemiSupervisedMethod`.
         radius: length of the perturbation as a share of the input's own.
     """
 
     def __init__(
         self,
         network: ImageNetwork,
-        examples: SemiSupervisedData,
+        data: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
-        radius: float = RADIUS,
+        radius: float = VAT_RADIUS,
     ) -> None:
-        super().__init__(network, examples, options)
+        super().__init__(network, data, options)
         if not radius > 0:
             raise ValueError(f"radius is {radius}; expected a number above 0")
         self.radius = radius
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """A weak view and the same view moved in the direction that changes the answer most.
 
         What is moved is the network's input: the image, or the activations of a stem that is not trained.
         """
-        clean = self.looks.weak(batch.unlabelled)
+        clean = self.views.weak(batch.unlabelled)
         return clean, clean + self.radius * _length(clean) * self._worst_direction(clean)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Kullback-Leibler divergence, with a weight that grows."""
         clean, moved = (F.log_softmax(answer, dim=1) for answer in logits)  # (b, m)
         divergence = F.kl_div(moved, clean.detach(), log_target=True, reduction="batchmean")
-        return WEIGHT * self.ramp(step) * divergence
+        return VAT_WEIGHT * self.ramp(step) * divergence
 
     def config(self) -> dict[str, Any]:
         """With the radius."""
@@ -175,7 +177,7 @@ class VirtualAdversarial(SemiSupervisedMethod):
         with torch.enable_grad():  # in float32 whatever the run's format: 16 bits cannot tell the probe from nothing
             answer = F.log_softmax(network(inputs), dim=1).detach()
             direction = _unit(torch.randn_like(inputs)).requires_grad_()
-            moved = F.log_softmax(network(inputs + PROBE * _length(inputs) * direction), dim=1)
+            moved = F.log_softmax(network(inputs + PROBE_RADIUS * _length(inputs) * direction), dim=1)
             divergence = F.kl_div(moved, answer, log_target=True, reduction="sum")
             (gradient,) = torch.autograd.grad(divergence, direction)
         return _unit(gradient)
@@ -199,7 +201,7 @@ METHODS: Mapping[str, type[SemiSupervisedMethod]] = {
     "vat": VirtualAdversarial,
     "fixmatch": FixMatch,
 }
-"""Networks that learn without a graph: `METHODS[name](network, examples, options)` is a task for `train`."""
+"""Networks that learn without a graph: `METHODS[name](network, data, options)` is a task for `train`."""
 
 LABELLERS: Mapping[str, type[GraphLabeller]] = {
     "game": GraphTransduction,
@@ -209,14 +211,14 @@ LABELLERS: Mapping[str, type[GraphLabeller]] = {
     "poisson": PoissonLearning,
     "svm": LinearSVMLabeller,
 }
-"""What can label all images in the game's place: `self_train(network, examples, LABELLERS[name](), ...)`."""
+"""What can label all images in the game's place: `self_train(network, data, LABELLERS[name](), ...)`."""
 
 
 FROZEN = ("linear", "linear-svm", "kernel-svm")
 
 
 # Unit features of 1,280 dimensions are small numbers: with the usual C = 1 little would be learnt from them.
-USUAL = {"linear": 100.0, "linear-svm": 1.0, "kernel-svm": 10.0}
+DEFAULT_C = {"linear": 100.0, "linear-svm": 1.0, "kernel-svm": 10.0}
 
 
 def frozen_classifier(name: str, c: float | None = None) -> Any:
@@ -224,14 +226,14 @@ def frozen_classifier(name: str, c: float | None = None) -> Any:
 
     Args:
         name: "linear" (logistic regression: transfer learning), "linear-svm" or "kernel-svm" (Gaussian kernel).
-        c: how much an error costs, against simplicity; by default as in `USUAL`.
+        c: how much an error costs, against simplicity; by default as in `DEFAULT_C`.
 
     Raises:
         ValueError: the name is unknown.
     """
-    if name not in USUAL:
+    if name not in DEFAULT_C:
         raise ValueError(f"classifier {name!r} is unknown; expected one of {', '.join(FROZEN)}")
-    cost = USUAL[name] if c is None else c
+    cost = DEFAULT_C[name] if c is None else c
     makers = {
         "linear": lambda: LogisticRegression(C=cost, max_iter=1000),
         "linear-svm": lambda: LinearSVC(C=cost, max_iter=5000, random_state=0),

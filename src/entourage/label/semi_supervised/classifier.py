@@ -27,7 +27,7 @@ from entourage.data.media import list_images
 from entourage.io.files import atomic_path, check_output_file
 from entourage.io.weights import load_weights, read_weights, write_weights
 from entourage.label.semi_supervised.data import Images, files_or_pixels
-from entourage.label.semi_supervised.network import ImageNetwork, outputs
+from entourage.label.semi_supervised.network import ImageNetwork, compute_outputs
 from entourage.label.semi_supervised.views import LiveViews, ViewOptions
 
 _KIND = "entourage classifier"
@@ -40,13 +40,13 @@ class Predictions:
     Attributes:
         labels: the most probable class of each image that could be read, k of them.
         probabilities: of all classes, shape (k, m), in the order of `ImageClassifier.classes`.
-        kept: for each of the k its place among the given images, ascending.
+        indices: for each of the k its place among the given images, ascending.
         failures: path and reason, one line, of every image that could not be read.
     """
 
     labels: list[str]
     probabilities: NDArray[np.float32]
-    kept: list[int]
+    indices: list[int]
     failures: list[tuple[Path, str]]
 
 
@@ -59,14 +59,14 @@ class ImageClassifier:
         backbone: name of the network it grew from.
         classes: what the logits stand for, m names.
         preprocessing: from image to network input.
-        mirror: whether an image and its mirror image answer together.
+        flip: whether an image and its mirror image answer together.
     """
 
     network: ImageNetwork
     backbone: str
     classes: list[str]
     preprocessing: Preprocessing
-    mirror: bool = False
+    flip: bool = False
 
     def predict(
         self,
@@ -87,30 +87,30 @@ class ImageClassifier:
             ValueError: an array is of another type or shape, or those in a list differ in it.
             TypeError: what is given is neither.
         """
-        asked = files_or_pixels(images)
+        inputs = files_or_pixels(images)
         network = copy.deepcopy(self.network).eval()  # what is made fast can be neither trained nor saved again
         freeze(network.body)
-        if isinstance(asked, np.ndarray):
-            logits = self._ask_pixels(network, asked, resolve_device(device), progress)
-            return self._answer(logits, list(range(len(asked))), [])
-        module = _BothSides(network) if self.mirror else network
-        whole = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
-        found = extract_features(asked, whole, device=device, progress=progress)
-        return self._answer(torch.from_numpy(found.features), found.indices, found.failures)
+        if isinstance(inputs, np.ndarray):
+            logits = self._pixel_logits(network, inputs, resolve_device(device), progress)
+            return self._to_predictions(logits, list(range(len(inputs))), [])
+        module = _FlipAverage(network) if self.flip else network
+        backbone = Backbone(self.backbone, len(self.classes), module, self.preprocessing, weights="trained")
+        extracted = extract_features(inputs, backbone, device=device, progress=progress)
+        return self._to_predictions(torch.from_numpy(extracted.features), extracted.indices, extracted.failures)
 
-    def _ask_pixels(
+    def _pixel_logits(
         self, network: ImageNetwork, pixels: NDArray[np.uint8], device: torch.device, progress: bool | None
     ) -> Tensor:
         """Logits of decoded images, shape (n, m), seen as in the training."""
-        looks = LiveViews(pixels, self.preprocessing, ViewOptions(mirror=self.mirror))
-        if not len(looks):
+        views = LiveViews(pixels, self.preprocessing, ViewOptions(flip=self.flip))
+        if not len(views):
             return torch.empty(0, len(self.classes))
-        return outputs(network, looks, device, progress=progress).cpu()
+        return compute_outputs(network, views, device, progress=progress).cpu()
 
-    def _answer(self, logits: Tensor, kept: list[int], failures: list[tuple[Path, str]]) -> Predictions:
+    def _to_predictions(self, logits: Tensor, indices: list[int], failures: list[tuple[Path, str]]) -> Predictions:
         """What logits of shape (k, m) say."""
         labels = [self.classes[code] for code in logits.argmax(dim=1).tolist()]
-        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), kept, failures)
+        return Predictions(labels, torch.softmax(logits, dim=1).numpy(), indices, failures)
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file: weights, and everything else as JSON in its header."""
@@ -120,7 +120,7 @@ class ImageClassifier:
             "backbone": self.backbone,
             "classes": self.classes,
             "preprocessing": asdict(self.preprocessing),
-            "mirror": self.mirror,
+            "mirror": self.flip,
         }
         write_weights(Path(path), self.network.state_dict(), notes)
 
@@ -136,13 +136,13 @@ class ImageClassifier:
         try:
             state, notes = read_weights(source)
         except ValueError as error:
-            raise ValueError(f"cannot read {path}: {_reason(source)}; {expected}") from error
+            raise ValueError(f"cannot read {path}: {_failure_reason(source)}; {expected}") from error
         try:
             if notes.get("kind") != _KIND:
                 raise ValueError("it holds other weights")
             classes = [str(name) for name in notes["classes"]]
-            preprocessing = _preprocessing(notes["preprocessing"])
-            mirror = bool(notes.get("mirror", False))  # files of earlier versions do not say, and answer as they did
+            preprocessing = _read_preprocessing(notes["preprocessing"])
+            flip = bool(notes.get("mirror", False))  # files of earlier versions do not say, and answer as they did
             with torch.random.fork_rng(devices=[]):  # weights are drawn at random before they are replaced
                 backbone = load_backbone(notes["backbone"], "cpu", frozen=False, pretrained=False)
                 network = ImageNetwork(backbone.module, backbone.dim, len(classes))
@@ -150,11 +150,11 @@ class ImageClassifier:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path}: cannot be read as a classifier: {reason}; {expected}") from error
         load_weights(network, state, source)
-        return cls(network.eval(), backbone.name, classes, preprocessing, mirror)
+        return cls(network.eval(), backbone.name, classes, preprocessing, flip)
 
 
-class _BothSides(nn.Module):
-    """The mean of a network's answers to images and to their mirror images, as `outputs` has it while it is trained."""
+class _FlipAverage(nn.Module):
+    """Average the logits of images and of their mirror images, as `compute_outputs` does in training."""
 
     def __init__(self, network: ImageNetwork) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _BothSides(nn.Module):
         return logits
 
 
-def _reason(path: Path) -> str:
+def _failure_reason(path: Path) -> str:
     """Why a file is no weights, in words for people who may have named the wrong one."""
     if path.is_dir():
         return "it is a folder"
@@ -175,10 +175,10 @@ def _reason(path: Path) -> str:
     return "damaged, or no file of weights"
 
 
-def _preprocessing(given: Mapping[str, Any]) -> Preprocessing:
+def _read_preprocessing(values: Mapping[str, Any]) -> Preprocessing:
     """From JSON, which knows lists but no tuples."""
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
-    return Preprocessing(**values)
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    return Preprocessing(**fields)
 
 
 def predict_images(
@@ -206,14 +206,14 @@ def predict_images(
             or `out` cannot be written or would replace the classifier or an image. (A file that is missing beside
             others is set aside, as broken ones are.)
     """
-    if images and not any(place.exists() for place in images):  # a slip of the hand, not a broken file
+    if images and not any(path.exists() for path in images):  # a slip of the hand, not a broken file
         raise ValueError(f"{images[0]}: no such file or folder; expected image files, or folders of them")
-    paths = [path for place in images for path in (list_images(place) if place.is_dir() else [place])]
+    paths = [file for path in images for file in (list_images(path) if path.is_dir() else [path])]
     if out is not None:
         check_output_file(out, ".csv", [Path(classifier), *paths])
     model = ImageClassifier.load(classifier)
     predictions = model.predict(paths, device=device, progress=progress)
-    if paths and not predictions.kept:
+    if paths and not predictions.indices:
         path, reason = predictions.failures[0]
         raise ValueError(f"none of the {len(paths)} images can be read; the first is {path}: {reason}")
     return paths, predictions
@@ -231,10 +231,12 @@ def write_predictions(target: Path | TextIO, paths: Sequence[Path], predictions:
         return
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(["item", "label", "confidence"])
-    rows = zip(predictions.kept, predictions.labels, predictions.probabilities.max(axis=1, initial=0), strict=True)
+    rows = zip(predictions.indices, predictions.labels, predictions.probabilities.max(axis=1, initial=0), strict=True)
     encoding = target.encoding or "utf-8"  # a text in memory has none
 
     def writable(text: str) -> str:
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
-    writer.writerows([writable(str(paths[place])), writable(label), f"{sure:.4f}"] for place, label, sure in rows)
+    writer.writerows(
+        [writable(str(paths[index])), writable(label), f"{confidence:.4f}"] for index, label, confidence in rows
+    )

@@ -23,17 +23,17 @@ class SemiSupervisedData:
     """Images and the labels that are known.
 
     Attributes:
-        looks: what the network sees of the images, n of them.
+        views: what the network sees of the images, n of them.
         codes: the class of each image as a number from 0, shape (n,); -1 where it is unknown.
         classes: how many classes there are, m.
     """
 
-    looks: Views
+    views: Views
     codes: NDArray[np.int64]
     classes: int
 
     def __post_init__(self) -> None:
-        n = len(self.looks)
+        n = len(self.views)
         if self.codes.shape != (n,):
             raise ValueError(f"labels of shape {self.codes.shape} for {n} images; expected ({n},)")
         if self.codes.dtype != np.int64:
@@ -48,7 +48,7 @@ class SemiSupervisedData:
             raise ValueError("no image is labelled; expected at least one")
 
     def __len__(self) -> int:
-        return len(self.looks)
+        return len(self.views)
 
     @property
     def labelled(self) -> NDArray[np.int64]:

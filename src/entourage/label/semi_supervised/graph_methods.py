@@ -1,6 +1,6 @@
 """Training on found labels: a network that takes what a graph said for granted (thesis, chapter 3).
 
-Consistency training that starts from a graph's labels and ends with the network's own.
+GraphConsistency training that starts from a graph's labels and ends with the network's own.
 
 A graph knows which images resemble each other; a network that has seen many views knows which differences do not
 matter. Each is a witness with its own mistakes, so their beliefs are multiplied: an image counts as far as both agree.
@@ -24,33 +24,33 @@ from entourage.label.semi_supervised.pseudo_labels import PseudoLabels
 from entourage.training.task import Losses
 
 
-class Augmented(SemiSupervisedMethod):
+class GraphPseudoLabel(SemiSupervisedMethod):
     """Cross-entropy with found labels on weak views.
 
     Args:
-        network, examples, options: as for `SemiSupervisedMethod`.
-        found: a label for every image.
-        trust: how far they are trusted.
-        alike: given and found labels are one set to train on, as in the thesis; otherwise each batch has given ones of
-            its own beside it, which count as much as all others together.
+        network, data, options: as for `SemiSupervisedMethod`.
+        pseudo_labels: a label for every image.
+        pseudo_label_mode: how far they are trusted.
+        pool_labels: train on known and pseudo-labels as one set, as in the thesis; otherwise each batch has separate
+            known ones, which weigh as much as all others together.
     """
 
     def __init__(
         self,
         network: ImageNetwork,
-        examples: SemiSupervisedData,
+        data: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
-        found: PseudoLabels,
-        trust: PseudoLabelMode = "weighted",
-        alike: bool = False,
+        pseudo_labels: PseudoLabels,
+        pseudo_label_mode: PseudoLabelMode = "weighted",
+        pool_labels: bool = False,
     ) -> None:
-        super().__init__(network, examples, options)
-        found.check(len(examples), examples.classes)
-        self.trust = trust
-        self.alike = alike
-        self.found = found.digest()
-        self.targets, self.weights = found.targets(trust)  # (n, m), (n,)
+        super().__init__(network, data, options)
+        pseudo_labels.check(len(data), data.classes)
+        self.pseudo_label_mode = pseudo_label_mode
+        self.pool_labels = pool_labels
+        self.labels_digest = pseudo_labels.digest()
+        self.targets, self.weights = pseudo_labels.targets(pseudo_label_mode)  # (n, m), (n,)
 
     def prepare(self, device: torch.device) -> None:
         """The found labels go to the device too."""
@@ -60,26 +60,31 @@ class Augmented(SemiSupervisedMethod):
     def plan(self, epoch: int) -> Sequence[tuple[Rows, Rows]]:
         """As for every method; without the labelled images beside each batch where all are alike."""
         plan = super().plan(epoch)
-        return [(labelled[:0], rows) for labelled, rows in plan] if self.alike else plan
+        return [(labelled[:0], rows) for labelled, rows in plan] if self.pool_labels else plan
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
         """Cross-entropy on given and found labels: two means, or one over all where they are alike."""
-        if not self.alike:
+        if not self.pool_labels:
             return super().loss(model, batch, step)
-        (views,) = self.views(batch)
-        return {"loss": self.disagreement([model(views).float()], batch, step)}
+        (views,) = self.unlabelled_views(batch)
+        return {"loss": self.unlabelled_loss([model(views).float()], batch, step)}
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """One weak view."""
-        return (self.looks.weak(batch.unlabelled),)
+        return (self.views.weak(batch.unlabelled),)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Weighted cross-entropy with the found labels."""
         return weighted_cross_entropy(logits[0], self.targets[batch.unlabelled], self.weights[batch.unlabelled])
 
     def config(self) -> dict[str, Any]:
         """With what was found."""
-        return {**super().config(), "trust": self.trust, "alike": self.alike, "found": self.found}
+        return {
+            **super().config(),
+            "pseudo_label_mode": self.pseudo_label_mode,
+            "pool_labels": self.pool_labels,
+            "pseudo_labels": self.labels_digest,
+        }
 
 
 def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
@@ -94,87 +99,95 @@ def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> 
     return (weights * each).sum() / weights.sum().clamp_min(1e-6)
 
 
-FLOOR = 1e-3  # no witness can rule a class out alone
-INDIFFERENT = 1e-6  # a belief whose classes differ by less prefers none: it is no label
-MEMORY = 0.98  # of the running mean of the network's answers
+MIN_PROBABILITY = 1e-3  # no witness can rule a class out alone
+TIE_TOLERANCE = 1e-6  # a target whose classes differ by less prefers none: it is no label
+MEAN_DECAY = 0.98  # of the running mean of the network's answers
 
 
-class Consistency(SemiSupervisedMethod):
+class GraphConsistency(SemiSupervisedMethod):
     """Strong views should be answered as the graph and the averaged network together label the image.
 
     Args:
-        network, examples, options: as for `SemiSupervisedMethod`.
-        found: what the graph says.
+        network, data, options: as for `SemiSupervisedMethod`.
+        pseudo_labels: what the graph says.
         warmup_steps: in which only the graph is heard; the network's answers mean nothing yet.
-        shares: how frequent each class is, if that is known, shape (m,); the network's answers are held to it, so that
-            an easy class does not swallow the others. None: answers are taken as they are.
+        class_priors: how frequent each class is, if that is known, shape (m,); the network's answers are held to it, so
+            that an easy class does not swallow the others. None: answers are taken as they are.
     """
 
     def __init__(
         self,
         network: ImageNetwork,
-        examples: SemiSupervisedData,
+        data: SemiSupervisedData,
         options: MethodOptions | None = None,
         *,
-        found: PseudoLabels,
+        pseudo_labels: PseudoLabels,
         warmup_steps: int = 100,
-        shares: Tensor | None = None,
+        class_priors: Tensor | None = None,
     ) -> None:
-        super().__init__(network, examples, options)
-        found.check(len(examples), examples.classes)
-        if shares is not None and (shares.shape != (examples.classes,) or not (shares > 0).all()):
-            raise ValueError(f"shares is {shares.tolist()}; expected {examples.classes} numbers above 0, one a class")
+        super().__init__(network, data, options)
+        pseudo_labels.check(len(data), data.classes)
+        if class_priors is not None and (class_priors.shape != (data.classes,) or not (class_priors > 0).all()):
+            raise ValueError(
+                f"class_priors is {class_priors.tolist()}; expected {data.classes} numbers above 0, one a class"
+            )
         self.warmup_steps = warmup_steps
-        self.found = found.digest()
-        self.belief = found.belief()  # (n, m)
-        self.shares = shares  # (m,)
-        start = torch.full((examples.classes,), 1 / examples.classes) if shares is None else shares
-        self.answers = start.clone()  # (m,), running mean of the teacher's answers
+        self.labels_digest = pseudo_labels.digest()
+        self.soft_targets = pseudo_labels.soft_targets()  # (n, m)
+        self.class_priors = class_priors  # (m,)
+        start = torch.full((data.classes,), 1 / data.classes) if class_priors is None else class_priors
+        self.mean_prediction = start.clone()  # (m,), running mean of the teacher's answers
 
     def prepare(self, device: torch.device) -> None:
-        """The beliefs go to the device too."""
+        """The soft targets go to the device too."""
         super().prepare(device)
-        self.belief, self.answers = self.belief.to(device), self.answers.to(device)
-        self.shares = None if self.shares is None else self.shares.to(device)
+        self.soft_targets, self.mean_prediction = self.soft_targets.to(device), self.mean_prediction.to(device)
+        self.class_priors = None if self.class_priors is None else self.class_priors.to(device)
 
-    def views(self, batch: Batch) -> Sequence[Tensor]:
+    def unlabelled_views(self, batch: Batch) -> Sequence[Tensor]:
         """One strong view; the teacher sees a weak one."""
-        return (self.looks.strong(batch.unlabelled),)
+        return (self.views.strong(batch.unlabelled),)
 
-    def disagreement(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
+    def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Cross-entropy with what both witnesses think, weighted by the square of how sure they are together."""
-        belief = self.belief[batch.unlabelled]  # (b, m)
+        target = self.soft_targets[batch.unlabelled]  # (b, m)
         if step >= self.warmup_steps:
-            answer = self.teacher(self.looks.weak(batch.unlabelled))  # (b, m)
-            if self.shares is not None:
-                answer = self._aligned(answer, self.shares)
-            belief = belief.clamp_min(FLOOR) * answer.clamp_min(FLOOR)
-            if self.shares is not None:  # both witnesses have counted it
-                belief = belief / self.shares
-            belief = belief / belief.sum(dim=1, keepdim=True)
-        sure, label = belief.max(dim=1)
-        prefers = sure - belief.amin(dim=1) > INDIFFERENT
-        return weighted_cross_entropy(logits[0], F.one_hot(label, belief.shape[1]).float(), prefers * sure**2)
+            prediction = self.teacher_probabilities(self.views.weak(batch.unlabelled))  # (b, m)
+            if self.class_priors is not None:
+                prediction = self._align(prediction, self.class_priors)
+            target = target.clamp_min(MIN_PROBABILITY) * prediction.clamp_min(MIN_PROBABILITY)
+            if self.class_priors is not None:  # both witnesses have counted it
+                target = target / self.class_priors
+            target = target / target.sum(dim=1, keepdim=True)
+        confidence, label = target.max(dim=1)
+        is_decided = confidence - target.amin(dim=1) > TIE_TOLERANCE
+        return weighted_cross_entropy(logits[0], F.one_hot(label, target.shape[1]).float(), is_decided * confidence**2)
 
-    def _aligned(self, answer: Tensor, shares: Tensor) -> Tensor:
+    def _align(self, prediction: Tensor, class_priors: Tensor) -> Tensor:
         """The teacher's answers (b, m), held to the classes' shares on average (distribution alignment)."""
-        self.answers = MEMORY * self.answers + (1 - MEMORY) * _mean_over_processes(answer.mean(dim=0))
-        aligned = answer * (shares / self.answers)
+        mean = _mean_over_processes(prediction.mean(dim=0))
+        self.mean_prediction = MEAN_DECAY * self.mean_prediction + (1 - MEAN_DECAY) * mean
+        aligned = prediction * (class_priors / self.mean_prediction)
         return aligned / aligned.sum(dim=1, keepdim=True)
 
     def extra_state(self) -> dict[str, Tensor]:
         """The average and the running mean of answers."""
-        return {**super().extra_state(), "answers": self.answers}
+        return {**super().extra_state(), "mean_prediction": self.mean_prediction}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
         """Take both back."""
-        self.answers = state["answers"].to(self.answers.device)
-        super().load_extra_state({name: value for name, value in state.items() if name != "answers"})
+        self.mean_prediction = state["mean_prediction"].to(self.mean_prediction.device)
+        super().load_extra_state({name: value for name, value in state.items() if name != "mean_prediction"})
 
     def config(self) -> dict[str, Any]:
         """With what the graph said, and how frequent classes are."""
-        shares = None if self.shares is None else [round(share, 6) for share in self.shares.tolist()]
-        return {**super().config(), "warmup_steps": self.warmup_steps, "found": self.found, "shares": shares}
+        priors = None if self.class_priors is None else [round(prior, 6) for prior in self.class_priors.tolist()]
+        return {
+            **super().config(),
+            "warmup_steps": self.warmup_steps,
+            "pseudo_labels": self.labels_digest,
+            "class_priors": priors,
+        }
 
 
 def _mean_over_processes(mean: Tensor) -> Tensor:

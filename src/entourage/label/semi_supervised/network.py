@@ -57,12 +57,12 @@ class ImageNetwork(nn.Module):
 
 
 @torch.no_grad()
-def outputs(module: nn.Module, looks: Views, device: torch.device, *, progress: bool | None = None) -> Tensor:
+def compute_outputs(module: nn.Module, views: Views, device: torch.device, *, progress: bool | None = None) -> Tensor:
     """Run a network over all images, as they are; the answer is the mean over image and mirror image, if there is one.
 
     Args:
-        module: what `looks` shows, (b, ...), to (b, d); it is left in evaluation mode, on the device.
-        looks: the images, n of them.
+        module: what `views` shows, (b, ...), to (b, d); it is left in evaluation mode, on the device.
+        views: the images, n of them.
         device: where to compute, in bfloat16 on a GPU.
         progress: show a bar; None: only on a terminal.
 
@@ -70,15 +70,15 @@ def outputs(module: nn.Module, looks: Views, device: torch.device, *, progress: 
         float32, shape (n, d), on the device.
     """
     module.to(device).eval()
-    looks.move(device)
+    views.move(device)
     found, size = [], BATCH.get(device.type, BATCH["cpu"])
-    with progress_bar("Looking at images", len(looks), progress) as advance:
-        for start in range(0, len(looks), size):
-            rows = torch.arange(start, min(start + size, len(looks)), device=device)
+    with progress_bar("Looking at images", len(views), progress) as advance:
+        for start in range(0, len(views), size):
+            rows = torch.arange(start, min(start + size, len(views)), device=device)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                answer = module(looks.plain(rows)).float()
-                if looks.mirror:
-                    answer = (answer + module(looks.plain(rows, mirrored=True)).float()) / 2
+                answer = module(views.unaugmented(rows)).float()
+                if views.flip:
+                    answer = (answer + module(views.unaugmented(rows, flipped=True)).float()) / 2
             found.append(answer)
             advance(len(rows))
     return torch.cat(found)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from entourage import validation
 from entourage.label.semi_supervised.method import MethodOptions
 from entourage.label.semi_supervised.views import ViewOptions
 from entourage.training.images import NO_AUGMENTATION
 from entourage.training.options import TrainingOptions
-from entourage.validation import validate_counts
+from entourage.validation import preset, validate_counts
 
 PseudoLabelMode = Literal["hard", "soft", "weighted"]
 
@@ -20,19 +19,18 @@ class AugmentOptions:
     """What `LabelAugmenter` does, besides the game itself."""
 
     size: int = 160  # side of the images that the network is trained on and asked about
-    trained: Literal["late", "all"] = "late"  # layers: the late half on kept views, or all of them on ever new ones
-    neighbours: int | Literal["auto"] = "auto"  # of each image, where the labeller says "auto" too: log2 n + 1
+    trainable_layers: Literal["late", "all"] = "late"  # the late half on cached views, or all layers on new ones
+    n_neighbors: int | Literal["auto"] = "auto"  # of each image, where the labeller says "auto" too: log2 n + 1
     metric: Literal["cosine", "euclidean"] = "cosine"  # how features compare in the graph: by direction, or as they are
     balance: bool = False  # classes are as frequent as among the given labels: of use where these were drawn fairly
     rounds: int = 4  # at most: features of the newly trained network, a new graph, a new game
     method: Literal["consistency", "labels"] = "consistency"  # "labels" trusts the found labels alone
-    trust: PseudoLabelMode = (
-        "weighted"  # of the method "labels": as if given, as distributions, or as far as they are sure
-    )
-    alike: bool = False  # of the method "labels": given and found labels are one set, or given ones are in every batch
-    mirror: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
-    looks: ViewOptions = field(default_factory=ViewOptions)
-    batches: MethodOptions = field(default_factory=MethodOptions)
+    # Of the method "labels": as known labels, as distributions, or as labels weighted by confidence.
+    pseudo_label_mode: PseudoLabelMode = "weighted"
+    pool_labels: bool = False  # of the method "labels": known and pseudo-labels are one set, or known in every batch
+    flip: bool = True  # whether a mirror image shows the same thing: photographs say yes, digits and text no
+    views: ViewOptions = field(default_factory=ViewOptions)
+    method_options: MethodOptions = field(default_factory=MethodOptions)
     training: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(
             epochs=1,
@@ -47,36 +45,45 @@ class AugmentOptions:
     def __post_init__(self) -> None:
         validate_counts(self, 32, "size", alternative=": networks halve their input five times")
         validate_counts(self, 1, "rounds")
-        if self.neighbours != "auto":
-            validate_counts(self, 1, "neighbours", alternative=", or 'auto'")
+        if self.n_neighbors != "auto":
+            validate_counts(self, 1, "n_neighbors", alternative=", or 'auto'")
         choices: dict[str, tuple[object, ...]] = {
             "metric": ("cosine", "euclidean"),
             "method": ("consistency", "labels"),
-            "trained": ("late", "all"),
-            "trust": get_args(PseudoLabelMode),
+            "trainable_layers": ("late", "all"),
+            "pseudo_label_mode": get_args(PseudoLabelMode),
         }
-        choices |= dict.fromkeys(("balance", "alike", "mirror"), (True, False))
+        choices |= dict.fromkeys(("balance", "pool_labels", "flip"), (True, False))
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {' or '.join(map(repr, known))}")
         if self.training.monitor is not None:  # else the first round would find out when its epoch is over
             raise ValueError(f"monitor is {self.training.monitor!r}; expected None: in a round nothing is measured")
 
+    @classmethod
+    def from_preset(cls, name: str) -> AugmentOptions:
+        """Return the options of a preset: "default", "thesis" or "original".
+
+        Raises:
+            ValueError: there is no preset of that name; the message lists the names.
+        """
+        return preset(PRESETS, name)
+
     @property
-    def views(self) -> ViewOptions:
-        """`looks`, without mirror images if they are not allowed."""
-        return self.looks if self.mirror else replace(self.looks, mirror=False)
+    def view_options(self) -> ViewOptions:
+        """`views`, without mirror images if they are not allowed."""
+        return self.views if self.flip else replace(self.views, flip=False)
 
 
 _THESIS = AugmentOptions(
     size=224,
-    trained="all",
+    trainable_layers="all",
     rounds=1,
     method="labels",
-    trust="hard",
-    alike=True,
-    looks=ViewOptions(weak=NO_AUGMENTATION),  # no augmentation is spoken of
-    batches=MethodOptions(unlabelled_batch=64, decay=0.0, freeze_norm=False, head_rate=1.0),  # nor an average
+    pseudo_label_mode="hard",
+    pool_labels=True,
+    views=ViewOptions(weak=NO_AUGMENTATION),  # neither augmentation nor an average is mentioned
+    method_options=MethodOptions(unlabelled_batch=64, ema_decay=0.0, freeze_norm=False, head_lr_scale=1.0),
     training=TrainingOptions(epochs=10, optimizer="adam", learning_rate=3e-4),
 )
 
@@ -85,12 +92,7 @@ PRESETS: dict[str, AugmentOptions] = {
     "thesis": _THESIS,
     "original": replace(
         _THESIS,
-        batches=replace(_THESIS.batches, unlabelled_batch=8),
+        method_options=replace(_THESIS.method_options, unlabelled_batch=8),
         training=replace(_THESIS.training, learning_rate=1e-4),  # not the text's 3e-4
     ),
 }
-
-
-def preset(name: str) -> AugmentOptions:
-    """The options of that name; a ValueError lists the names there are."""
-    return validation.preset(PRESETS, name)

@@ -39,25 +39,25 @@ class ViewOptions:
     strong: AugmentationOptions = field(default=STRONG)
     n_weak: int = 4  # views of each image that a stem looks at, with the image itself and its mirror image as two
     n_strong: int = 12
-    mirror: bool = True  # whether a mirror image shows the same thing; digits and text say no
+    flip: bool = True  # whether a mirror image shows the same thing; digits and text say no
 
     def __post_init__(self) -> None:
         validate_counts(self, 2, "n_weak")
         validate_counts(self, 0, "n_strong")
 
-    def view(self, kind: AugmentationOptions) -> AugmentationOptions:
+    def augmentation(self, options: AugmentationOptions) -> AugmentationOptions:
         """`weak` or `strong`, without mirror images if there are to be none."""
-        return kind if self.mirror else replace(kind, flip=0.0)
+        return options if self.flip else replace(options, flip=0.0)
 
 
 class Views(Protocol):
     """What a network sees of n images. Positions are tensors of shape (b,), on the device of the training.
 
     Attributes:
-        mirror: whether there are mirror images.
+        flip: whether there are mirror images.
     """
 
-    mirror: bool
+    flip: bool
 
     def __len__(self) -> int: ...
 
@@ -65,7 +65,7 @@ class Views(Protocol):
         """Go to the device, as far as there is room."""
         ...
 
-    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+    def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
         """The images as they are, or their mirror images: inputs of the network, (b, ...)."""
         ...
 
@@ -97,7 +97,7 @@ class LiveViews:
         self.bank = ImageBank(pixels)
         self.preprocessing = preprocessing
         self.options = options or ViewOptions()
-        self.mirror = self.options.mirror
+        self.flip = self.options.flip
         self.device = torch.device("cpu")
 
     def __len__(self) -> int:
@@ -108,23 +108,23 @@ class LiveViews:
         self.bank.move(device)
         self.device = device
 
-    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+    def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
         """Normalised images, shape (b, 3, height, width)."""
-        check_mirrored(mirrored, self.mirror)
-        images = resized(self._pixels(rows), self.preprocessing.size)
-        return self.preprocessing.normalize(images.flip(3) if mirrored else images)
+        check_flip(flipped, self.flip)
+        images = resize_pixels(self._pixels(rows), self.preprocessing.size)
+        return self.preprocessing.normalize(images.flip(3) if flipped else images)
 
     def weak(self, rows: Tensor) -> Tensor:
         """Normalised weak views."""
-        return self._view(rows, self.options.view(self.options.weak))
+        return self._view(rows, self.options.augmentation(self.options.weak))
 
     def strong(self, rows: Tensor) -> Tensor:
         """Normalised strong views."""
-        return self._view(rows, self.options.view(self.options.strong))
+        return self._view(rows, self.options.augmentation(self.options.strong))
 
     def digest(self) -> str:
         """Of all pixels, of the network's input and of the views; computed once, about a second per gigabyte."""
-        return digest_of((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
+        return digest_blocks((), self.bank.digest, self.bank.values.shape, self.preprocessing, self.options)
 
     def _view(self, rows: Tensor, options: AugmentationOptions) -> Tensor:
         return self.preprocessing.normalize(augment(self._pixels(rows), self.preprocessing.size, options))
@@ -133,13 +133,13 @@ class LiveViews:
         return self.bank.take(rows).to(self.device)
 
 
-def check_mirrored(wanted: bool, there: bool) -> None:
+def check_flip(requested: bool, available: bool) -> None:
     """Refuse to show mirror images where there are none."""
-    if wanted and not there:
-        raise ValueError("mirror images are asked for where there are none; expected ViewOptions(mirror=True)")
+    if requested and not available:
+        raise ValueError("mirror images are asked for where there are none; expected ViewOptions(flip=True)")
 
 
-def digest_of(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
+def digest_blocks(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
     """Of arrays, which may lie in a file larger than memory and come one after another, and of notes on them."""
     digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
     for block in blocks:
@@ -147,7 +147,7 @@ def digest_of(blocks: Iterable[NDArray[np.generic]], *notes: object) -> str:
     return digest.hexdigest()
 
 
-def resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+def resize_pixels(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     """Pixels at the network's size, 0..255: (b, 3, h, w) -> (b, 3, *size)."""
     if pixels.shape[2:] == size:
         return pixels
@@ -174,24 +174,24 @@ class ViewCacheFile:
 
     def __init__(self, path: Path, origin: str, shape: tuple[int, ...]) -> None:
         self._note = path.with_suffix(".json")
-        self._told = {"origin": origin, "shape": list(shape)}
+        self._config = {"origin": origin, "shape": list(shape)}
         size = torch.bfloat16.itemsize * math.prod(shape)
-        known = read_json_object(self._note)
-        self.done = int(known.pop("done", 0))
-        if known != self._told or not path.is_file() or path.stat().st_size != size:
+        stored = read_json_object(self._note)
+        self.done = int(stored.pop("done", 0))
+        if stored != self._config or not path.is_file() or path.stat().st_size != size:
             self.done = 0
             self._note.unlink(missing_ok=True)  # first of all: views of others are never taken for these
-            _make_room(path, size)
+            _allocate_file(path, size)
         mapped = torch.from_file(str(path), shared=True, size=math.prod(shape), dtype=torch.bfloat16)
         self.values = mapped.view(shape)
 
     def mark(self, done: int) -> None:
         """Note that the views of so many images are there."""
         self.done = done
-        write_json(self._note, {**self._told, "done": done}, indent=None)
+        write_json(self._note, {**self._config, "done": done}, indent=None)
 
 
-def _make_room(path: Path, size: int) -> None:
+def _allocate_file(path: Path, size: int) -> None:
     """A new file in the old one's place: a process that has mapped the old one keeps what it sees."""
     try:
         path.unlink(missing_ok=True)  # before the new one is there: the disk need not hold both
@@ -201,8 +201,8 @@ def _make_room(path: Path, size: int) -> None:
             else:
                 stream.truncate(size)
     except OSError as error:
-        room = f"{size / 2**30:.1f} GiB for the views of all images"
-        raise ValueError(f"cannot write {path}: {error.strerror}; expected room for {room}") from error
+        needed = f"{size / 2**30:.1f} GiB for the views of all images"
+        raise ValueError(f"cannot write {path}: {error.strerror}; expected space for {needed}") from error
 
 
 class CachedViews:
@@ -211,20 +211,20 @@ class CachedViews:
     Args:
         values: activations of each image's views, shape (n, views, c, h, w): the image, its mirror image, further weak
             views, then strong ones.
-        weak: how many of the views are weak, 2 or more.
-        mirror: whether the second view is the mirror image; otherwise it is a further weak view.
+        n_weak: how many of the views are weak, 2 or more.
+        flip: whether the second view is the mirror image; otherwise it is a further weak view.
         origin: a text that is another one if the activations were made from something else; None: they speak for
             themselves, to the last bit.
     """
 
-    def __init__(self, values: Tensor, weak: int, *, mirror: bool = True, origin: str | None = None) -> None:
+    def __init__(self, values: Tensor, n_weak: int, *, flip: bool = True, origin: str | None = None) -> None:
         if values.ndim != 5:
             raise ValueError(f"views of shape {tuple(values.shape)}; expected (n, views, c, h, w)")
-        if not 2 <= weak <= values.shape[1]:
-            raise ValueError(f"{weak} weak views of {values.shape[1]}; expected 2 to all of them")
+        if not 2 <= n_weak <= values.shape[1]:
+            raise ValueError(f"{n_weak} weak views of {values.shape[1]}; expected 2 to all of them")
         self.values = values
-        self.weak_count = weak
-        self.mirror = mirror
+        self.n_weak = n_weak
+        self.flip = flip
         self.origin = origin
 
     def __len__(self) -> int:
@@ -232,26 +232,26 @@ class CachedViews:
 
     def move(self, device: torch.device) -> None:
         """To a GPU, if all views take no more than a quarter of what is free there; otherwise they stay at home."""
-        here = self.values.device
-        if here.type == device.type and device.index in (None, here.index):
+        current = self.values.device
+        if current.type == device.type and device.index in (None, current.index):
             return
         self.values = self.values.to(device if fits_on_device(device, self.values.nbytes) else "cpu")
 
-    def plain(self, rows: Tensor, mirrored: bool = False) -> Tensor:
+    def unaugmented(self, rows: Tensor, flipped: bool = False) -> Tensor:
         """Activations of the images themselves, shape (b, c, h, w)."""
-        check_mirrored(mirrored, self.mirror)
-        return self._pick(rows, torch.full_like(rows, int(mirrored)))
+        check_flip(flipped, self.flip)
+        return self._pick(rows, torch.full_like(rows, int(flipped)))
 
     def weak(self, rows: Tensor) -> Tensor:
         """Activations of one of the weak views of each image."""
-        return self._pick(rows, torch.randint(self.weak_count, rows.shape, device=rows.device))
+        return self._pick(rows, torch.randint(self.n_weak, rows.shape, device=rows.device))
 
     def strong(self, rows: Tensor) -> Tensor:
         """Activations of one of the strong views of each image."""
         count = self.values.shape[1]
-        if count == self.weak_count:
+        if count == self.n_weak:
             raise ValueError(f"none of the {count} views of each image is strong; expected n_strong of 1 or more")
-        return self._pick(rows, torch.randint(self.weak_count, count, rows.shape, device=rows.device))
+        return self._pick(rows, torch.randint(self.n_weak, count, rows.shape, device=rows.device))
 
     def digest(self) -> str:
         """Of what the activations were made from: on a GPU, their last digits differ from run to run."""
@@ -259,11 +259,11 @@ class CachedViews:
         if self.origin is None:
             starts = range(0, len(self), DIGEST_ROWS)
             blocks = (self.values[start : start + DIGEST_ROWS].float().cpu().numpy() for start in starts)
-        return digest_of(blocks, self.origin, tuple(self.values.shape), self.weak_count, self.mirror)
+        return digest_blocks(blocks, self.origin, tuple(self.values.shape), self.n_weak, self.flip)
 
     def _pick(self, rows: Tensor, views: Tensor) -> Tensor:
-        home = self.values.device
-        chosen = self.values[rows.to(home), views.to(home)].to(rows.device)  # (b, c, h, w)
+        device = self.values.device
+        chosen = self.values[rows.to(device), views.to(device)].to(rows.device)  # (b, c, h, w)
         return chosen.float().contiguous(memory_format=torch.channels_last)
 
 
@@ -305,36 +305,37 @@ def cache_views(
     count = options.n_weak + options.n_strong
     size = BATCH.get(device.type, BATCH["cpu"])
 
-    def look(rows: Tensor, view: int) -> Tensor:
+    def activations_of(rows: Tensor, view: int) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            activations: Tensor = stem(_nth(live, rows, view))
+            activations: Tensor = stem(_nth_view(live, rows, view))
         return activations
 
-    shape = (n, count, *look(torch.zeros(1, dtype=torch.int64, device=device), 0).shape[1:])
-    kept = _room_for(shape, device, file, f"{origin} {device.type} {size}")  # chance comes in batches of that size
+    shape = (n, count, *activations_of(torch.zeros(1, dtype=torch.int64, device=device), 0).shape[1:])
+    # Random numbers are drawn in batches of `size`, so that the views depend on it.
+    cache = _allocate_views(shape, device, file, f"{origin} {device.type} {size}")
     with (
         torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
         progress_bar("Looking at images", n * count, progress) as advance,
     ):
-        advance(kept.done * count)
-        for start in range(kept.done, n, size):
+        advance(cache.done * count)
+        for start in range(cache.done, n, size):
             rows = torch.arange(start, min(start + size, n), device=device)
             reseed(device, [seed, start])
             for view in range(count):
-                kept.values[start : start + size, view] = look(rows, view).to(kept.values.dtype)
+                cache.values[start : start + size, view] = activations_of(rows, view).to(cache.values.dtype)
                 advance(len(rows))
-            kept.mark(start + len(rows))
-    return CachedViews(kept.values, options.n_weak, mirror=options.mirror, origin=origin)
+            cache.mark(start + len(rows))
+    return CachedViews(cache.values, options.n_weak, flip=options.flip, origin=origin)
 
 
-def _nth(live: LiveViews, rows: Tensor, view: int) -> Tensor:
-    """The images of one of the views that are kept."""
-    if view == 0 or (view == 1 and live.mirror):
-        return live.plain(rows, mirrored=view == 1)
+def _nth_view(live: LiveViews, rows: Tensor, view: int) -> Tensor:
+    """The images of one of the cached views."""
+    if view == 0 or (view == 1 and live.flip):
+        return live.unaugmented(rows, flipped=view == 1)
     return live.weak(rows) if view < live.options.n_weak else live.strong(rows)
 
 
-class _Memory:
+class _MemoryBuffer:
     """Room in memory, or on a GPU, with the face of a `ViewCacheFile`."""
 
     def __init__(self, values: Tensor) -> None:
@@ -345,9 +346,11 @@ class _Memory:
         self.done = done
 
 
-def _room_for(shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str) -> ViewCacheFile | _Memory:
+def _allocate_views(
+    shape: tuple[int, ...], device: torch.device, file: Path | None, origin: str
+) -> ViewCacheFile | _MemoryBuffer:
     """Room for the views of all images: on the GPU if there is enough, else in the file, else in memory."""
     fits = fits_on_device(device, torch.bfloat16.itemsize * math.prod(shape))
     if file is not None and not fits:
         return ViewCacheFile(file, origin, shape)
-    return _Memory(torch.empty(shape, dtype=torch.bfloat16, device=device if fits else "cpu"))
+    return _MemoryBuffer(torch.empty(shape, dtype=torch.bfloat16, device=device if fits else "cpu"))
