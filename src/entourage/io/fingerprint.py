@@ -1,4 +1,4 @@
-"""What a run learns from, in short: another run in the same folder is known by it."""
+"""Fingerprints: short digests by which runs, caches and indices recognise their inputs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,51 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+
+def fingerprint(*values: Tensor | NDArray[Any] | bytes | str, size: int = 8) -> str:
+    """Return a digest of arrays, tensors, bytes and strings.
+
+    The type, shape and order of the values count, so that no two sequences of values share a digest by construction. A
+    tensor and an array of the same type, shape and values have the same digest, on any device and in any memory order.
+
+    Args:
+        values: the values.
+        size: bytes of the digest.
+
+    Returns:
+        Hexadecimal digits, 2 size of them. Costs one pass over the values.
+
+    Raises:
+        TypeError: a value is an object of another type, or an array of objects.
+    """
+    digest = hashlib.blake2b(digest_size=size)
+    for value in values:
+        if isinstance(value, str | bytes):
+            content = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+            digest.update(f"{type(value).__name__} {len(content)};".encode())
+            digest.update(content)
+        elif isinstance(value, Tensor):
+            content_bytes = value.detach().cpu().contiguous().flatten().view(torch.uint8)  # NumPy lacks bfloat16
+            digest.update(_header(value.dtype, value.shape))
+            digest.update(content_bytes.numpy().data)
+        else:
+            array = np.asarray(value)
+            if array.dtype.hasobject:
+                raise TypeError(f"value is {value!r:.100}; expected a tensor, a numeric array, bytes or a string")
+            native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+            digest.update(_header(array.dtype, array.shape))
+            digest.update(native.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _header(dtype: torch.dtype | np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    name = dtype.name if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")
+    return f"{name} {tuple(shape)};".encode()
 
 
 @dataclass(frozen=True, eq=False)

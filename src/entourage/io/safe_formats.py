@@ -19,14 +19,15 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from lxml import etree
 from numpy.typing import NDArray
 
 from entourage.io.files import error_reason
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 # What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
 READ_ERRORS = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
@@ -63,6 +64,8 @@ def parquet_errors(path: Path, command: str) -> Iterator[None]:
     Raises:
         ValueError: it is no Parquet at all, or another table.
     """
+    import pyarrow as pa  # takes its time
+
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
@@ -167,6 +170,8 @@ def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree.
     Raises:
         lxml.etree.XMLSyntaxError: it is not well-formed.
     """
+    from lxml import etree
+
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
