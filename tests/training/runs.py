@@ -24,16 +24,16 @@ def run_worker(what: str, folder: Path, *launcher: str) -> tuple[int, str]:
 
 
 def run_program(*arguments: str) -> tuple[int, str]:
-    """Python with these arguments, on one thread, where tests can be imported: its exit code, and what it said."""
+    """Python with these arguments, on one thread, where tests can be imported: its exit code, and what it output."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     with subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True) as program:
         try:
-            said = program.communicate(timeout=300)[1]
+            output = program.communicate(timeout=300)[1]
         except subprocess.TimeoutExpired:
             program.terminate()  # the launcher ends its processes, which a kill of it would leave behind
             raise
-    return program.returncode, said
+    return program.returncode, output
 
 
 def lines(run: Path) -> list[dict[str, Any]]:

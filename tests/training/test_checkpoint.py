@@ -90,7 +90,7 @@ def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType
 
 
 def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) -> None:
-    ranks = [worker.Remembers() for _ in range(3)]
+    ranks = [worker.StoresLastBatch() for _ in range(3)]
     for rank, task in enumerate(ranks):
         task.last = torch.full((3,), float(rank))
     assert per_process_tensors(ranks[1]).keys() == {"last.mean"}
@@ -99,7 +99,7 @@ def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) ->
         RunState(3), ranks[0], optimizer_of(ranks[0]), None, [per_process_tensors(task) for task in ranks[1:]]
     )
     for rank, task in enumerate(ranks):
-        other = worker.Remembers()
+        other = worker.StoresLastBatch()
         assert checkpoints.load(other, optimizer_of(other), None, rank) == RunState(3)
         assert torch.equal(other.last, task.last)
         shared = ranks[0].average.state()
@@ -138,18 +138,18 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path
         checkpoints.load(task, optimizer, None)
 
 
-@pytest.mark.parametrize("whole", [None, "above"])
+@pytest.mark.parametrize("root_name", [None, "above"])
 def test_what_cannot_go_on_is_told_with_the_folder_to_delete(
-    worker: ModuleType, tmp_path: Path, whole: str | None
+    worker: ModuleType, tmp_path: Path, root_name: str | None
 ) -> None:
-    above = None if whole is None else tmp_path / whole
-    anew = f"; delete the folder {above or tmp_path} to start from scratch$"
+    root_dir = None if root_name is None else tmp_path / root_name
+    anew = f"; delete the folder {root_dir or tmp_path} to start from scratch$"
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
     with pytest.raises(ValueError, match=anew.replace(";", ", or")):
-        Checkpoints(tmp_path, {"seed": 1}, above).load(task, optimizer, None)
+        Checkpoints(tmp_path, {"seed": 1}, root_dir).load(task, optimizer, None)
     for path in (checkpoints.path, tmp_path / "best.safetensors"):
         path.write_bytes(b"half")
-    known = Checkpoints(tmp_path, {"seed": 0}, above)
+    known = Checkpoints(tmp_path, {"seed": 0}, root_dir)
     for read in (known.finished, lambda: known.load(task, optimizer, None), lambda: known.load_best(task.model)):
         with pytest.raises(ValueError, match=rf"^cannot read .*\.safetensors: .*{anew}"):
             read()

@@ -63,8 +63,8 @@ def test_other_arrays_are_refused(values: np.ndarray) -> None:
 
 def test_pixels_are_digested_as_a_whole_however_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).integers(0, 256, (20, 4, 4, 3), dtype=np.uint8)
-    whole = ImageBank(values).digest
+    reference = ImageBank(values).digest
     monkeypatch.setattr(bank, "DIGEST_ROWS", 7)
-    assert ImageBank(values).digest == whole
+    assert ImageBank(values).digest == reference
     values[19, 3, 3, 2] ^= 1
-    assert ImageBank(values).digest != whole
+    assert ImageBank(values).digest != reference

@@ -35,19 +35,19 @@ class Numbers(Task[int, list[Any]]):
         raise AssertionError
 
 
-def feed(length: int, rank: int = 0, world: int = 1, **options: Any) -> BatchLoader[int, list[Any]]:
+def loader_of(length: int, rank: int = 0, world: int = 1, **options: Any) -> BatchLoader[int, list[Any]]:
     return BatchLoader(Numbers(length), TrainingOptions(**options), CPU, rank, world)
 
 
 def all_of(
-    feed: BatchLoader[int, list[Any]], step: int = 0, epoch: int = 0, position: int = 0
+    loader: BatchLoader[int, list[Any]], step: int = 0, epoch: int = 0, step_in_epoch: int = 0
 ) -> list[tuple[StepPosition, list[Any]]]:
-    return list(feed.batches(step, epoch, position))
+    return list(loader.batches(step, epoch, step_in_epoch))
 
 
 def test_places_tell_step_batch_epoch_and_ends() -> None:
-    places = [astuple(place) for place, _ in all_of(feed(3, epochs=2, accumulate=2))]
-    assert places == [
+    positions = [astuple(position) for position, _ in all_of(loader_of(3, epochs=2, accumulate=2))]
+    assert positions == [
         (0, 0, 0, 0, False, False),
         (0, 1, 0, 0, True, False),
         (1, 0, 0, 1, False, False),
@@ -60,28 +60,28 @@ def test_places_tell_step_batch_epoch_and_ends() -> None:
 
 
 def test_a_ragged_end_is_filled_from_the_beginning() -> None:
-    items = [[batch[0] for _, batch in all_of(feed(5, rank, 3, epochs=2))] for rank in range(3)]
+    items = [[batch[0] for _, batch in all_of(loader_of(5, rank, 3, epochs=2))] for rank in range(3)]
     assert items == [[0, 3, 100, 103], [1, 4, 101, 104], [2, 0, 102, 100]]
-    assert [batch[0] for _, batch in all_of(feed(2, epochs=1, accumulate=5))] == [0, 1, 0, 1, 0]
+    assert [batch[0] for _, batch in all_of(loader_of(2, epochs=1, accumulate=5))] == [0, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_processes_draw_what_one_draws_that_accumulates(world: int) -> None:
-    alone = [batch for _, batch in all_of(feed(8, epochs=2, accumulate=4))]
-    shared = [all_of(feed(8, rank, world, epochs=2, accumulate=4 // world)) for rank in range(world)]
+    alone = [batch for _, batch in all_of(loader_of(8, epochs=2, accumulate=4))]
+    shared = [all_of(loader_of(8, rank, world, epochs=2, accumulate=4 // world)) for rank in range(world)]
     together = [batch for turn in zip(*shared, strict=True) for _, batch in turn]
     assert together == alone
     assert len({drawn for _, drawn in alone}) == 16
 
 
 def test_threads_change_nothing() -> None:
-    expected = all_of(feed(7, epochs=2, workers=0))
+    expected = all_of(loader_of(7, epochs=2, workers=0))
     for workers in (1, 4):
-        assert all_of(feed(7, epochs=2, workers=workers)) == expected
+        assert all_of(loader_of(7, epochs=2, workers=workers)) == expected
 
 
 def test_seeds_change_what_is_drawn() -> None:
-    one, two = (all_of(feed(3, epochs=1, seed=seed)) for seed in (1, 2))
+    one, two = (all_of(loader_of(3, epochs=1, seed=seed)) for seed in (1, 2))
     assert [batch[0] for _, batch in one] == [batch[0] for _, batch in two]
     assert all(a[1] != b[1] for (_, a), (_, b) in zip(one, two, strict=True))
 
@@ -89,14 +89,14 @@ def test_seeds_change_what_is_drawn() -> None:
 @pytest.mark.parametrize("workers", [0, 3])
 def test_a_feed_continues_anywhere(workers: int) -> None:
     options = {"epochs": 3, "accumulate": 2, "workers": workers}
-    whole = all_of(feed(5, **options))
+    reference = all_of(loader_of(5, **options))
     for made in range(10):
-        rest = all_of(feed(5, **options), made, *divmod(made, 3))
-        assert rest == whole[2 * made :]
+        rest = all_of(loader_of(5, **options), made, *divmod(made, 3))
+        assert rest == reference[2 * made :]
 
 
 def test_loading_starts_in_order_and_stays_a_few_ahead() -> None:
-    numbers = feed(40, epochs=1, workers=2)
+    numbers = loader_of(40, epochs=1, workers=2)
     batches = numbers.batches(0, 0, 0)
     next(batches)
     assert isinstance(numbers.task, Numbers)
@@ -108,15 +108,15 @@ def test_loading_starts_in_order_and_stays_a_few_ahead() -> None:
 
 
 def test_max_steps_ends_within_an_epoch() -> None:
-    assert [place.step for place, _ in all_of(feed(4, epochs=5, max_steps=6))] == list(range(6))
-    assert feed(4, epochs=5, max_steps=6).total_steps() == 6
-    assert feed(4, epochs=5, max_steps=60).total_steps() == 20
-    assert feed(5, 0, 2, epochs=5, accumulate=2).total_steps() == 10
+    assert [position.step for position, _ in all_of(loader_of(4, epochs=5, max_steps=6))] == list(range(6))
+    assert loader_of(4, epochs=5, max_steps=6).total_steps() == 6
+    assert loader_of(4, epochs=5, max_steps=60).total_steps() == 20
+    assert loader_of(5, 0, 2, epochs=5, accumulate=2).total_steps() == 10
 
 
 def test_an_empty_plan_is_refused() -> None:
     with pytest.raises(ValueError, match="the plan of epoch 0 is empty"):
-        all_of(feed(0))
+        all_of(loader_of(0))
 
 
 def test_an_error_while_loading_reaches_the_caller() -> None:

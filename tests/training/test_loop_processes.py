@@ -17,11 +17,11 @@ TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 def test_two_processes_share_the_work(worker: ModuleType, tmp_path: Path) -> None:
     # One test, because starting the processes takes longer than all they do.
-    status, said = run_worker("processes", tmp_path, *TWO)
-    assert status == 1, said
-    assert "exitcode  : -9" in said, said  # the death that was meant, and no error before
-    status, said = run_worker("continued", tmp_path, *TWO)
-    assert status == 0, said
+    status, output = run_worker("processes", tmp_path, *TWO)
+    assert status == 1, output
+    assert "exitcode  : -9" in output, output  # the death that was meant, and no error before
+    status, output = run_worker("continued", tmp_path, *TWO)
+    assert status == 0, output
     assert_same_run(tmp_path / "left-alone", tmp_path / "killed")
     assert_two_are_one_with_double_batches(worker, tmp_path / "rows")
     assert_two_draw_what_one_draws_that_accumulates(worker, tmp_path / "noisy", tmp_path / "alone")
@@ -51,7 +51,7 @@ def assert_two_draw_what_one_draws_that_accumulates(worker: ModuleType, both: Pa
 
 
 def assert_a_broken_loss_in_one_stopped_both(folder: Path) -> None:
-    said = [(folder / f"broken-{rank}.txt").read_text() for rank in range(2)]
+    output = [(folder / f"non-finite-{rank}.txt").read_text() for rank in range(2)]
     kept = f"the last good checkpoint is {folder / 'broken' / 'checkpoint.safetensors'}, of step 2;"
-    assert said[0] == said[1]
-    assert said[0].startswith(f"the loss 'part' of step 4 is not finite; {kept}")
+    assert output[0] == output[1]
+    assert output[0].startswith(f"the loss 'part' of step 4 is not finite; {kept}")

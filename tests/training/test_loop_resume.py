@@ -17,8 +17,8 @@ from entourage.training import train
 
 
 def test_a_killed_run_ends_as_one_left_alone(tmp_path: Path) -> None:
-    status, said = run_worker("kills", tmp_path)
-    assert status == 0, said
+    status, output = run_worker("kill", tmp_path)
+    assert status == 0, output
     assert_same_run(tmp_path / "left-alone", tmp_path / "killed")
     assert_same_run(tmp_path / "left-alone", tmp_path / "killed-at-random")
 

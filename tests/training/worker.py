@@ -1,6 +1,6 @@
 """Tasks for the tests of training, and a program that runs them where they may be killed or share the work.
 
-python worker.py kills FOLDER
+python worker.py kill FOLDER
 torchrun --nproc-per-node 2 worker.py processes FOLDER
 torchrun --nproc-per-node 2 worker.py continued FOLDER
 """
@@ -89,11 +89,11 @@ NOISY = TrainingOptions(
 )  # fmt: skip
 
 
-def die() -> None:
+def kill_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_at_call(owner: Any, name: str, call: int, half: Callable[..., None] | None = None) -> None:
+def kill_at_call(owner: Any, name: str, call: int, half: Callable[..., None] | None = None) -> None:
     """Replace a function so that the program dies after its given call, or after half of it."""
     function, calls = getattr(owner, name), iter(range(call))
 
@@ -101,44 +101,44 @@ def die_at_call(owner: Any, name: str, call: int, half: Callable[..., None] | No
         if next(calls, None) is not None:
             return function(*arguments)
         (half or function)(*arguments)
-        return die()
+        return kill_process()
 
     setattr(owner, name, deadly)
 
 
-def half_a_file(tensors: Mapping[str, Tensor], path: Path, notes: dict[str, str]) -> None:
+def write_half_file(tensors: Mapping[str, Tensor], path: Path, notes: dict[str, str]) -> None:
     save_file(tensors, path, notes)
     path.write_bytes(path.read_bytes()[:-50])
 
 
-def half_a_line(journal: MetricsLog, line: dict[str, Any]) -> None:
+def write_half_line(journal: MetricsLog, line: dict[str, Any]) -> None:
     assert journal._file is not None
     journal._file.write(json.dumps(line)[:25])
     journal._file.flush()
 
 
-def die_with_new_best(checkpoints: Checkpoints, state: RunState | None) -> None:
+def kill_with_new_best(checkpoints: Checkpoints, state: RunState | None) -> None:
     if (
         state is not None
         and state.step == state.best_step
         and (checkpoints.folder / "pending-best.safetensors").exists()
     ):
-        die()
+        kill_process()
 
 
-# Where a child dies: each is a moment at which two files could come to disagree.
+# Where a child is killed: each is a moment at which two files could come to disagree.
 MOMENTS: list[Callable[[], None]] = [
-    lambda: die_at_call(Noisy, "after_step", 2),  # before there is any checkpoint
-    lambda: die_at_call(weights, "save_file", 0, half_a_file),  # in the first checkpoint
-    lambda: die_at_call(Noisy, "after_step", 5),  # in the middle of an epoch
-    lambda: die_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
-    lambda: die_at_call(Checkpoints, "save_pending_best", 0),  # new best weights, and no checkpoint that knows of them
-    lambda: setattr(Checkpoints, "_commit_best", die_with_new_best),  # such a checkpoint, and they are not in place
-    lambda: die_at_call(MetricsLog, "_write", 4, half_a_line),
-    lambda: die_at_call(weights, "save_file", 3, half_a_file),
-    lambda: die_at_call(Noisy, "validate", 0),
-    lambda: die_at_call(Checkpoints, "load_best", 0),
-    lambda: die_at_call(Checkpoints, "save_final", 0),  # the final weights, and nothing that says that all is done
+    lambda: kill_at_call(Noisy, "after_step", 2),  # before there is any checkpoint
+    lambda: kill_at_call(weights, "save_file", 0, write_half_file),  # in the first checkpoint
+    lambda: kill_at_call(Noisy, "after_step", 5),  # in the middle of an epoch
+    lambda: kill_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
+    lambda: kill_at_call(Checkpoints, "save_pending_best", 0),  # new best weights, and no checkpoint that knows of them
+    lambda: setattr(Checkpoints, "_commit_best", kill_with_new_best),  # such a checkpoint, and they are not in place
+    lambda: kill_at_call(MetricsLog, "_write", 4, write_half_line),
+    lambda: kill_at_call(weights, "save_file", 3, write_half_file),
+    lambda: kill_at_call(Noisy, "validate", 0),
+    lambda: kill_at_call(Checkpoints, "load_best", 0),
+    lambda: kill_at_call(Checkpoints, "save_final", 0),  # the final weights, and nothing that says that all is done
 ]
 
 
@@ -155,7 +155,7 @@ def child(run: Path, arm: Callable[[], None]) -> int:
     return number
 
 
-def kills(folder: Path) -> None:
+def kill(folder: Path) -> None:
     """One run left alone, one that dies at every moment there is to fear, one that dies at random ones."""
     torch.set_num_threads(1)
     train(Noisy(), NOISY, folder / "left-alone", device="cpu")
@@ -171,7 +171,7 @@ def kills(folder: Path) -> None:
     assert os.waitpid(child(folder / "killed-at-random", lambda: None), 0)[1] == 0
 
 
-class BreaksInOne(Rows):
+class NonFiniteInOne(Rows):
     """Its loss is no number in the second of two processes at the fourth step."""
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> dict[str, Tensor]:
@@ -180,7 +180,7 @@ class BreaksInOne(Rows):
         return {"loss": loss, "part": loss * (float("nan") if broken else 1)}
 
 
-class Remembers(Noisy):
+class StoresLastBatch(Noisy):
     """Each process remembers its own last batch, and learns from the next one in its light."""
 
     per_process_state = ("last.",)
@@ -202,17 +202,17 @@ class Remembers(Noisy):
         super().load_extra_state({name: value for name, value in state.items() if name != "last.mean"})
 
 
-class DiesInOne(Remembers):
+class KilledInOne(StoresLastBatch):
     """Kills the second of two processes after its eleventh step."""
 
-    def __init__(self, dies: bool) -> None:
+    def __init__(self, killed: bool) -> None:
         super().__init__()
-        self.dies = dies
+        self.killed = killed
 
     def after_step(self, step: int) -> None:
         super().after_step(step)
-        if self.dies and step == 11 and torch.distributed.get_rank() == 1:
-            die()
+        if self.killed and step == 11 and torch.distributed.get_rank() == 1:
+            kill_process()
 
 
 def same_in_both(value: Tensor) -> bool:
@@ -229,17 +229,17 @@ def processes(folder: Path) -> None:
     assert train(ragged, rows, device="cpu").steps == 6
     assert same_in_both(ragged.model.weight)
     train(Noisy(batch_norm=False), NOISY, folder / "noisy", device="cpu")
-    train(DiesInOne(dies=False), NOISY, folder / "left-alone", device="cpu")
+    train(KilledInOne(killed=False), NOISY, folder / "left-alone", device="cpu")
     early = Noisy()
     options = TrainingOptions(epochs=9, monitor="error", mode="min", patience=2, restore_best=True)
     result = train(early, options, device="cpu")
     assert (result.stopped, result.epochs) == ("early", result.best_step // 3 + 2)
     assert same_in_both(early.average.module[1].running_mean)
     try:
-        train(BreaksInOne(2), TrainingOptions(epochs=2, checkpoint_every=2), folder / "broken", device="cpu")
+        train(NonFiniteInOne(2), TrainingOptions(epochs=2, checkpoint_every=2), folder / "broken", device="cpu")
     except NonFiniteLossError as error:
-        (folder / f"broken-{torch.distributed.get_rank()}.txt").write_text(str(error))
-    train(DiesInOne(dies=True), NOISY, folder / "killed", device="cpu")
+        (folder / f"non-finite-{torch.distributed.get_rank()}.txt").write_text(str(error))
+    train(KilledInOne(killed=True), NOISY, folder / "killed", device="cpu")
 
 
 def note_threads(folder: Path) -> None:
@@ -251,7 +251,7 @@ def note_threads(folder: Path) -> None:
 def continued(folder: Path) -> None:
     """What is left of the killed run; each process notes the threads that it still has at its very end."""
     atexit.register(note_threads, folder)  # the first to come is the last to be called
-    train(DiesInOne(dies=False), NOISY, folder / "killed", device="cpu")
+    train(KilledInOne(killed=False), NOISY, folder / "killed", device="cpu")
 
 
 if __name__ == "__main__":

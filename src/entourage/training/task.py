@@ -99,7 +99,7 @@ class Task(ABC, Generic[Item, Batch]):
         return self.model
 
     def extra_state(self) -> dict[str, Tensor]:
-        """Return further tensors of a checkpoint, e.g. averaged weights: the main process's, but for `per_process_state`."""
+        """Return further tensors to store in a checkpoint, e.g. averaged weights; see `per_process_state`."""
         return {}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:

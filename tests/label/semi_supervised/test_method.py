@@ -177,7 +177,7 @@ def test_a_run_with_other_labels_or_images_is_refused_in_words(toys: ModuleType,
     examples = toys.examples()[0]
     run(examples)
     more = replace(examples, codes=np.where(np.arange(30) < 9, np.arange(30) % 3, -1))
-    new_class = replace(examples, codes=np.where(np.arange(30) == 7, 3, examples.codes), classes=4)
+    new_class = replace(examples, codes=np.where(np.arange(30) == 7, 3, examples.codes), n_classes=4)
     for changed, classes in ((more, 3), (new_class, 4)):
         expected = f"{tmp_path} holds a run with other labels or classes than are given now; .*delete the folder"
         with pytest.raises(ValueError, match=expected):

@@ -20,7 +20,7 @@ from entourage.compute import resolve_device
 from entourage.io.progress import process_count
 from entourage.label.base import GraphLabeller
 from entourage.label.semi_supervised.classifier import ImageClassifier
-from entourage.label.semi_supervised.data import Decoded, Images, SemiSupervisedData, stacked
+from entourage.label.semi_supervised.data import Images, PixelArray, SemiSupervisedData, stack_images
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import check_affinity
@@ -75,7 +75,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        pixels: Decoded | Sequence[Decoded] | Callable[[], Decoded],
+        pixels: PixelArray | Sequence[PixelArray] | Callable[[], PixelArray],
         y: ArrayLike,
         prior: ArrayLike | None = None,
     ) -> Self:
@@ -99,7 +99,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         labeller = GraphTransduction() if self.labeller is None else self.labeller
         _check_types(options, labeller)
         check_affinity(labeller)
-        source = pixels if callable(pixels) else stacked(pixels)
+        source = pixels if callable(pixels) else stack_images(pixels)
         targets = read_targets(np.asarray(fill_missing_labels(y)))
         prior_matrix = None if prior is None else np.asarray(prior, dtype=np.float64)
         initial_distributions(targets, prior_matrix)  # checks the prior before all images are read
@@ -115,7 +115,7 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
             if options.trainable_layers == "late":
                 body, cached = self._cache_views(backbone, live, options, device)
                 data = replace(data, views=cached)
-            network = ImageNetwork(body, backbone.dim, data.classes)
+            network = ImageNetwork(body, backbone.dim, data.n_classes)
             result = self_train(
                 network,
                 data,

@@ -77,7 +77,7 @@ class PiModel(WeightedMethod):
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Mean squared difference of the two distributions."""
-        one, other = (F.softmax(answer, dim=1) for answer in logits)
+        one, other = (F.softmax(z, dim=1) for z in logits)
         return self.weight * self.ramp(step) * F.mse_loss(one, other)
 
 
@@ -163,7 +163,7 @@ class VirtualAdversarial(SemiSupervisedMethod):
 
     def unlabelled_loss(self, logits: Sequence[Tensor], batch: Batch, step: int) -> Tensor:
         """Kullback-Leibler divergence, with a weight that grows."""
-        clean, moved = (F.log_softmax(answer, dim=1) for answer in logits)  # (b, m)
+        clean, moved = (F.log_softmax(z, dim=1) for z in logits)  # (b, m)
         divergence = F.kl_div(moved, clean.detach(), log_target=True, reduction="batchmean")
         return VAT_WEIGHT * self.ramp(step) * divergence
 
@@ -175,10 +175,10 @@ class VirtualAdversarial(SemiSupervisedMethod):
         """Unit perturbations, shape (b, c, h, w): one step of the power method on the divergence's curvature."""
         network = self.average.module  # in the network's place, whose statistics of batches must stay as they are
         with torch.enable_grad():  # in float32 whatever the run's format: 16 bits cannot tell the probe from nothing
-            answer = F.log_softmax(network(inputs), dim=1).detach()
+            log_probabilities = F.log_softmax(network(inputs), dim=1).detach()
             direction = _unit(torch.randn_like(inputs)).requires_grad_()
             moved = F.log_softmax(network(inputs + PROBE_RADIUS * _length(inputs) * direction), dim=1)
-            divergence = F.kl_div(moved, answer, log_target=True, reduction="sum")
+            divergence = F.kl_div(moved, log_probabilities, log_target=True, reduction="sum")
             (gradient,) = torch.autograd.grad(divergence, direction)
         return _unit(gradient)
 
@@ -234,9 +234,9 @@ def frozen_classifier(name: str, c: float | None = None) -> Any:
     if name not in DEFAULT_C:
         raise ValueError(f"classifier {name!r} is unknown; expected one of {', '.join(FROZEN)}")
     cost = DEFAULT_C[name] if c is None else c
-    makers = {
+    classifiers = {
         "linear": lambda: LogisticRegression(C=cost, max_iter=1000),
         "linear-svm": lambda: LinearSVC(C=cost, max_iter=5000, random_state=0),
         "kernel-svm": lambda: SVC(C=cost, gamma="scale"),
     }
-    return make_pipeline(Normalizer(), makers[name]())
+    return make_pipeline(Normalizer(), classifiers[name]())

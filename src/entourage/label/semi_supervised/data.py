@@ -25,12 +25,12 @@ class SemiSupervisedData:
     Attributes:
         views: what the network sees of the images, n of them.
         codes: the class of each image as a number from 0, shape (n,); -1 where it is unknown.
-        classes: how many classes there are, m.
+        n_classes: how many classes there are, m.
     """
 
     views: Views
     codes: NDArray[np.int64]
-    classes: int
+    n_classes: int
 
     def __post_init__(self) -> None:
         n = len(self.views)
@@ -38,12 +38,11 @@ class SemiSupervisedData:
             raise ValueError(f"labels of shape {self.codes.shape} for {n} images; expected ({n},)")
         if self.codes.dtype != np.int64:
             raise ValueError(f"labels of type {self.codes.dtype}; expected int64")
-        if self.classes < 2:
-            raise ValueError(f"{self.classes} classes; expected two or more to tell apart")
-        if n and not UNLABELLED <= self.codes.min() <= self.codes.max() < self.classes:
-            raise ValueError(
-                f"labels from {self.codes.min()} to {self.codes.max()}; expected -1 (unlabelled) to {self.classes - 1}"
-            )
+        if self.n_classes < 2:
+            raise ValueError(f"{self.n_classes} classes; expected two or more to tell apart")
+        if n and not UNLABELLED <= self.codes.min() <= self.codes.max() < self.n_classes:
+            expected = f"expected -1 (unlabelled) to {self.n_classes - 1}"
+            raise ValueError(f"labels from {self.codes.min()} to {self.codes.max()}; {expected}")
         if not (self.codes >= 0).any():
             raise ValueError("no image is labelled; expected at least one")
 
@@ -56,14 +55,14 @@ class SemiSupervisedData:
         return np.flatnonzero(self.codes >= 0)
 
 
-Decoded = NDArray[np.uint8]
-Images = Decoded | Sequence[Decoded] | Sequence[str | Path]
+PixelArray = NDArray[np.uint8]
+Images = PixelArray | Sequence[PixelArray] | Sequence[str | Path]
 
 
 _EXPECTED = "expected an array of pixels or a list of image files (of a folder: `entourage.data.list_images`)"
 
 
-def files_or_pixels(images: Images) -> list[Path] | Decoded:
+def files_or_pixels(images: Images) -> list[Path] | PixelArray:
     """The paths where images are named, one array where they are decoded; an empty list names none.
 
     Raises:
@@ -76,18 +75,18 @@ def files_or_pixels(images: Images) -> list[Path] | Decoded:
         return images
     if not isinstance(images, Sequence) and not hasattr(images, "__array__"):  # as tensors and pandas' columns have
         raise TypeError(f"images is a {type(images).__name__}; {_EXPECTED}")
-    given: list[Any] = list(images)
-    named = [isinstance(image, str | Path) for image in given]
-    if given and not any(named):
-        return stacked(given)
-    if not all(named):
-        place = named.index(False)
-        raise TypeError(f"images holds a {type(given[place]).__name__} at {place}; {_EXPECTED}")
-    return [Path(str(image)) for image in given]
+    items: list[Any] = list(images)
+    is_path = [isinstance(image, str | Path) for image in items]
+    if items and not any(is_path):
+        return stack_images(items)
+    if not all(is_path):
+        index = is_path.index(False)
+        raise TypeError(f"images holds a {type(items[index]).__name__} at {index}; {_EXPECTED}")
+    return [Path(str(image)) for image in items]
 
 
-def stacked(images: Images) -> Decoded:
-    """Decoded images as one array, which is checked where it is used.
+def stack_images(images: Images) -> PixelArray:
+    """PixelArray images as one array, which is checked where it is used.
 
     Raises:
         ValueError: there are none in the list, or they differ in shape.
@@ -102,8 +101,10 @@ def stacked(images: Images) -> Decoded:
     arrays = [np.asarray(image) for image in images]
     if not arrays:
         raise ValueError("there are no images; expected at least one")
-    for place, array in enumerate(arrays):
+    for index, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
-            shapes = f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
-            raise ValueError(f"image {place} has shape {shapes}")
+            mismatch = (
+                f"{array.shape}; expected {arrays[0].shape} as of the first, or files that are decoded to one size"
+            )
+            raise ValueError(f"image {index} has shape {mismatch}")
     return np.stack(arrays)

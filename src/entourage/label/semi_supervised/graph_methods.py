@@ -46,7 +46,7 @@ class GraphPseudoLabel(SemiSupervisedMethod):
         pool_labels: bool = False,
     ) -> None:
         super().__init__(network, data, options)
-        pseudo_labels.check(len(data), data.classes)
+        pseudo_labels.check(len(data), data.n_classes)
         self.pseudo_label_mode = pseudo_label_mode
         self.pool_labels = pool_labels
         self.labels_digest = pseudo_labels.digest()
@@ -126,16 +126,16 @@ class GraphConsistency(SemiSupervisedMethod):
         class_priors: Tensor | None = None,
     ) -> None:
         super().__init__(network, data, options)
-        pseudo_labels.check(len(data), data.classes)
-        if class_priors is not None and (class_priors.shape != (data.classes,) or not (class_priors > 0).all()):
+        pseudo_labels.check(len(data), data.n_classes)
+        if class_priors is not None and (class_priors.shape != (data.n_classes,) or not (class_priors > 0).all()):
             raise ValueError(
-                f"class_priors is {class_priors.tolist()}; expected {data.classes} numbers above 0, one a class"
+                f"class_priors is {class_priors.tolist()}; expected {data.n_classes} numbers above 0, one a class"
             )
         self.warmup_steps = warmup_steps
         self.labels_digest = pseudo_labels.digest()
         self.soft_targets = pseudo_labels.soft_targets()  # (n, m)
         self.class_priors = class_priors  # (m,)
-        start = torch.full((data.classes,), 1 / data.classes) if class_priors is None else class_priors
+        start = torch.full((data.n_classes,), 1 / data.n_classes) if class_priors is None else class_priors
         self.mean_prediction = start.clone()  # (m,), running mean of the teacher's answers
 
     def prepare(self, device: torch.device) -> None:

@@ -14,7 +14,7 @@ from entourage.backbones.finetuning import freeze_batch_norm
 from entourage.io.progress import progress_bar
 from entourage.label.semi_supervised.views import BATCH, Views
 
-MOMENTUM = 0.1  # of the statistics of batches
+BATCH_NORM_MOMENTUM = 0.1  # of the statistics of batches
 
 
 class ImageNetwork(nn.Module):
@@ -23,24 +23,24 @@ class ImageNetwork(nn.Module):
     Args:
         body: inputs (b, ...) to features (b, dim).
         dim: length of a feature vector.
-        classes: how many there are, m.
+        n_classes: how many there are, m.
 
     Attributes:
         freeze_norm: whether batch normalisation keeps the statistics of its pretraining; a method of training says so.
     """
 
-    def __init__(self, body: nn.Module, dim: int, classes: int) -> None:
+    def __init__(self, body: nn.Module, dim: int, n_classes: int) -> None:
         super().__init__()
         self.freeze_norm = False
         self.body = body
-        self.head = nn.Linear(dim, classes)
+        self.head = nn.Linear(dim, n_classes)
         nn.init.zeros_(self.head.weight)  # all classes alike: nothing but the data decides, not even the seed
         nn.init.zeros_(self.head.bias)
         for layer in self.body.modules():
             # Pretrained networks average statistics over some hundred batches, which few steps never replace: what is
             # asked afterwards would be a network with new weights and the old photographs' statistics.
             if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-                layer.momentum = MOMENTUM
+                layer.momentum = BATCH_NORM_MOMENTUM
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class ImageNetwork(nn.Module):
 
 @torch.no_grad()
 def compute_outputs(module: nn.Module, views: Views, device: torch.device, *, progress: bool | None = None) -> Tensor:
-    """Run a network over all images, as they are; the answer is the mean over image and mirror image, if there is one.
+    """Run a network over all images, as they are; the output is the mean over image and mirror image, if there is one.
 
     Args:
         module: what `views` shows, (b, ...), to (b, d); it is left in evaluation mode, on the device.
@@ -71,14 +71,14 @@ def compute_outputs(module: nn.Module, views: Views, device: torch.device, *, pr
     """
     module.to(device).eval()
     views.move(device)
-    found, size = [], BATCH.get(device.type, BATCH["cpu"])
+    batches, size = [], BATCH.get(device.type, BATCH["cpu"])
     with progress_bar("Looking at images", len(views), progress) as advance:
         for start in range(0, len(views), size):
             rows = torch.arange(start, min(start + size, len(views)), device=device)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                answer = module(views.unaugmented(rows)).float()
+                output = module(views.unaugmented(rows)).float()
                 if views.flip:
-                    answer = (answer + module(views.unaugmented(rows, flipped=True)).float()) / 2
-            found.append(answer)
+                    output = (output + module(views.unaugmented(rows, flipped=True)).float()) / 2
+            batches.append(output)
             advance(len(rows))
-    return torch.cat(found)
+    return torch.cat(batches)

@@ -272,7 +272,7 @@ def fit_graph_labels(
         prior: what is known beforehand of each image, shape (n, m), or None.
     """
     graph = build_graph(features, labeller, options)  # once, for all folds and the game itself
-    configured = clone(labeller).set_params(classes=np.arange(data.classes), device=str(features.device))
+    configured = clone(labeller).set_params(classes=np.arange(data.n_classes), device=str(features.device))
     score = held_out_accuracy(configured, graph, data.codes, prior, balance=options.balance)
     fitted = fit_labeller(clone(configured), graph, data.codes, prior, balance=options.balance)
     return GraphFit(PseudoLabels.from_labeller(fitted), score, fitted)

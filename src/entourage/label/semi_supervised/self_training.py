@@ -65,7 +65,7 @@ def digest_game(
     """
     params = list(labeller_params(labeller).items())
     graph = (options.n_neighbors, options.metric, options.balance)
-    notes = (type(labeller).__name__, params, graph, data.views.digest(), data.classes)
+    notes = (type(labeller).__name__, params, graph, data.views.digest(), data.n_classes)
     digest = hashlib.blake2b(repr(notes).encode(), digest_size=8)
     digest.update(data.codes.tobytes())
     digest.update(digest_weights(network.body.state_dict()).encode())
@@ -272,7 +272,7 @@ def _class_priors(data: SemiSupervisedData) -> Tensor:
 
     Where a class has none, each is counted once more, so that nothing is held to 0.
     """
-    counts = torch.bincount(torch.from_numpy(data.codes[data.labelled]), minlength=data.classes)
+    counts = torch.bincount(torch.from_numpy(data.codes[data.labelled]), minlength=data.n_classes)
     smoothed = counts.float() if (counts > 0).all() else counts + 1.0
     return smoothed / smoothed.sum()
 

@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from entourage.training import NonFiniteLossError, train
 
 
-def breaking(worker: ModuleType, at: int, how: Callable[[Tensor], Tensor]) -> Any:
-    class Breaking(worker.Rows):  # type: ignore[misc, name-defined]
+def non_finite_task(worker: ModuleType, at: int, how: Callable[[Tensor], Tensor]) -> Any:
+    class NonFinite(worker.Rows):  # type: ignore[misc, name-defined]
         def loss(self, model: nn.Module, batch: Any, step: int) -> dict[str, Tensor]:
             loss = super().loss(model, batch, step)["loss"]
             return {"loss": how(loss) if step == at else loss}
 
-    return Breaking()
+    return NonFinite()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_broken_loss_keeps_the_last_good_checkpoint(worker: ModuleType, tmp_path: Path, value: float) -> None:
     for _ in range(2):  # another try breaks at the same place, and leaves the same behind
-        task = breaking(worker, 8, lambda loss: loss * value)
+        task = non_finite_task(worker, 8, lambda loss: loss * value)
         with pytest.raises(NonFiniteLossError, match=r"^the loss 'loss' of step 9 is not finite; ") as caught:
             train(task, replace(SGD, checkpoint_every=3), tmp_path, device="cpu")
         assert f"; the last good checkpoint is {tmp_path / 'checkpoint.safetensors'}, of step 6; " in str(caught.value)
@@ -42,7 +42,7 @@ def test_a_broken_loss_keeps_the_last_good_checkpoint(worker: ModuleType, tmp_pa
 
 def test_weights_spoilt_by_a_gradient_are_not_kept(worker: ModuleType, tmp_path: Path) -> None:
     # The root of zero is finite and its slope is not: the loss of this step gives nothing away.
-    task = breaking(worker, 5, lambda loss: loss + (loss - loss).sqrt())
+    task = non_finite_task(worker, 5, lambda loss: loss + (loss - loss).sqrt())
     with pytest.raises(NonFiniteLossError, match=r"the weights after step 6 are not finite; .* of step 3"):
         train(task, replace(SGD, checkpoint_every=3), tmp_path, device="cpu")
     assert load_file(tmp_path / "checkpoint.safetensors")["model.weight"].isfinite().all()
@@ -50,4 +50,4 @@ def test_weights_spoilt_by_a_gradient_are_not_kept(worker: ModuleType, tmp_path:
 
 def test_without_a_checkpoint_a_broken_loss_says_so(worker: ModuleType) -> None:
     with pytest.raises(NonFiniteLossError, match="of step 1 is not finite; there is no checkpoint yet; start anew"):
-        train(breaking(worker, 0, lambda loss: loss * float("nan")), SGD, device="cpu")
+        train(non_finite_task(worker, 0, lambda loss: loss * float("nan")), SGD, device="cpu")

@@ -15,37 +15,37 @@ def scalars(**values: float) -> dict[str, torch.Tensor]:
 
 
 def test_means_are_over_all_batches_since_the_last_look(accelerator: Accelerator) -> None:
-    window = LossMeter()
+    meter = LossMeter()
     for value in (1.0, 2.0, 6.0):
         losses = scalars(loss=value, part=-value)
-        assert window.add(losses) is losses["loss"]
-    assert window.read(accelerator, 3).means == {"loss": 3.0, "part": -3.0}
-    window.add(scalars(loss=5.0, part=0.5))
-    reading = window.read(accelerator, 4)
+        assert meter.add(losses) is losses["loss"]
+    assert meter.read(accelerator, 3).means == {"loss": 3.0, "part": -3.0}
+    meter.add(scalars(loss=5.0, part=0.5))
+    reading = meter.read(accelerator, 4)
     assert reading.means == {"loss": 5.0, "part": 0.5}
     assert reading.non_finite is None
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_the_first_broken_loss_is_named(accelerator: Accelerator, value: float) -> None:
-    window = LossMeter(accumulate=2)
+    meter = LossMeter(accumulate=2)
     for number in range(8):  # of the steps 11 to 14
-        window.add(scalars(loss=1.0, a=value if number == 6 else 0.0, b=value if number >= 3 else 0.0))
-    assert window.read(accelerator, 14).non_finite == ("b", 12)
+        meter.add(scalars(loss=1.0, a=value if number == 6 else 0.0, b=value if number >= 3 else 0.0))
+    assert meter.read(accelerator, 14).non_finite == ("b", 12)
 
 
 def test_types_may_be_mixed(accelerator: Accelerator) -> None:
-    window = LossMeter()
-    window.add({"loss": torch.tensor(1.5, dtype=torch.float64), "part": torch.tensor(0.25, dtype=torch.bfloat16)})
-    assert window.read(accelerator, 1).means == {"loss": 1.5, "part": 0.25}
+    meter = LossMeter()
+    meter.add({"loss": torch.tensor(1.5, dtype=torch.float64), "part": torch.tensor(0.25, dtype=torch.bfloat16)})
+    assert meter.read(accelerator, 1).means == {"loss": 1.5, "part": 0.25}
 
 
 def test_bad_losses_are_refused() -> None:
-    window = LossMeter()
+    meter = LossMeter()
     with pytest.raises(ValueError, match="the task returned the losses part; expected 'loss' among them"):
-        window.add(scalars(part=1.0))
+        meter.add(scalars(part=1.0))
     with pytest.raises(ValueError, match=r"'part' has shape \(2,\); expected a scalar"):
-        window.add({"loss": torch.tensor(1.0), "part": torch.ones(2)})
-    window.add(scalars(loss=1.0, part=1.0))
+        meter.add({"loss": torch.tensor(1.0), "part": torch.ones(2)})
+    meter.add(scalars(loss=1.0, part=1.0))
     with pytest.raises(ValueError, match="the task returned the losses loss, other; expected loss, part"):
-        window.add(scalars(loss=1.0, other=1.0))
+        meter.add(scalars(loss=1.0, other=1.0))

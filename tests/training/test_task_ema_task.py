@@ -91,14 +91,14 @@ def test_without_an_average_the_model_is_the_outcome(decay: float | None, tmp_pa
 
 @pytest.mark.parametrize("kind", [Climb, Counting])
 def test_a_run_that_goes_on_has_the_average_it_left(kind: type[Climb], tmp_path: Path) -> None:
-    whole, begun, continued = kind(0.9), kind(0.9), kind(0.9)
-    train(whole, PLAIN, device="cpu")
-    begun.stop_after = STEPS + 2
+    reference, started, continued = kind(0.9), kind(0.9), kind(0.9)
+    train(reference, PLAIN, device="cpu")
+    started.stop_after = STEPS + 2
     with pytest.raises(KeyboardInterrupt):
-        train(begun, PLAIN, tmp_path, device="cpu")
+        train(started, PLAIN, tmp_path, device="cpu")
     train(continued, PLAIN, tmp_path, device="cpu")
     assert len(continued.validated) == 1  # the first epoch was not trained again
-    assert weight(continued.final_model()) == weight(whole.final_model())
+    assert weight(continued.final_model()) == weight(reference.final_model())
     if isinstance(continued, Counting):
         assert continued.count == 20 * STEPS
 

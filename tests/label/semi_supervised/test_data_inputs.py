@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 import torch
 
-from entourage.label.semi_supervised.data import files_or_pixels, stacked
+from entourage.label.semi_supervised.data import files_or_pixels, stack_images
 
 IMAGE = np.zeros((4, 5, 3), dtype=np.uint8)
 
 
 def test_arrays_and_lists_of_equal_ones_become_one_array() -> None:
     whole = np.stack([IMAGE, IMAGE + 1])
-    assert stacked(whole) is whole
-    assert np.array_equal(stacked([IMAGE, IMAGE + 1]), whole)
+    assert stack_images(whole) is whole
+    assert np.array_equal(stack_images([IMAGE, IMAGE + 1]), whole)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_arrays_and_lists_of_equal_ones_become_one_array() -> None:
 )
 def test_what_is_no_array_of_images_is_refused(images: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        stacked(images)
+        stack_images(images)
 
 
 def test_files_are_told_from_decoded_images() -> None:
