@@ -22,8 +22,8 @@ from benchmarks.machine import machine
 from entourage.cluster import LearnedClustering
 from entourage.report.page import pluralize
 
-TOGETHER = (250, 500, 1000, 2000)
-IN_PARTS = (2000, 4000, 8000)
+SINGLE_SET_SIZES = (250, 500, 1000, 2000)
+SUBSET_SIZES = (2000, 4000, 8000)
 REPEATS = 3
 
 
@@ -36,9 +36,12 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     print(machine())
     points(250, 250, arguments.device)  # everything is loaded now
-    for title, sizes, most in (("together", TOGETHER, max(TOGETHER)), ("in parts", IN_PARTS, None)):
+    for title, sizes, set_size in (
+        ("together", SINGLE_SET_SIZES, max(SINGLE_SET_SIZES)),
+        ("in parts", SUBSET_SIZES, None),
+    ):
         for n in sizes:
-            print(f"{n:6,} points {title}: {points(n, most, arguments.device)}", flush=True)
+            print(f"{n:6,} points {title}: {points(n, set_size, arguments.device)}", flush=True)
 
 
 def points(n: int, set_size: int | None, device: str) -> str:
@@ -49,14 +52,14 @@ def points(n: int, set_size: int | None, device: str) -> str:
         torch.cuda.reset_peak_memory_stats()
     seconds = min(_seconds(clusterer, X) for _ in range(REPEATS))
     memory = f", {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB" if device == "cuda" else ""
-    found = f"{pluralize(clusterer.n_clusters_, 'clusters')} in {pluralize(clusterer.n_subsets_, 'looks')}"
-    return f"{seconds:.2f} s{memory}, {found}"
+    result = f"{pluralize(clusterer.n_clusters_, 'clusters')} in {pluralize(clusterer.n_subsets_, 'subsets')}"
+    return f"{seconds:.2f} s{memory}, {result}"
 
 
 def _seconds(clusterer: LearnedClustering, X: NDArray[np.float64]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     clusterer.predict(X)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

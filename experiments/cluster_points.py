@@ -27,11 +27,10 @@ from entourage.cluster import (
     Recipe,
     evaluate,
     load_network,
-    mean_scores,
     save_network,
     score,
 )
-from entourage.cluster.evaluation import draw_sets
+from entourage.cluster.evaluation import draw_sets, mean_scores
 from entourage.cluster.models.options import preset
 from entourage.cluster.sampling.episodes import THESIS_POINTS_CURRICULUM
 from entourage.cluster.sampling.points import MIN_CLUSTER_POINTS
@@ -203,8 +202,8 @@ def _text(ledger: Ledger) -> str:
     ]
     if unequal := shown(ledger, UNEQUAL, {}):
         parts += [
-            f"\nClusters of unequal size, {MIN_CLUSTER_POINTS} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN and "
-            "HDBSCAN choose their setting anew on such sets; the networks are those above.\n",
+            f"\nClusters of unequal size, {MIN_CLUSTER_POINTS} points or more, n = {UNEQUAL_N}, k = 1 to {K}. DBSCAN "
+            "and HDBSCAN choose their setting anew on such sets; the networks are those above.\n",
             unequal,
         ]
     if large := shown(ledger, "large: ", {}):

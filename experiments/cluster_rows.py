@@ -15,16 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, mean_scores, preset, save_network, score
+from entourage.cluster import ClusterNetwork, Recipe, evaluate, load_network, save_network, score
 from entourage.cluster.evaluation import (
     draw_sets,
     k_means,
     k_means_silhouette,
+    mean_scores,
     random_clusters,
     tune_dbscan,
     tune_hdbscan,
 )
-from entourage.cluster.models.options import Metric
+from entourage.cluster.models.options import Metric, preset
 from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, Curriculum, Episode, EpisodeSampler
 from entourage.cluster.sampling.points import VARIED_FRACTION
 from entourage.cluster.task import ClusterTask, resolve_model_options, train_network

@@ -192,8 +192,8 @@ def _text(ledger: Ledger, voices: Voices) -> str:
     lead = (
         f"Sets of n = {N} snippets of 1.28 s as {N_MELS} x {N_FRAMES} mel spectrograms, k = 1 to {K}, of {other} "
         f"speakers that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the "
-        "seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The published "
-        "figures are on TIMIT. Baselines get the mean and spread of each band."
+        "seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The "
+        "published figures are on TIMIT. Baselines get the mean and spread of each band."
     )
     return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"
 

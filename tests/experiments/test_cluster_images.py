@@ -7,7 +7,7 @@ import pytest
 import torch
 from experiments.cluster_images import as_pixels, split
 
-from entourage.cluster import EpisodeSampler
+from entourage.cluster.sampling.episodes import EpisodeSampler
 from experiments import cluster_images
 
 OBJECTS = 12

@@ -12,7 +12,8 @@ from experiments.cluster_rows import NETWORK, Data, scores_of
 from experiments.ledger import Ledger
 from torch import Tensor, nn
 
-from entourage.cluster import ClusterNetwork, PointSampler, evaluate, load_network, mean_scores, save_network
+from entourage.cluster import ClusterNetwork, PointSampler, evaluate, load_network, save_network
+from entourage.cluster.evaluation import mean_scores
 from entourage.cluster.models.options import ModelOptions
 from entourage.cluster.sampling.points import UNEQUAL_FRACTION, VARIED_FRACTION
 from experiments import cluster_points

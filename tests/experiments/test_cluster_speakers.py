@@ -11,7 +11,7 @@ import torch
 from experiments.cluster_speakers import STEP, Voices, as_statistics, cut, split
 from experiments.command import run_command
 
-from entourage.cluster import EpisodeSampler
+from entourage.cluster.sampling.episodes import EpisodeSampler
 from experiments import cluster_speakers
 
 PEOPLE = 20

@@ -1,35 +1,49 @@
-"""A network that has learned to cluster: it groups unseen things and says how many groups there are."""
+"""A network that has learned to cluster: it groups unseen items and estimates how many groups there are."""
 
-from entourage.cluster.estimator import LearnedClustering
-from entourage.cluster.evaluation import ClusteringScores, evaluate, mean_scores, score
-from entourage.cluster.models.assignment import SetPrediction
-from entourage.cluster.models.network import ClusterNetwork, load_network, save_network
-from entourage.cluster.models.options import PRESETS, LossOptions, ModelOptions, Preset, preset
-from entourage.cluster.sampling.episodes import Curriculum, Episode, EpisodeSampler
-from entourage.cluster.sampling.labelled import ConstraintSampler, LabelledSampler
-from entourage.cluster.sampling.points import PointSampler
-from entourage.cluster.task import Recipe
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from entourage.lazy_imports import lazy_exports
+
+if TYPE_CHECKING:
+    from entourage.cluster.estimator import LearnedClustering
+    from entourage.cluster.evaluation import ClusteringScores, evaluate, score
+    from entourage.cluster.models.network import ClusterNetwork, load_network, save_network
+    from entourage.cluster.models.options import LossOptions, ModelOptions
+    from entourage.cluster.sampling.episodes import Curriculum, Episode
+    from entourage.cluster.sampling.labelled import ConstraintSampler, LabelledSampler
+    from entourage.cluster.sampling.points import PointSampler
+    from entourage.cluster.task import Recipe
 
 __all__ = [
-    "PRESETS",
     "ClusterNetwork",
     "ClusteringScores",
     "ConstraintSampler",
     "Curriculum",
     "Episode",
-    "EpisodeSampler",
     "LabelledSampler",
     "LearnedClustering",
     "LossOptions",
     "ModelOptions",
     "PointSampler",
-    "Preset",
     "Recipe",
-    "SetPrediction",
     "evaluate",
     "load_network",
-    "mean_scores",
-    "preset",
     "save_network",
     "score",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "estimator": ("LearnedClustering",),
+        "evaluation": ("ClusteringScores", "evaluate", "score"),
+        "models.network": ("ClusterNetwork", "load_network", "save_network"),
+        "models.options": ("LossOptions", "ModelOptions"),
+        "sampling.episodes": ("Curriculum", "Episode"),
+        "sampling.labelled": ("ConstraintSampler", "LabelledSampler"),
+        "sampling.points": ("PointSampler",),
+        "task": ("Recipe",),
+    },
+)

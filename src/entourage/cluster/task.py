@@ -168,7 +168,7 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
     def config(self) -> dict[str, Any]:
         """What makes this run this run: what is learned from first, as that explains whatever else differs."""
         samplers = {"sampler": self.sampler, "validation": self.validation}
-        data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.describe().items()}
+        data = {f"{name}.{key}": value for name, one in samplers.items() for key, value in one.config().items()}
         return {
             **self.notes,
             **data,

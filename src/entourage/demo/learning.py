@@ -33,7 +33,7 @@ from entourage.cluster.sampling.points import PointSampler
 from entourage.compute import fork_rng
 from entourage.embed.metrics import retrieval_metrics
 from entourage.embed.models import Rows, embed_rows
-from entourage.embed.report import map_picture, retrieval_picture, tsne_positions
+from entourage.embed.report import draw_map, draw_retrieval, tsne_positions
 from entourage.embed.training.fit import TrainedEmbedding, train_embedding
 from entourage.embed.training.recipes import Recipe, Stage
 from entourage.embed.training.task import EmbeddingData
@@ -110,7 +110,7 @@ def _found(axes: Axes, map_: Floats, truth: Labels, found: Labels, name: str) ->
     axes.set_title(f"{name}: {np.mean(~wrong):.1%} right")
 
 
-SIDE, LEARNT = 16, 5  # pixels, and digits from 0 that are trained on
+SIDE, N_TRAINED = 16, 5  # pixels, and digits from 0 that are trained on
 SHOWN_NEIGHBORS = 12  # neighbours of each query in the picture, spread evenly over as many as there are of its class
 RECIPE = Recipe(
     classes_per_batch=10,
@@ -159,20 +159,21 @@ def embed_section(recipe: Recipe = RECIPE) -> Section:
     digits = read_digits()
     trained = train_digits(digits, recipe)
     truth = digits.labels[digits.unseen]
-    ways = {"the pixels as they are": pixel_vectors(digits), "the Group Loss": _embedded(digits, trained)}
-    measured = {name: retrieval_metrics(vectors, truth, (1,)) for name, vectors in ways.items()}
+    embeddings = {"the pixels as they are": pixel_vectors(digits), "the Group Loss": _embedded(digits, trained)}
+    measured = {name: retrieval_metrics(vectors, truth, (1,)) for name, vectors in embeddings.items()}
     rows: list[tuple[str, ...]] = [("compared by", "Recall@1", "MAP@R", "NMI of clusters")]
     for name, metrics in measured.items():
         rows.append((name, *(f"{metrics[metric]:.1%}" for metric in ("recall@1", "map@r", "nmi"))))
     lead = (
-        f"A network of three layers has learnt the digits 0 to {LEARNT - 1}, upright, turned and mirrored, from"
-        f" nothing, in half a minute. These are the digits {LEARNT} to 9, which it has never seen. On the left a query,"
-        " then what is similar to it, from the nearest to the last that should be found; red frames are other digits."
+        f"A network of three layers has learnt the digits 0 to {N_TRAINED - 1}, upright, turned and mirrored, from"
+        f" nothing, in half a minute. These are the digits {N_TRAINED} to 9, which it has never seen. On the left"
+        " a query, then what is similar to it, from the nearest to the last that should be found; red frames are other digits."
     )
     pictures = [
-        Block(title=f"Compared by {name}", figure=_embed_picture(digits, vectors)) for name, vectors in ways.items()
+        Block(title=f"Compared by {name}", figure=_embed_picture(digits, vectors))
+        for name, vectors in embeddings.items()
     ]
-    map_ = Block(title="A map of the unseen digits by t-SNE", figure=_map(digits, ways["the Group Loss"]))
+    map_ = Block(title="A map of the unseen digits by t-SNE", figure=_map(digits, embeddings["the Group Loss"]))
     return Section("embed: find digits never seen", lead, wide=[*pictures, Block(table=rows), map_])
 
 
@@ -182,11 +183,11 @@ def read_digits() -> Digits:
     small = (values.reshape(-1, 8, 8) * (255 / 16)).round().astype(np.uint8)
     large = [Image.fromarray(one).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC) for one in small]
     pixels = np.stack([np.asarray(one) for one in large])  # (n, 16, 16, 3)
-    learnt = np.flatnonzero(labels < LEARNT)
-    positions = [_moved(pixels[learnt], position) for position in range(1, 8)]
-    all_labels = np.concatenate([labels, *(labels[learnt] + 10 * position for position in range(1, 8))])
-    training = np.concatenate([learnt, np.arange(len(labels), len(all_labels))])
-    return Digits(np.concatenate([pixels, *positions]), all_labels, training, np.flatnonzero(labels >= LEARNT))
+    trained_rows = np.flatnonzero(labels < N_TRAINED)
+    positions = [_rotate_and_flip(pixels[trained_rows], position) for position in range(1, 8)]
+    all_labels = np.concatenate([labels, *(labels[trained_rows] + 10 * position for position in range(1, 8))])
+    training = np.concatenate([trained_rows, np.arange(len(labels), len(all_labels))])
+    return Digits(np.concatenate([pixels, *positions]), all_labels, training, np.flatnonzero(labels >= N_TRAINED))
 
 
 def train_digits(digits: Digits, recipe: Recipe = RECIPE) -> TrainedEmbedding:
@@ -210,37 +211,37 @@ def _embedded(digits: Digits, trained: TrainedEmbedding) -> Tensor:
     return normalize_rows(embed_rows(trained.network, bank, digits.unseen, trained.preprocessing))
 
 
-def _moved(pixels: NDArray[np.uint8], position: int) -> NDArray[np.uint8]:
+def _rotate_and_flip(pixels: NDArray[np.uint8], position: int) -> NDArray[np.uint8]:
     """Turned by quarters, and mirrored from the fourth position on."""
-    turned = np.rot90(pixels, position % 4, axes=(1, 2))
-    return turned[:, :, ::-1] if position >= 4 else turned
+    rotated = np.rot90(pixels, position % 4, axes=(1, 2))
+    return rotated[:, :, ::-1] if position >= 4 else rotated
 
 
 def _embed_picture(digits: Digits, vectors: Tensor) -> str:
     """A typical query of each unseen digit with neighbours of evenly spread ranks."""
     truth = digits.labels[digits.unseen]
-    queries = [_typical(pixel_vectors(digits), np.flatnonzero(truth == digit)) for digit in np.unique(truth)]
+    queries = [_central_member(pixel_vectors(digits), np.flatnonzero(truth == digit)) for digit in np.unique(truth)]
     cosines = vectors[queries] @ vectors.T  # (queries, n)
     cosines[range(len(queries)), queries] = -torch.inf
     ranks = np.linspace(0, np.bincount(truth)[truth[queries]].min() - 2, SHOWN_NEIGHBORS).round().astype(int)
-    found = cosines.argsort(dim=1, descending=True).numpy()[:, ranks]
-    return retrieval_picture(lambda place: _image(digits, place), queries, found, truth)
+    neighbors = cosines.argsort(dim=1, descending=True).numpy()[:, ranks]
+    return draw_retrieval(lambda index: _image(digits, index), queries, neighbors, truth)
 
 
-def _typical(vectors: Tensor, members: Rows) -> int:
+def _central_member(vectors: Tensor, members: Rows) -> int:
     """The member that is nearest to the mean of all."""
-    some = vectors[members]
-    return int(members[int((some @ some.mean(dim=0)).argmax())])
+    rows = vectors[members]
+    return int(members[int((rows @ rows.mean(dim=0)).argmax())])
 
 
 def _map(digits: Digits, vectors: Tensor) -> str:
     positions = tsne_positions(vectors.numpy())
-    return map_picture(lambda place: _image(digits, place), positions, digits.labels[digits.unseen], cells=30)
+    return draw_map(lambda index: _image(digits, index), positions, digits.labels[digits.unseen], cells=30)
 
 
-def _image(digits: Digits, place: int) -> Image.Image:
+def _image(digits: Digits, index: int) -> Image.Image:
     """A digit in dark on light, large enough to be sharp."""
-    ink = 255 - digits.pixels[digits.unseen[place]]
+    ink = 255 - digits.pixels[digits.unseen[index]]
     return Image.fromarray(ink).resize((6 * SIDE, 6 * SIDE), Image.Resampling.BICUBIC)
 
 
@@ -261,7 +262,7 @@ if __name__ == "__main__":
 SETS, SHOWN_SETS, N, K = 40, 6, 150, 5
 SEED = 20_180_919
 # The best setting on 100 sets of this size: see experiments/cluster_points.py for how it is chosen.
-DBSCAN_RADIUS, DBSCAN_CROWD = 0.1, 2
+DBSCAN_RADIUS, DBSCAN_MIN_SAMPLES = 0.1, 2
 Points = NDArray[np.float64]
 
 Method = Callable[[Points], Labels]
@@ -270,46 +271,45 @@ Method = Callable[[Points], Labels]
 def cluster_section() -> Section:
     """Clusters forty sets by three methods and draws the first six."""
     episode = PointSampler(K).draw(SETS, N, torch.Generator().manual_seed(SEED))
-    truth = np.asarray(episode.labels)
+    labels_true = np.asarray(episode.labels)
     points = episode.x.double().numpy()
     network = LearnedClustering.load("points", device="cpu")
     methods: dict[str, Method] = {
         "k-means, k by silhouette": lambda X: k_means_silhouette(X, K).astype(np.int64),
-        "DBSCAN": lambda X: dbscan(X, DBSCAN_RADIUS, DBSCAN_CROWD).astype(np.int64),
+        "DBSCAN": lambda X: dbscan(X, DBSCAN_RADIUS, DBSCAN_MIN_SAMPLES).astype(np.int64),
         "the network": network.predict,
     }
-    found = {name: [method(X) for X in points] for name, method in methods.items()}
+    predictions = {name: [method(X) for X in points] for name, method in methods.items()}
     rows = [("method", "misclassified", "NMI", "right number of clusters")]
-    for name, answers in found.items():
-        mean = mean_scores([score(t, f) for t, f in zip(truth, answers, strict=True)])
+    for name, labels_pred in predictions.items():
+        mean = mean_scores([score(t, p) for t, p in zip(labels_true, labels_pred, strict=True)])
         rows.append((name, f"{mean.mr:.1%}", f"{mean.nmi:.3f}", f"{mean.k_right:.0%}"))
     lead = (
         f"{SETS} sets of {N} points that nobody has seen, of 1 to {K} clusters whose number nobody was told. A network "
         "that has learned from other sets what a cluster is needs no shape and no setting; colours are what each "
         f"method found. Shown are the first {SHOWN_SETS}."
     )
-    figure = Block(
-        figure=cluster_picture(points[:SHOWN_SETS], truth[:SHOWN_SETS], {n: f[:SHOWN_SETS] for n, f in found.items()})
-    )
-    return Section("cluster: groups of any shape, and how many", lead, wide=[figure, Block(table=rows)])
+    shown = {name: labels_pred[:SHOWN_SETS] for name, labels_pred in predictions.items()}
+    figure = cluster_picture(points[:SHOWN_SETS], labels_true[:SHOWN_SETS], shown)
+    return Section("cluster: groups of any shape, and how many", lead, wide=[Block(figure=figure), Block(table=rows)])
 
 
-def cluster_picture(points: Points, truth: Labels, found: dict[str, list[Labels]]) -> str:
+def cluster_picture(points: Points, labels_true: Labels, predictions: dict[str, list[Labels]]) -> str:
     """A grid: a column a set, a row a method, each with the share of misclassified points."""
     with figure_style():
-        figure = Figure(figsize=(11, 2 * len(found)))
-        grid = figure.subplots(len(found), len(points), squeeze=False)
-        for row, (name, answers) in zip(grid, found.items(), strict=True):
-            for axes, X, right, labels in zip(row, points, truth, answers, strict=True):
-                _draw(axes, X, labels, score(right, labels).mr)
+        figure = Figure(figsize=(11, 2 * len(predictions)))
+        grid = figure.subplots(len(predictions), len(points), squeeze=False)
+        for row, (name, labels_pred) in zip(grid, predictions.items(), strict=True):
+            for axes, X, expected, predicted in zip(row, points, labels_true, labels_pred, strict=True):
+                _draw_clusters(axes, X, predicted, score(expected, predicted).mr)
             row[0].text(-0.1, 0.5, name, rotation=90, ha="center", va="center", transform=row[0].transAxes)
         return to_svg(figure)
 
 
-def _draw(axes: Axes, X: Points, labels: Labels, wrong: float) -> None:
+def _draw_clusters(axes: Axes, X: Points, labels: Labels, error: float) -> None:
     colours = [f"C{label % 10}" if label >= 0 else "#c4ccd3" for label in labels]  # grey is DBSCAN's noise
     axes.scatter(X[:, 0], X[:, 1], c=colours, s=4, linewidths=0, rasterized=True)
-    axes.set_title("all right" if wrong == 0 else f"{wrong:.1%} wrong", fontsize=8)
+    axes.set_title("all right" if error == 0 else f"{error:.1%} wrong", fontsize=8)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_aspect("equal", adjustable="datalim")

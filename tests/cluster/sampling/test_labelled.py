@@ -41,7 +41,7 @@ def test_every_item_has_its_turn(generator: torch.Generator) -> None:
 def test_a_seed_draws_the_same_members_in_every_version() -> None:
     labels = LABELS[np.random.default_rng(0).permutation(39)]
     sampler = LabelledSampler(ITEMS, labels, 4)
-    assert sampler.describe()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
+    assert sampler.config()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
     drawn = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
     assert drawn.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
 

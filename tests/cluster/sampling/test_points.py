@@ -200,15 +200,15 @@ def test_as_many_sets_vary_as_are_asked_for(generator: torch.Generator, monkeypa
     assert 0.3 < stretched[varies].float().mean() < STRETCHED_FRACTION
     assert not stretched[~varies].any()
     assert PointSampler(3, varied=0.3).unequal == UNEQUAL_FRACTION
-    assert PointSampler(3, varied=0.3).describe()["varied"] == 0.3
+    assert PointSampler(3, varied=0.3).config()["varied"] == 0.3
 
 
 def test_sets_that_do_not_vary_are_those_that_results_were_measured_on() -> None:
     result = PointSampler(5).draw(2, 72, torch.Generator().manual_seed(0)).x
     torch.testing.assert_close(result[:, 0], torch.tensor(FIRST), atol=1e-5, rtol=0)
     equal, unequal = PointSampler(5), PointSampler(5, unequal=1)
-    assert equal.describe() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
-    assert unequal.describe() == {**equal.describe(), "unequal": 1}
+    assert equal.config() == {"k": [1, 5], "kinds": list(range(7)), "varied": False}  # as runs have it on record
+    assert unequal.config() == {**equal.config(), "unequal": 1}
 
 
 def sizes_of(sampler: PointSampler, sets: int, n: int, generator: torch.Generator) -> Tensor:

@@ -70,7 +70,7 @@ class EpisodeSampler(Protocol):
     def pair_prior(self, n: int, k_max: int | None = None) -> float:
         """phi: the probability that two items of a set drawn with the same arguments belong together."""
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """What it draws from, in terms of JSON: a run goes on only with a sampler that says the same."""
 
 

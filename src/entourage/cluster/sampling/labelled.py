@@ -126,7 +126,7 @@ class LabelledSampler:
         counts = range(self.k_min, self._check_k_max(n, k_max) + 1)
         return sum(expected_pairs(k, n, self.min_cluster_size) for k in counts) / len(counts) / (n * (n - 1))
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Digests of the items and of who is in which class, and all settings."""
         return {
             "items": self._digest,
@@ -264,7 +264,7 @@ class ConstraintSampler:
             self._priors[key] = together / max(total, 1)
         return self._priors[key]
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Digests of the items and of the pairs, and all settings."""
         return {
             "items": self._digest,

@@ -178,7 +178,7 @@ class PointSampler:
         unequal = sum(expected_unequal_pairs(k, n) for k in counts) if self.unequal else 0.0
         return ((1 - self.unequal) * equal + self.unequal * unequal) / len(counts) / (n * (n - 1))
 
-    def describe(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """All settings: the sets follow from them and the seed."""
         settings = {"k": [self.k_min, self.k_max], "kinds": list(self.kinds), "varied": self.varied}
         return settings | ({"unequal": self.unequal} if self.unequal else {})  # runs on equal ones are known without

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from entourage.cluster import Curriculum, LabelledSampler, PointSampler, preset
+from entourage.cluster import Curriculum, LabelledSampler, PointSampler
+from entourage.cluster.models.options import preset
 from entourage.cluster.sampling.episodes import THESIS_ITEMS_CURRICULUM, THESIS_POINTS_CURRICULUM
 from entourage.cluster.task import ITEMS_CURRICULUM, default_recipe, resolve_model_options
 
