@@ -70,15 +70,15 @@ def _scikit_learn(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
 
 def _others(X: NDArray[np.float64]) -> Iterator[tuple[str, Method]]:
     """The presets of the game, its rivals on its own graph, and graphlearning's methods on its own."""
-    unheard = label.GraphTransduction(walk_steps=0)
-    yield "game, labels not heard before", lambda y: unheard.fit(X, y).transduction_
+    without_walk = label.GraphTransduction(walk_steps=0)
+    yield "game, labels not heard before", lambda y: without_walk.fit(X, y).transduction_
     for name in ("thesis", "original"):
         game = label.GraphTransduction.from_preset(name)
         yield f"game, preset {name}", lambda y, g=game: g.fit(X, y).transduction_
     graph = label.GraphTransduction().fit(X, np.zeros(len(X), dtype=int)).graph_
-    for rival in (label.LabelHarmonic, label.LabelPropagation, label.LabelSpreading, label.PoissonLearning):
-        model = rival(affinity="precomputed")
-        yield f"{rival.__name__}, the game's graph", lambda y, m=model: m.fit(graph, y).transduction_
+    for model_class in (label.LabelHarmonic, label.LabelPropagation, label.LabelSpreading, label.PoissonLearning):
+        model = model_class(affinity="precomputed")
+        yield f"{model_class.__name__}, the game's graph", lambda y, m=model: m.fit(graph, y).transduction_
     svm = label.LinearSVMLabeller()
     yield "LinearSVMLabeller", lambda y: svm.fit(X, y).transduction_
     try:

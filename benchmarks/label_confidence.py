@@ -42,28 +42,36 @@ def main() -> None:
             for seed in SEEDS:
                 y = drawn(truth, count, seed)
                 model.fit(graph, y)
-                right = model.transduction_[y < 0] == truth[y < 0]
-                rows.append(_judge(right, model.confidence_[y < 0]))
+                correct = model.transduction_[y < 0] == truth[y < 0]
+                rows.append(_scores(correct, model.confidence_[y < 0]))
                 if isinstance(model, label.GraphTransduction):
-                    raw.append(_judge(right, model.label_distributions_.max(axis=1)[y < 0]))
+                    raw.append(_scores(correct, model.label_distributions_.max(axis=1)[y < 0]))
             _print(type(model).__name__, rows)
         _print("game, raw", raw)
 
 
-def _judge(right: NDArray[np.bool_], sure: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    return float(right.mean()), float(sure.mean()), calibration_error(right, sure), float(roc_auc_score(right, sure))
+def _scores(correct: NDArray[np.bool_], confidence: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    return (
+        float(correct.mean()),
+        float(confidence.mean()),
+        calibration_error(correct, confidence),
+        float(roc_auc_score(correct, confidence)),
+    )
 
 
-def calibration_error(right: NDArray[np.bool_], sure: NDArray[np.float64], bins: int = 15) -> float:
+def calibration_error(correct: NDArray[np.bool_], confidence: NDArray[np.float64], bins: int = 15) -> float:
     """Mean distance between confidence and accuracy over equal bins of confidence, weighted by their size."""
-    place = np.clip((sure * bins).astype(int), 0, bins - 1)
-    gaps = [abs(sure[place == b].mean() - right[place == b].mean()) * np.mean(place == b) for b in np.unique(place)]
+    bin_index = np.clip((confidence * bins).astype(int), 0, bins - 1)
+    gaps = [
+        abs(confidence[bin_index == b].mean() - correct[bin_index == b].mean()) * np.mean(bin_index == b)
+        for b in np.unique(bin_index)
+    ]
     return float(np.sum(gaps))
 
 
 def _print(name: str, rows: list[tuple[float, float, float, float]]) -> None:
-    accuracy, sure, error, area = np.mean(rows, axis=0)
-    print(f"{name:24} {100 * accuracy:7.1f} {100 * sure:11.1f} {100 * error:18.1f} {area:15.3f}", flush=True)
+    accuracy, confidence, error, area = np.mean(rows, axis=0)
+    print(f"{name:24} {100 * accuracy:7.1f} {100 * confidence:11.1f} {100 * error:18.1f} {area:15.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def main() -> None:
     recall = Recall(X, k)
     print(f"{machine()}\nn = {len(X):,}, k = {k}")
     for name, effort, search in _methods(X, k, recall):
-        began = time.perf_counter()
+        start = time.perf_counter()
         found = search()
-        took = time.perf_counter() - began
+        took = time.perf_counter() - start
         print(f"{name:22} {effort:12} {took:8.2f} s   recall {recall.of(found[recall.sample]):.3f}", flush=True)
 
 

@@ -57,20 +57,22 @@ def _race(n: int, isotropic: bool, *, peer: bool) -> float:
     k = default_n_neighbors(n)
     model = GraphTransduction(n_neighbors=k)
     # The fastest of several for both: the machine may have been busy with something else. The first also wakes up.
-    ours = min(_seconds(lambda: GraphTransduction(n_neighbors=k).fit(X, y)) for _ in range(3 if n < 200_000 else 1))
-    ours = min(ours, _seconds(lambda: model.fit(X, y)))
+    own_seconds = min(
+        _seconds(lambda: GraphTransduction(n_neighbors=k).fit(X, y)) for _ in range(3 if n < 200_000 else 1)
+    )
+    own_seconds = min(own_seconds, _seconds(lambda: model.fit(X, y)))
     right = np.mean(model.transduction_[y < 0] == classes[y < 0])
     recall = Recall(X, k)
     found = NeighborSearch(torch.from_numpy(X), k).query_self().index.numpy()[recall.sample]
-    line = f"n = {n:>9,}  k = {k}  game {ours:7.2f} s, {model.n_iter_} rounds, right {right:.3f}"
+    line = f"n = {n:>9,}  k = {k}  game {own_seconds:7.2f} s, {model.n_iter_} rounds, right {right:.3f}"
     line += f", recall {recall.of(found):.3f}"
     if peer:
-        rival = LabelSpreading(kernel="knn", n_neighbors=k)
-        theirs = min(_seconds(lambda: rival.fit(X, y)) for _ in range(3 if n < 50_000 else 2))
-        right = np.mean(rival.transduction_[y < 0] == classes[y < 0])
-        line += f"  scikit-learn {theirs:7.2f} s, right {right:.3f}: ratio {theirs / ours:.1f}"
+        baseline = LabelSpreading(kernel="knn", n_neighbors=k)
+        peer_seconds = min(_seconds(lambda: baseline.fit(X, y)) for _ in range(3 if n < 50_000 else 2))
+        right = np.mean(baseline.transduction_[y < 0] == classes[y < 0])
+        line += f"  scikit-learn {peer_seconds:7.2f} s, right {right:.3f}: ratio {peer_seconds / own_seconds:.1f}"
     print(line, flush=True)
-    return ours
+    return own_seconds
 
 
 def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> None:
@@ -92,9 +94,9 @@ def rounds_on(device: str, n: int = 50_000, k: int = 20, rounds: int = 300) -> N
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -37,17 +37,17 @@ def test_a_folder_of_images_is_labelled(images: Path) -> None:
 
 
 def test_the_word_run_may_be_said(images: Path) -> None:
-    out = images.parent / "said"
-    told = ["--labels", str(images.parent / "labels.csv"), "--out", str(out)]
-    result = CliRunner().invoke(app, ["label", "run", str(images), *told, "--backbone", "efficientnet-lite0"])
+    out = images.parent / "out"
+    arguments = ["--labels", str(images.parent / "labels.csv"), "--out", str(out)]
+    result = CliRunner().invoke(app, ["label", "run", str(images), *arguments, "--backbone", "efficientnet-lite0"])
     assert result.exit_code == 0, result.output
     assert (out / "labels.csv").is_file()
 
 
 def test_a_backbone_for_features_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
-    told = ["--labels", "l.csv", "--out", str(tmp_path / "out"), "--backbone", "efficientnet-lite0"]
-    result = CliRunner().invoke(app, ["label", str(tmp_path / "x.csv"), *told])
+    arguments = ["--labels", "l.csv", "--out", str(tmp_path / "out"), "--backbone", "efficientnet-lite0"]
+    result = CliRunner().invoke(app, ["label", str(tmp_path / "x.csv"), *arguments])
     assert isinstance(result.exception, ValueError)
     assert "--backbone efficientnet-lite0: only for images" in str(result.exception)
 
@@ -66,22 +66,22 @@ def test_options_reach_the_game(images: Path) -> None:
     assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)
 
 
-@pytest.mark.parametrize("told", [[], ["--balance"]])
-def test_frequencies_are_kept_to_only_if_asked(images: Path, told: list[str]) -> None:
-    assert label(images, *told)[2]["balance"] is bool(told)
+@pytest.mark.parametrize("arguments", [[], ["--balance"]])
+def test_frequencies_are_kept_to_only_if_asked(images: Path, arguments: list[str]) -> None:
+    assert label(images, *arguments)[2]["balance"] is bool(arguments)
 
 
 @pytest.mark.parametrize("name", ["source", "./predict", "-weird"])
 def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[LabelConfig] = []
 
-    def noted(config: LabelConfig) -> None:
+    def record(config: LabelConfig) -> None:
         configs.append(config)
         raise ValueError("enough")
 
-    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
-    told = ["--labels", "known.csv", "--out", "out"]
-    CliRunner().invoke(app, ["label", *told, "--", name] if name.startswith("-") else ["label", name, *told])
+    monkeypatch.setattr("entourage.label.pipeline.label_source", record)
+    arguments = ["--labels", "known.csv", "--out", "out"]
+    CliRunner().invoke(app, ["label", *arguments, "--", name] if name.startswith("-") else ["label", name, *arguments])
     assert [config.source for config in configs] == [Path(name)]
 
 
@@ -93,7 +93,7 @@ def test_usage_lines_have_no_word_that_nobody_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--epochs", "3"], "--epochs: only"),
         (["--size", "64", "--no-flip"], "--size, --no-flip: only"),
@@ -106,13 +106,13 @@ def test_usage_lines_have_no_word_that_nobody_writes() -> None:
     ],
 )
 def test_options_of_the_training_are_not_ignored_without_it(
-    images: Path, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    images: Path, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entourage.label.pipeline.label_source", lambda config: pytest.fail("it was labelled"))
     arguments = ["label", str(images), "--labels", "known.csv", "--out", str(images.parent / "out"), *more]
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ValueError)
-    assert str(error) == f"{said} for training; expected --train beside it"
+    assert str(error) == f"{message} for training; expected --train beside it"
 
 
 def test_of_several_processes_the_main_one_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def test_of_several_processes_the_main_one_writes(images: Path, monkeypatch: pyt
     result = CliRunner().invoke(app, [*arguments, "--backbone", "efficientnet-lite0"])
     assert result.exit_code == 0
     assert not out.exists()
-    asked = CliRunner().invoke(app, ["label", "predict", "nothing.safetensors", str(images)])
-    assert (asked.exit_code, asked.output) == (0, "")
+    result = CliRunner().invoke(app, ["label", "predict", "nothing.safetensors", str(images)])
+    assert (result.exit_code, result.output) == (0, "")
     monkeypatch.setenv("RANK", "0")
     assert "14 found" in label(images)[1]
 
@@ -154,11 +154,11 @@ def test_options_reach_the_training(
 ) -> None:
     configs: list[LabelConfig] = []
 
-    def noted(config: LabelConfig) -> None:
+    def record(config: LabelConfig) -> None:
         configs.append(config)
         raise ValueError("enough")
 
-    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
+    monkeypatch.setattr("entourage.label.pipeline.label_source", record)
     more = ["--train", "--size", "64", "--rounds", "2", "--epochs", "5"]
     more += ["--method", "soft", "--trainable-layers", "all", *arguments]
     out = ["--labels", str(images.parent / "labels.csv"), "--out", str(images.parent / "out")]
@@ -179,11 +179,11 @@ def test_options_reach_the_training(
 def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[LabelConfig] = []
 
-    def noted(config: LabelConfig) -> None:
+    def record(config: LabelConfig) -> None:
         configs.append(config)
         raise ValueError("enough")
 
-    monkeypatch.setattr("entourage.label.pipeline.label_source", noted)
+    monkeypatch.setattr("entourage.label.pipeline.label_source", record)
     more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", "2e-5", "--seed", "7"]
     CliRunner().invoke(app, ["label", str(images), *more])
     default = PRESETS["default"]
@@ -196,11 +196,11 @@ def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("rate", "message"),
     [("0", "learning_rate is 0.0; expected a number above 0"), ("nan", "learning_rate is nan; expected a number")],
 )
-def test_a_rate_that_is_none_is_refused(images: Path, told: str, said: str) -> None:
-    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", told]
+def test_a_rate_that_is_none_is_refused(images: Path, rate: str, message: str) -> None:
+    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", rate]
     error = CliRunner().invoke(app, ["label", str(images), *more]).exception
     assert isinstance(error, ValueError)
-    assert said in str(error)
+    assert message in str(error)

@@ -22,18 +22,18 @@ games = st.tuples(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 6),
 @settings(max_examples=60, deadline=None)
 @given(games, st.booleans(), st.booleans(), st.booleans())
 def test_consistency_never_falls_and_rows_stay_on_the_simplex(
-    game: tuple[int, int, int, float], kinship: bool, hold: bool, as_sparse: bool
+    game: tuple[int, int, int, float], with_similarity: bool, hold: bool, as_sparse: bool
 ) -> None:
     seed, n, m, density = game
-    w, x, s = random_game(seed, n, m, density, kinship=kinship)
+    w, x, s = random_game(seed, n, m, density, with_similarity=with_similarity)
     fixed = torch.arange(n) % 3 == 0 if hold else None
-    play = replicator(
+    result = replicator(
         as_csr(w) if as_sparse else w, x, fixed=fixed, class_similarity=s, max_iter=30, tol=None, trace=True
     )
-    level = play.consistency
+    level = result.consistency
     assert (level.diff() >= -ROUNDING * (1 + level[:-1])).all()
-    assert (play.x >= 0).all()
-    torch.testing.assert_close(play.x.sum(dim=1), torch.ones(n, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert (result.x >= 0).all()
+    torch.testing.assert_close(result.x.sum(dim=1), torch.ones(n, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
@@ -42,9 +42,11 @@ def test_fixed_players_never_move(as_sparse: bool, grad: bool) -> None:
     w, x, _ = (t.float() for t in random_game(1, 20, 4))
     fixed = torch.zeros(20, dtype=torch.bool)
     fixed[[0, 7, 13]] = True
-    play = replicator(as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), fixed=fixed, max_iter=50, tol=None)
-    assert torch.equal(play.x[fixed], x[fixed])
-    assert (play.x[~fixed] != x[~fixed]).any(dim=1).all()
+    result = replicator(
+        as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), fixed=fixed, max_iter=50, tol=None
+    )
+    assert torch.equal(result.x[fixed], x[fixed])
+    assert (result.x[~fixed] != x[~fixed]).any(dim=1).all()
 
 
 def test_what_is_given_is_left_as_it_was() -> None:
@@ -56,30 +58,30 @@ def test_what_is_given_is_left_as_it_was() -> None:
 
 
 def test_a_permutation_of_the_players_permutes_the_result() -> None:
-    w, x, s = random_game(3, 15, 4, kinship=True)
+    w, x, s = random_game(3, 15, 4, with_similarity=True)
     fixed = torch.arange(15) < 3
     order = torch.from_numpy(np.random.default_rng(0).permutation(15))
     plain = replicator(w, x, fixed=fixed, class_similarity=s)
-    moved = replicator(w[order][:, order], x[order], fixed=fixed[order], class_similarity=s)
-    assert moved.n_iter == plain.n_iter
-    torch.testing.assert_close(moved.x, plain.x[order])
+    permuted = replicator(w[order][:, order], x[order], fixed=fixed[order], class_similarity=s)
+    assert permuted.n_iter == plain.n_iter
+    torch.testing.assert_close(permuted.x, plain.x[order])
 
 
-@pytest.mark.parametrize("kinship", [False, True])
+@pytest.mark.parametrize("with_similarity", [False, True])
 @pytest.mark.parametrize("hold", [False, True])
-def test_all_paths_agree(kinship: bool, hold: bool) -> None:
-    w, x, s = (t.float() for t in random_game(4, 40, 5, 0.2, kinship=kinship))
+def test_all_paths_agree(with_similarity: bool, hold: bool) -> None:
+    w, x, s = (t.float() for t in random_game(4, 40, 5, 0.2, with_similarity=with_similarity))
     w[6], w[:, 6] = 0, 0  # a player without neighbours takes its own branch in each path
     fixed = torch.arange(40) % 4 == 0 if hold else None
-    plays = [
+    results = [
         replicator(kind, x.clone().requires_grad_(grad), fixed=fixed, class_similarity=s, max_iter=20, tol=1e-3)
         for kind in (w, as_csr(w))
         for grad in (False, True)
     ]
-    assert [play.x.requires_grad for play in plays] == [False, True, False, True]
-    assert len({play.n_iter for play in plays}) == 1
-    for play in plays[1:]:
-        torch.testing.assert_close(play.x.detach(), plays[0].x, rtol=0, atol=1e-5)
+    assert [result.x.requires_grad for result in results] == [False, True, False, True]
+    assert len({result.n_iter for result in results}) == 1
+    for result in results[1:]:
+        torch.testing.assert_close(result.x.detach(), results[0].x, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
@@ -92,10 +94,10 @@ def test_one_round_is_the_equation_of_the_thesis(as_sparse: bool, grad: bool) ->
         payoff = np.array([sum(w[i, j] * s[h] @ x[j] for j in range(6)) for h in range(3)])  # u_i(e_h, x_-i)
         expected[i] = x[i] * payoff / (x[i] @ payoff)
     given_w, given_x, given_s = (torch.from_numpy(t) for t in (w, x, s))
-    play = replicator(
+    result = replicator(
         as_csr(given_w) if as_sparse else given_w, given_x.requires_grad_(grad), class_similarity=given_s, max_iter=1
     )
-    np.testing.assert_allclose(play.x.detach().numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(result.x.detach().numpy(), expected, rtol=1e-12)
 
 
 def test_asymmetric_class_similarity_speaks_in_the_stated_direction() -> None:
@@ -106,7 +108,7 @@ def test_asymmetric_class_similarity_speaks_in_the_stated_direction() -> None:
 
 
 def test_consistency_is_the_sum_over_all_pairs() -> None:
-    w, x, s = (t.numpy() for t in random_game(6, 5, 3, kinship=True))
+    w, x, s = (t.numpy() for t in random_game(6, 5, 3, with_similarity=True))
     expected = sum(w[i, j] * x[i] @ s @ x[j] for i in range(5) for j in range(5))
     assert consistency(*map(torch.from_numpy, (w, x, s))).item() == pytest.approx(expected, rel=1e-12)
 
@@ -115,9 +117,9 @@ def test_the_toy_example_of_chapter_4() -> None:
     # A and B are labelled, C is more similar to A.
     w = torch.tensor([[0.0, 0.1, 0.7], [0.1, 0.0, 0.4], [0.7, 0.4, 0.0]])
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    play = replicator(w, x, tol=1e-6)
-    assert play.converged
-    torch.testing.assert_close(play.x, torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), rtol=0, atol=1e-4)
+    result = replicator(w, x, tol=1e-6)
+    assert result.converged
+    torch.testing.assert_close(result.x, torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), rtol=0, atol=1e-4)
 
 
 def test_class_similarity_can_turn_a_decision() -> None:
@@ -125,10 +127,10 @@ def test_class_similarity_can_turn_a_decision() -> None:
     w = torch.zeros(4, 4)
     w[3, :3] = w[:3, 3] = torch.tensor([0.4, 0.3, 0.5])
     x = torch.cat([torch.eye(3), torch.full((1, 3), 1 / 3)])
-    kin = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    class_similarity = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
     fixed = torch.tensor([True, True, True, False])
     alone = replicator(w, x, fixed=fixed)
-    together = replicator(w, x, fixed=fixed, class_similarity=kin)
+    together = replicator(w, x, fixed=fixed, class_similarity=class_similarity)
     assert alone.x[3].argmax() == 2
     assert together.x[3].argmax() == 0
 
@@ -140,10 +142,10 @@ def test_half_precision_is_played_in_float32(dtype: torch.dtype, as_sparse: bool
     # A thousand labels: their payoffs are below the least float16.
     w, x = torch.from_numpy(rng.random((12, 12)) * 1e-3), torch.from_numpy(rng.normal(size=(12, 1000))).softmax(dim=1)
     w = w.to(dtype)
-    play = replicator(w.to_sparse_csr() if as_sparse else w, x.to(dtype), max_iter=20, tol=None, trace=True)
-    assert play.x.dtype == torch.float32
-    assert play.x.isfinite().all()
-    torch.testing.assert_close(play.x.sum(dim=1), torch.ones(12))
+    result = replicator(w.to_sparse_csr() if as_sparse else w, x.to(dtype), max_iter=20, tol=None, trace=True)
+    assert result.x.dtype == torch.float32
+    assert result.x.isfinite().all()
+    torch.testing.assert_close(result.x.sum(dim=1), torch.ones(12))
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
@@ -153,10 +155,10 @@ def test_who_has_no_support_keeps_its_distribution(as_sparse: bool, grad: bool) 
     w[0, 1] = w[1, 0] = 1.0
     # Player 3 has no neighbours; 0 and 1 have each other, but no label in common.
     x = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
-    play = replicator(as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), trace=True)
-    assert torch.equal(play.x.detach(), x)
-    assert play.n_iter == 1
-    assert play.consistency.tolist() == [0.0, 0.0]
+    result = replicator(as_csr(w) if as_sparse else w, x.clone().requires_grad_(grad), trace=True)
+    assert torch.equal(result.x.detach(), x)
+    assert result.n_iter == 1
+    assert result.consistency.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (1, 4), (3, 1)])

@@ -62,9 +62,9 @@ def test_who_is_lonely_counts_and_keeps_its_strategy_with_gradients_and_without(
         balanced = y[:4] * (class_priors / y.mean(dim=0)) ** PRIOR_STEP
         y[:4] = balanced / balanced.sum(dim=1, keepdim=True)
         expected = torch.where(fixed[:, None], x, y)
-    told = {"fixed": fixed, "class_priors": class_priors, "max_iter": 3, "tol": None}
-    torch.testing.assert_close(replicator(w, x, **told).x, expected)
-    torch.testing.assert_close(replicator(w.requires_grad_(), x, **told).x, expected)
+    options = {"fixed": fixed, "class_priors": class_priors, "max_iter": 3, "tol": None}
+    torch.testing.assert_close(replicator(w, x, **options).x, expected)
+    torch.testing.assert_close(replicator(w.requires_grad_(), x, **options).x, expected)
 
 
 def test_equal_shares_leave_a_balanced_play_alone() -> None:
@@ -72,8 +72,8 @@ def test_equal_shares_leave_a_balanced_play_alone() -> None:
     torch.testing.assert_close(
         match_class_priors(x, torch.tensor([0.5, 0.5], dtype=torch.float64)), torch.ones(2).double()
     )
-    nobody = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    assert match_class_priors(nobody, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
+    one_label = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    assert match_class_priors(one_label, torch.tensor([1.0, 0.0], dtype=torch.float64)).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -22,36 +22,38 @@ def test_the_tolerance_means_the_same_for_one_graph_and_for_fifty_of_it() -> Non
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
 def test_the_play_ends_at_the_first_round_that_moves_less_than_its_share(tol: float) -> None:
     w, x, _ = random_game(12, 10, 3)
-    play = replicator(w, x, tol=tol)
-    stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(play.n_iter + 1)]
+    result = replicator(w, x, tol=tol)
+    stages = [replicator(w, x, tol=None, max_iter=t).x for t in range(result.n_iter + 1)]
     moves = [float((after - before).abs().sum()) for before, after in pairwise(stages)]
-    settled = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
-    assert settled == [False] * (play.n_iter - 1) + [True]
-    assert play.converged
-    assert torch.equal(play.x, stages[-1])
+    converged = [move <= tol * sum(moves[: t + 1]) for t, move in enumerate(moves)]
+    assert converged == [False] * (result.n_iter - 1) + [True]
+    assert result.converged
+    assert torch.equal(result.x, stages[-1])
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7])
 def test_without_tolerance_exactly_max_iter_rounds_are_played(rounds: int) -> None:
     w, x = torch.zeros(3, 3), torch.full((3, 2), 0.5)  # nothing ever moves
-    play = replicator(w, x, max_iter=rounds, tol=None)
-    assert play.n_iter == rounds
-    assert not play.converged
+    result = replicator(w, x, max_iter=rounds, tol=None)
+    assert result.n_iter == rounds
+    assert not result.converged
 
 
 def test_max_iter_ends_a_play_that_has_not_converged() -> None:
     w, x, _ = random_game(13, 10, 3)
-    play = replicator(w, x, max_iter=2, tol=1e-9)
-    assert (play.n_iter, play.converged) == (2, False)
+    result = replicator(w, x, max_iter=2, tol=1e-9)
+    assert (result.n_iter, result.converged) == (2, False)
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["buffered", "differentiable"])
 def test_the_trace_is_the_consistency_of_every_stage(grad: bool) -> None:
-    w, x, s = random_game(14, 9, 4, kinship=True)
-    play = replicator(w, x.clone().requires_grad_(grad), class_similarity=s, max_iter=6, tol=None, trace=True)
+    w, x, s = random_game(14, 9, 4, with_similarity=True)
+    result = replicator(w, x.clone().requires_grad_(grad), class_similarity=s, max_iter=6, tol=None, trace=True)
     stages = [replicator(w, x, class_similarity=s, max_iter=t, tol=None).x for t in range(7)]
-    assert play.consistency.dtype == torch.float64
-    assert play.consistency.tolist() == pytest.approx([consistency(w, stage, s).item() for stage in stages], rel=1e-12)
+    assert result.consistency.dtype == torch.float64
+    assert result.consistency.tolist() == pytest.approx(
+        [consistency(w, stage, s).item() for stage in stages], rel=1e-12
+    )
 
 
 def test_no_trace_unless_asked() -> None:

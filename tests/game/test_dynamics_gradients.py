@@ -16,32 +16,32 @@ def weighted(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("hold", [False, True])
 @pytest.mark.parametrize("name", ["dense w", "sparse w", "x", "sparse x", "class_similarity"])
 def test_gradients_match_finite_differences(name: str, hold: bool) -> None:
-    w, x, s = random_game(7, 6, 3, 0.8, kinship=True)
+    w, x, s = random_game(7, 6, 3, 0.8, with_similarity=True)
     csr = as_csr(w)
     structure = csr.crow_indices(), csr.col_indices()
     fixed = torch.arange(6) < 2 if hold else None
 
-    def play(w: Tensor, x: Tensor, s: Tensor) -> Tensor:
+    def weighted_result(w: Tensor, x: Tensor, s: Tensor) -> Tensor:
         return weighted(replicator(w, x, fixed=fixed, class_similarity=s, max_iter=3, tol=None).x)
 
     def with_values(values: Tensor) -> Tensor:
-        return play(torch.sparse_csr_tensor(*structure, values, csr.shape, check_invariants=True), x, s)
+        return weighted_result(torch.sparse_csr_tensor(*structure, values, csr.shape, check_invariants=True), x, s)
 
     # Finite differences must not step to negative weights, nor off the simplex: hence the square and the softmax.
-    asked = {
-        "dense w": (lambda root: play(root.square(), x, s), (w + 0.1).sqrt()),
+    cases = {
+        "dense w": (lambda root: weighted_result(root.square(), x, s), (w + 0.1).sqrt()),
         "sparse w": (with_values, csr.values()),
-        "x": (lambda logits: play(w, logits.softmax(dim=1), s), (x + 0.01).log()),
-        "sparse x": (lambda logits: play(csr, logits.softmax(dim=1), s), (x + 0.01).log()),
-        "class_similarity": (lambda root: play(w, x, root.square()), (s + 0.1).sqrt()),
+        "x": (lambda logits: weighted_result(w, logits.softmax(dim=1), s), (x + 0.01).log()),
+        "sparse x": (lambda logits: weighted_result(csr, logits.softmax(dim=1), s), (x + 0.01).log()),
+        "class_similarity": (lambda root: weighted_result(w, x, root.square()), (s + 0.1).sqrt()),
     }
-    function, argument = asked[name]
+    function, argument = cases[name]
     assert torch.autograd.gradcheck(function, argument.clone().requires_grad_())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_isolated_player_sends_no_nan_into_gradients(dtype: torch.dtype) -> None:
-    w, x, s = (t.to(dtype) for t in random_game(9, 6, 3, kinship=True))
+    w, x, s = (t.to(dtype) for t in random_game(9, 6, 3, with_similarity=True))
     w[2], w[:, 2] = 0, 0
     w, x, s = (t.requires_grad_() for t in (w, x, s))
     gradients = torch.autograd.grad(weighted(replicator(w, x, class_similarity=s, max_iter=4, tol=None).x), (w, x, s))

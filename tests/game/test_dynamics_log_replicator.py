@@ -42,15 +42,15 @@ def test_a_field_is_the_voice_of_players_who_never_move() -> None:
 
 
 def test_the_certain_never_move_and_pass_finite_gradients() -> None:
-    w, logits, field = random_game()
+    w, logits, fixed_payoffs = random_game()
     w.requires_grad_()
     log_x = logits.log_softmax(dim=1)
     log_x[2] = torch.tensor([-torch.inf, 0, -torch.inf, -torch.inf])
     log_x.requires_grad_()
-    played = log_replicator(w, log_x, fixed_payoffs=field, n_iter=4)
-    assert torch.equal(played[2], log_x[2])
+    result = log_replicator(w, log_x, fixed_payoffs=fixed_payoffs, n_iter=4)
+    assert torch.equal(result[2], log_x[2])
     free = torch.arange(7) != 2
-    gradients = torch.autograd.grad(played[free].sum(), (w, log_x))
+    gradients = torch.autograd.grad(result[free].sum(), (w, log_x))
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
@@ -65,9 +65,9 @@ def test_float32_holds_what_the_game_itself_would_lose() -> None:
     # A probability of exp(-400) is 0 in float32; in logarithms it keeps its value and its gradient.
     w = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     logits = torch.tensor([[0.0, -400.0], [0.0, 0.0]], requires_grad=True)
-    played = log_replicator(w, logits.log_softmax(dim=1), n_iter=1)
-    assert played[0, 1].item() == pytest.approx(-400)
-    (gradient,) = torch.autograd.grad(-played[0, 1], logits)
+    result = log_replicator(w, logits.log_softmax(dim=1), n_iter=1)
+    assert result[0, 1].item() == pytest.approx(-400)
+    (gradient,) = torch.autograd.grad(-result[0, 1], logits)
     torch.testing.assert_close(gradient[0], torch.tensor([1.0, -1.0]))
 
 
@@ -75,7 +75,7 @@ def test_float32_holds_what_the_game_itself_would_lose() -> None:
 def test_any_payoff_has_finite_gradients_in_float32(size: float) -> None:
     w, logits, _ = (t.float() for t in random_game(20, 6))
     w, logits = (size * w).requires_grad_(), (200 * logits).requires_grad_()
-    played = log_replicator(w, logits.log_softmax(dim=1), n_iter=3)
-    gradients = torch.autograd.grad(played.sum(), (w, logits))
-    assert played.isfinite().all()
+    result = log_replicator(w, logits.log_softmax(dim=1), n_iter=3)
+    gradients = torch.autograd.grad(result.sum(), (w, logits))
+    assert result.isfinite().all()
     assert all(gradient.isfinite().all() for gradient in gradients)

@@ -20,15 +20,15 @@ def graph(n: int = 7) -> Tensor:
 @pytest.mark.parametrize("rows", [False, True])
 def test_voices_are_heard_as_often_as_walks_bring_them(rows: bool) -> None:
     w = graph()
-    voices = torch.zeros(7, 2, dtype=torch.float64)
-    voices[0, 0] = voices[3, 1] = voices[6, 1] = 1
-    found = diffuse(w.to_sparse_csr() if rows else w, voices, 3)
+    sources = torch.zeros(7, 2, dtype=torch.float64)
+    sources[0, 0] = sources[3, 1] = sources[6, 1] = 1
+    found = diffuse(w.to_sparse_csr() if rows else w, sources, 3)
     degree = w.sum(dim=1).numpy()
     step = np.divide(w.numpy(), degree[:, None], where=degree[:, None] > 0, out=np.zeros((7, 7)))
-    expected = sum(np.linalg.matrix_power(step, t) @ voices.numpy() for t in range(4))
+    expected = sum(np.linalg.matrix_power(step, t) @ sources.numpy() for t in range(4))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
     assert found[6].tolist() == [0, 1]  # only himself
-    assert voices.sum() == 3  # as they were
+    assert sources.sum() == 3  # as they were
 
 
 def start(prior: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -46,9 +46,9 @@ def test_players_start_from_what_they_know_times_what_they_hear() -> None:
     torch.testing.assert_close(found.sum(dim=1), torch.ones(7, dtype=torch.float64))
     torch.testing.assert_close(found[labelled], x[labelled])
     torch.testing.assert_close(found[6], x[6])  # out of earshot
-    voices = diffuse(w, x * labelled[:, None], 4)
-    loud = voices / voices.sum(dim=0).sqrt()
-    expected = x[1] * (1 + WALK_WEIGHT * loud[1] / loud.mean())
+    diffused = diffuse(w, x * labelled[:, None], 4)
+    weighted = diffused / diffused.sum(dim=0).sqrt()
+    expected = x[1] * (1 + WALK_WEIGHT * weighted[1] / weighted.mean())
     torch.testing.assert_close(found[1], expected / expected.sum())
     assert warm_start(x, w, labelled, 0) is x
     assert warm_start(x, w, torch.zeros(7, dtype=torch.bool), 4) is x
@@ -62,8 +62,8 @@ def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
     labelled[:5] = True
     x[:4], x[4] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     odds = warm_start(x, w, labelled, 200)[10]
-    loudness = WALK_WEIGHT / 2.5**0.5  # labels a class
-    expected = (1 + loudness * 4 / 3) / (1 + loudness * 2 / 3)  # on average 1
+    weight = WALK_WEIGHT / 2.5**0.5  # labels a class
+    expected = (1 + weight * 4 / 3) / (1 + weight * 2 / 3)  # on average 1
     assert float(odds[0] / odds[1]) == pytest.approx(expected, rel=1e-3)
 
 

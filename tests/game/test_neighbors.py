@@ -162,9 +162,9 @@ def test_distances_found_in_cells_are_exact(points: Tensor) -> None:
 
 
 def test_a_higher_recall_visits_more_cells(points: Tensor) -> None:
-    visits = [in_cells(points, 10, recall)._indexes[0].n_probes for recall in (0.5, 0.9, 0.99)]
-    assert visits == sorted(visits)
-    assert 1 <= visits[0] < visits[-1]
+    n_probes = [in_cells(points, 10, recall)._indexes[0].n_probes for recall in (0.5, 0.9, 0.99)]
+    assert n_probes == sorted(n_probes)
+    assert 1 <= n_probes[0] < n_probes[-1]
 
 
 def test_the_search_is_deterministic(points: Tensor) -> None:

@@ -68,10 +68,10 @@ def test_the_size_of_a_block_changes_no_answer(monkeypatch: pytest.MonkeyPatch, 
     points = normal(300)
     expected = exact_neighbors(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     monkeypatch.setattr(cells, "BLOCK", block)
-    found, home = exact_neighbors(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
+    found, cell_of_point = exact_neighbors(points, points, 5, exclude_self=True), nearest_center(points, points[:7])
     assert torch.equal(found[0], expected[0][0])
     torch.testing.assert_close(found[1], expected[0][1])
-    assert torch.equal(home, expected[1])
+    assert torch.equal(cell_of_point, expected[1])
 
 
 def test_k_means_finds_clusters_that_are_there() -> None:
@@ -107,51 +107,51 @@ def test_one_point_repeated_is_one_cell() -> None:
 
 def test_cells_hold_every_point_once_and_know_their_centres() -> None:
     points = normal(3000)
-    made = IVFIndex(points, 5)
-    assert torch.equal(made.order.sort().values, torch.arange(3000))
-    assert torch.equal(made.sorted, points[made.order])
-    assert made.starts == [0, *made.ends[:-1]]
-    assert made.ends[-1] == 3000
-    for start, end, centre in list(zip(made.starts, made.ends, made.centers, strict=True))[:10]:
-        torch.testing.assert_close(made.sorted[start:end].mean(dim=0), centre, rtol=1e-4, atol=1e-5)
+    ivf = IVFIndex(points, 5)
+    assert torch.equal(ivf.order.sort().values, torch.arange(3000))
+    assert torch.equal(ivf.sorted, points[ivf.order])
+    assert ivf.starts == [0, *ivf.ends[:-1]]
+    assert ivf.ends[-1] == 3000
+    for start, end, center in list(zip(ivf.starts, ivf.ends, ivf.centers, strict=True))[:10]:
+        torch.testing.assert_close(ivf.sorted[start:end].mean(dim=0), center, rtol=1e-4, atol=1e-5)
 
 
 def test_a_cell_visits_itself_first_and_then_the_nearest() -> None:
-    made = IVFIndex(normal(3000), 5)
-    distance = torch.cdist(made.centers, made.centers)
-    assert torch.equal(made.probe_order[:, 0], torch.arange(len(made.centers)))
-    ordered = distance.gather(1, made.probe_order)
+    ivf = IVFIndex(normal(3000), 5)
+    distance = torch.cdist(ivf.centers, ivf.centers)
+    assert torch.equal(ivf.probe_order[:, 0], torch.arange(len(ivf.centers)))
+    ordered = distance.gather(1, ivf.probe_order)
     assert (ordered.diff(dim=1) >= -1e-3).all()
 
 
 def test_all_visits_find_everything() -> None:
     points = normal(1200)
-    made = IVFIndex(points, 5, n_probes=1200)
-    index, distance = made.query_self()
+    ivf = IVFIndex(points, 5, n_probes=1200)
+    index, distance = ivf.query_self()
     expected = exact_neighbors(points, points, 5, exclude_self=True)
     torch.testing.assert_close(distance, expected[1])
     assert torch.equal(index, expected[0])
 
 
 def test_cells_too_small_for_k_call_on_more_than_their_visits() -> None:
-    made = IVFIndex(normal(400), 100, n_probes=1)
-    index, distance = made.query_self()
+    ivf = IVFIndex(normal(400), 100, n_probes=1)
+    index, distance = ivf.query_self()
     assert distance.isfinite().all()
     assert all(len(set(row)) == 100 for row in index.tolist())
 
 
 def test_places_tell_at_which_visit_a_point_is_met() -> None:
     points = normal(1500)
-    made = IVFIndex(points, 4)
+    ivf = IVFIndex(points, 4)
     queries = torch.arange(0, 1500, 7)
     found, _ = exact_neighbors(points[queries], points, 6)
     expected = [
-        [made.probe_order[made.cell[q]].tolist().index(int(made.cell[f])) for f in row]
+        [ivf.probe_order[ivf.cell[q]].tolist().index(int(ivf.cell[f])) for f in row]
         for q, row in zip(queries.tolist(), found, strict=True)
     ]
-    assert made.probe_ranks(queries, found).tolist() == expected
-    made.probe_order = made.probe_order[:, :2]
-    assert made.probe_ranks(queries, found).tolist() == [[min(place, 2) for place in row] for row in expected]
+    assert ivf.probe_ranks(queries, found).tolist() == expected
+    ivf.probe_order = ivf.probe_order[:, :2]
+    assert ivf.probe_ranks(queries, found).tolist() == [[min(rank, 2) for rank in row] for row in expected]
 
 
 def test_another_seed_makes_other_cells() -> None:

@@ -184,9 +184,9 @@ def test_gradients_match_finite_differences(similarity: Similarity) -> None:
         def similarity(x: Tensor) -> Tensor:
             return torch.exp(-squared_distances(x) / sigma.outer(sigma))
 
-        asked = x.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad((self_tuning(asked) * slope).sum(), asked)
-        (held,) = torch.autograd.grad((similarity(asked) * slope).sum(), asked)
+        x_grad = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad((self_tuning(x_grad) * slope).sum(), x_grad)
+        (held,) = torch.autograd.grad((similarity(x_grad) * slope).sum(), x_grad)
         torch.testing.assert_close(gradient, held)
     # The diagonal is left out: one-sided differences see a kink of the distance from a point to itself.
     mask = 1 - torch.eye(6, dtype=torch.float64)
@@ -230,10 +230,10 @@ def test_clamp_silences_and_shift_lifts_the_negative() -> None:
     assert shift(w).tolist() == [[1.5, 0.75], [0.0, 2.0]]
 
 
-@pytest.mark.parametrize("mend", [clamp, shift])
-def test_what_is_not_negative_is_left_alone(mend: Similarity) -> None:
+@pytest.mark.parametrize("make_non_negative", [clamp, shift])
+def test_what_is_not_negative_is_left_alone(make_non_negative: Similarity) -> None:
     w = torch.tensor([[0.5, 0.25], [0.25, 1.0]])
-    assert torch.equal(mend(w), w)
+    assert torch.equal(make_non_negative(w), w)
 
 
 def test_the_shift_is_a_constant_of_the_gradient() -> None:

@@ -122,10 +122,10 @@ def test_one_class_is_everywhere(method: Method, three: Data) -> None:
 
 
 def test_a_class_without_labels_is_never_predicted_and_said_once(method: Method, three: Data) -> None:
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = method(classes=[2, 9, 1, 0]).fit(three.X, three.y)
-    assert [str(w.message) for w in said] == ["no point is labelled 9: this is never predicted"]
+    assert [str(w.message) for w in caught] == ["no point is labelled 9: this is never predicted"]
     assert_sound(found, 60)
     assert found.classes_.tolist() == [2, 9, 1, 0]
     np.testing.assert_array_equal(found.transduction_, three.truth)
@@ -135,9 +135,9 @@ def test_a_class_without_labels_is_never_predicted_and_said_once(method: Method,
 
 
 def test_what_is_said_points_to_the_call_of_fit(method: Method, three: Data) -> None:
-    with pytest.warns(UserWarning, match="never predicted") as said:
+    with pytest.warns(UserWarning, match="never predicted") as caught:
         method(classes=[0, 1, 2, 3]).fit(three.X, three.y)
-    assert [w.filename for w in said] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
 
 
 def test_duplicates_share_their_label(method: Method, three: Data) -> None:
@@ -230,7 +230,7 @@ def test_a_graph_that_was_checked_gives_the_same_labels(method: Method) -> None:
 def test_who_was_given_a_graph_is_asked_by_similarities(graph_method: Method, three: Data) -> None:
     similar = graph_method().fit(three.X, three.y).graph_
     found = graph_method().fit_graph(similar, three.y)
-    asked = similar[:4].toarray()
-    np.testing.assert_array_equal(found.predict(asked), three.truth[:4])
+    queries = similar[:4].toarray()
+    np.testing.assert_array_equal(found.predict(queries), three.truth[:4])
     with pytest.raises(ValueError, match=r"\(4, 2\), and labels were found over a graph of 60 points; expected the"):
         found.predict(three.X[:4])

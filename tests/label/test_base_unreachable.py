@@ -25,11 +25,11 @@ def test_isolated_points_keep_what_they_know(graph_method: Method, three: Data) 
 @pytest.mark.parametrize("text", [False, True])
 def test_a_part_without_labels_stays_undecided(graph_method: Method, lost: Data, text: bool) -> None:
     y = np.array([str(label) for label in lost.y]) if text else lost.y
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = graph_method().fit(lost.X, y)
-    assert [str(w.message) for w in said] == ["no label reaches 20 of 80 points: they stay undecided"]
-    assert said[0].filename == __file__
+    assert [str(w.message) for w in caught] == ["no label reaches 20 of 80 points: they stay undecided"]
+    assert caught[0].filename == __file__
     assert_sound(found, 80)
     assert found.unreached_.tolist() == list(range(60, 80))
     np.testing.assert_allclose(found.label_distributions_[60:], 1 / 3, rtol=1e-6)
@@ -73,9 +73,9 @@ def test_a_tie_is_no_decision_for_a_new_point_either(graph_method: Method, text:
     w = sparse.csr_matrix(sparse.block_diag([block, block]))
     y = np.array([0, 0, 0, 1, 1, 1])
     found = graph_method(affinity="precomputed").fit(w, y.astype(str) if text else y)
-    asked = np.array([[1.0, 0, 0, 1, 0, 0], [1e-20, 0, 0, 2e-20, 0, 0], [3, 3, 0, 0, 1, 0], [0] * 6])
-    np.testing.assert_allclose(found.predict_proba(asked)[[0, 3]], 0.5, atol=1e-6)
-    assert found.predict(asked).tolist() == (["", "1", "0", ""] if text else [-1, 1, 0, -1])
+    queries = np.array([[1.0, 0, 0, 1, 0, 0], [1e-20, 0, 0, 2e-20, 0, 0], [3, 3, 0, 0, 1, 0], [0] * 6])
+    np.testing.assert_allclose(found.predict_proba(queries)[[0, 3]], 0.5, atol=1e-6)
+    assert found.predict(queries).tolist() == (["", "1", "0", ""] if text else [-1, 1, 0, -1])
 
 
 def test_who_has_no_direction_is_reached_by_no_label(graph_method: Method) -> None:

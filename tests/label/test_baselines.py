@@ -91,9 +91,9 @@ def test_alpha_must_lie_between_0_and_1(graph: Floats, few_labels: Ints, alpha: 
 def test_too_few_steps_are_confessed_where_fit_was_called(
     graph: Floats, few_labels: Ints, labeller: type[GraphLabeller]
 ) -> None:
-    with pytest.warns(ConvergenceWarning, match="not solved to 1e-06 in 2 steps") as said:
+    with pytest.warns(ConvergenceWarning, match="not solved to 1e-06 in 2 steps") as caught:
         labeller(affinity="precomputed", max_iter=2).fit(graph, few_labels)
-    assert [w.filename for w in said] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert labeller(affinity="precomputed", max_iter=2, tol=None).fit(graph, few_labels).n_iter_ == 2

@@ -44,9 +44,9 @@ def test_a_part_with_labels_of_one_class_is_all_that_class(two_parts: tuple[spar
 
 
 def test_too_few_rounds_are_confessed_where_fit_was_called(graph: Floats, few_labels: Ints) -> None:
-    with pytest.warns(ConvergenceWarning, match="labels still move after 2 rounds") as said:
+    with pytest.warns(ConvergenceWarning, match="labels still move after 2 rounds") as caught:
         LabelPropagation(affinity="precomputed", max_iter=2).fit(graph, few_labels)
-    assert [w.filename for w in said] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = LabelPropagation(affinity="precomputed").fit(graph, few_labels)

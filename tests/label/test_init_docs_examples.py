@@ -29,10 +29,10 @@ def test_the_rival_of_the_page_is_trained(capsys: pytest.CaptureFixture[str]) ->
     (example,) = [block for block in BLOCKS if "METHODS" in block]
     short = example.replace("min_steps=96", "min_steps=2").replace("epochs=1", "epochs=1, max_steps=2")
     short = short.replace("pixels[300:]", "pixels[300:340]").replace("y[300:]", "y[300:340]")
-    told: dict[str, object] = {}
-    exec(short, told)
+    namespace: dict[str, object] = {}
+    exec(short, namespace)
     assert 0 <= float(capsys.readouterr().out) <= 1
-    found = told["found"]
+    found = namespace["found"]
     assert isinstance(found, list)
     assert len(found) == 40
     assert set(found) <= set(np.arange(10).astype(str))

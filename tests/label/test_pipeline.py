@@ -83,14 +83,14 @@ def test_a_prior_that_excludes_a_label_is_kept_to(config: LabelConfig, tmp_path:
 
 
 def test_frequencies_of_the_labels_count_only_if_asked(config: LabelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[object] = []
+    recorded: list[object] = []
     real = GraphTransduction.fit
     monkeypatch.setattr(
-        GraphTransduction, "fit", lambda self, *data: (told.append(self.class_priors), real(self, *data))[1]
+        GraphTransduction, "fit", lambda self, *data: (recorded.append(self.class_priors), real(self, *data))[1]
     )
     for balance in (False, True):
         assert label_source(replace(config, balance=balance))["balance"] is balance
-    assert told == [None, "empirical"]
+    assert recorded == [None, "empirical"]
 
 
 def test_an_error_leaves_earlier_results_alone(config: LabelConfig) -> None:

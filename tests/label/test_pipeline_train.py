@@ -52,11 +52,11 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[LabelAugmenter]:
     kept: list[LabelAugmenter] = []
     fit = LabelAugmenter.fit
 
-    def noted(self: LabelAugmenter, *told: Any) -> LabelAugmenter:
+    def record(self: LabelAugmenter, *arguments: Any) -> LabelAugmenter:
         kept.append(self)
-        return fit(self, *told)
+        return fit(self, *arguments)
 
-    monkeypatch.setattr(LabelAugmenter, "fit", noted)
+    monkeypatch.setattr(LabelAugmenter, "fit", record)
     return kept
 
 
@@ -138,7 +138,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelCon
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"train": replace(TRAIN, size=64)}, "size 32, now 64"),
         ({"train": replace(TRAIN, training=replace(TRAIN.training, epochs=4))}, "epochs 10, now 4"),
@@ -147,14 +147,14 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelCon
     ],
 )
 def test_another_run_is_refused_before_images_are_decoded_and_touches_nothing(
-    config: LabelConfig, changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+    config: LabelConfig, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label_source(config)
     before = contents(config.out)
     with monkeypatch.context() as patch:
         patch.setattr("entourage.label.pipeline.decode_pixels", lambda *_, **__: pytest.fail("images were decoded"))
         with pytest.raises(
-            ValueError, match=f"training holds a run with {re.escape(said)}; .*delete the folder .*training to"
+            ValueError, match=f"training holds a run with {re.escape(message)}; .*delete the folder .*training to"
         ):
             label_source(replace(config, **changes))
     assert contents(config.out) == before

@@ -86,10 +86,10 @@ def test_the_start_is_the_prior_made_to_sum_to_1_where_unlabelled() -> None:
 @pytest.mark.parametrize("prior", [None, np.full((3, 3), 1 / 3)])
 def test_a_class_without_labels_is_left_out_and_said_once(prior: Any) -> None:
     targets = read_targets(np.array(["a", "", "c"]), ["a", "b", "c"])
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = initial_distributions(targets, prior)
-    assert [str(w.message) for w in said] == ["no point is labelled b: this is never predicted"]
+    assert [str(w.message) for w in caught] == ["no point is labelled b: this is never predicted"]
     assert start.tolist() == [[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1]]
 
 

@@ -108,17 +108,17 @@ def test_class_similarity_turns_a_decision() -> None:
     w = np.zeros((4, 4))
     w[3, :3] = w[:3, 3] = 0.4, 0.3, 0.5
     y = [0, 1, 2, -1]
-    kin = [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    class_similarity = [[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]]
     assert GraphTransduction(affinity="precomputed").fit(w, y).transduction_[3] == 2
-    assert GraphTransduction(affinity="precomputed", class_similarity=kin).fit(w, y).transduction_[3] == 0
+    assert GraphTransduction(affinity="precomputed", class_similarity=class_similarity).fit(w, y).transduction_[3] == 0
     with pytest.raises(ValueError, match=r"class_similarity has shape \(2, 2\); expected \(3, 3\)"):
         GraphTransduction(affinity="precomputed", class_similarity=np.eye(2)).fit(w, y)
 
 
 def test_too_few_rounds_are_confessed_where_fit_was_called(graph: Floats, few_labels: Ints) -> None:
-    with pytest.warns(ConvergenceWarning, match="the game still moves after 3 rounds") as said:
+    with pytest.warns(ConvergenceWarning, match="the game still moves after 3 rounds") as caught:
         GraphTransduction(affinity="precomputed", max_iter=3).fit(graph, few_labels)
-    assert [w.filename for w in said] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert GraphTransduction(affinity="precomputed", max_iter=3, tol=None).fit(graph, few_labels).n_iter_ == 3
@@ -187,10 +187,10 @@ def test_shares_as_given_hold_the_classes_to_the_given_labels() -> None:
     y[0], y[60] = 0, 1
     plain = GraphTransduction(n_neighbors=8, walk_steps=0).fit(X, y)
     held = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors="empirical").fit(X, y)
-    told = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors=[0.5, 0.5]).fit(X, y)
+    explicit = GraphTransduction(n_neighbors=8, walk_steps=0, class_priors=[0.5, 0.5]).fit(X, y)
     gap = abs(np.mean(plain.transduction_ == 1) - 0.5)
     assert abs(np.mean(held.transduction_ == 1) - 0.5) < gap
-    np.testing.assert_array_equal(held.transduction_, told.transduction_)
+    np.testing.assert_array_equal(held.transduction_, explicit.transduction_)
     with pytest.raises(ValueError, match="class_priors is 'fair'; expected 'empirical', an array, or None"):
         GraphTransduction(class_priors="fair").fit(X, y)
 

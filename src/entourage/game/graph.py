@@ -194,16 +194,22 @@ def sparsify(
         time and O(nnz) memory for a sparse one.
     """
     n = w.shape[0]
-    keep = _check_n_neighbors(n_neighbors, n)
+    n_kept = _check_n_neighbors(n_neighbors, n)
     if sparse.issparse(w):
-        return _sparsify_stored(w, keep)
+        return _sparsify_stored(w, n_kept)
     rows: list[sparse.csr_matrix] = []
     for first in range(0, n, 1024):
         dense = np.array(w[first : first + 1024])
         np.fill_diagonal(dense[:, first:], 0)
-        best = np.argpartition(-dense, keep - 1, axis=1)[:, :keep] if 0 < keep < n else np.empty((len(dense), 0), int)
-        kept = np.take_along_axis(dense, best, axis=1)
-        rows.append(sparse.csr_matrix((kept.ravel(), best.ravel(), np.arange(len(dense) + 1) * keep), (len(dense), n)))
+        best = (
+            np.argpartition(-dense, n_kept - 1, axis=1)[:, :n_kept]
+            if 0 < n_kept < n
+            else np.empty((len(dense), 0), int)
+        )
+        values = np.take_along_axis(dense, best, axis=1)
+        rows.append(
+            sparse.csr_matrix((values.ravel(), best.ravel(), np.arange(len(dense) + 1) * n_kept), (len(dense), n))
+        )
     sparse_rows = sparse.csr_matrix(sparse.vstack(rows))
     sparse_rows.eliminate_zeros()
     sparse_rows.sort_indices()

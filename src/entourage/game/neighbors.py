@@ -223,10 +223,10 @@ def exact_neighbors(
         for rows_again in torch.split(imprecise, max(1, block_size // 2)):
             if len(rows_again):
                 self_index = rows_again if exclude_self else None
-                found, far = _nearest_block(
+                nearest, distances = _nearest_block(
                     queries[rows_again].double(), exact, exact.square().sum(dim=1), n_neighbors, self_index
                 )
-                index[rows_again], distance[rows_again] = found, far.to(distance)
+                index[rows_again], distance[rows_again] = nearest, distances.to(distance)
     return index, distance
 
 
@@ -237,10 +237,10 @@ def _nearest_block(
     ranking = squared_distances_to(queries, points, norms)  # (b, n)
     if self_index is not None:
         ranking.scatter_(1, self_index[:, None], torch.inf)
-    found = topk_smallest(ranking, n_neighbors)  # (b, k)
+    nearest = topk_smallest(ranking, n_neighbors)  # (b, k)
     # What is good enough to rank is not good enough for a kernel: distances are taken from differences.
-    distance, order = (points[found] - queries[:, None]).square_().sum(dim=2).sqrt_().sort(dim=1)  # (b, k)
-    return found.gather(1, order), distance
+    distance, order = (points[nearest] - queries[:, None]).square_().sum(dim=2).sqrt_().sort(dim=1)  # (b, k)
+    return nearest.gather(1, order), distance
 
 
 def squared_distances_to(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:

@@ -129,8 +129,8 @@ def squared_distances(x: Tensor, y: Tensor | None = None) -> Tensor:
     Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
     far from the origin.
     """
-    theirs = x if y is None else y
-    return torch.cdist(x, theirs, compute_mode="donot_use_mm_for_euclid_dist").square()
+    other = x if y is None else y
+    return torch.cdist(x, other, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def clamp(w: Tensor) -> Tensor:

@@ -217,13 +217,13 @@ class LabelPropagation(GraphLabeller):
 
     def _distribute(self, problem: TransductionProblem) -> Floats:
         w = to_torch(problem.w, problem.device)
-        start = torch.from_numpy(problem.targets.one_hot().astype(problem.w.dtype)).to(problem.device)
+        initial = torch.from_numpy(problem.targets.one_hot().astype(problem.w.dtype)).to(problem.device)
         labelled = torch.from_numpy(problem.targets.labelled).to(problem.device)[:, None]  # (n, 1)
-        f, total_change, converged, self.n_iter_ = start, 0.0, False, 0
+        f, total_change, converged, self.n_iter_ = initial, 0.0, False, 0
         while self.n_iter_ < self.max_iter and not converged:
             mean = w @ f  # (n, m)
             total = mean.sum(dim=1, keepdim=True)
-            mean = torch.where(labelled, start, mean / torch.where(total > 0, total, 1))
+            mean = torch.where(labelled, initial, mean / torch.where(total > 0, total, 1))
             last_change = float((mean - f).abs().sum())
             total_change += last_change
             f, converged = mean, self.tol is not None and last_change <= self.tol * total_change

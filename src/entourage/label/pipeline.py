@@ -161,11 +161,11 @@ def _train(config: LabelConfig, options: AugmentOptions, items: Items) -> tuple[
     prior = _known_prior(config, items, classes)
     if prior is not None:  # a class whose images all turned out to be broken has no column in the training
         prior = prior[:, [name in set(y) for name in classes]]
-    run, game = config.out / "training", GraphTransduction(**config.transduction)
+    run_dir, game = config.out / "training", GraphTransduction(**config.transduction)
     augmenter = LabelAugmenter(
-        game, config.backbone, options, device=config.device, run_dir=run, progress=config.progress
+        game, config.backbone, options, device=config.device, run_dir=run_dir, progress=config.progress
     )
-    decode = partial(_decode, items.images, options.size, run / "pixels.npy", config.progress)
+    decode = partial(_decode, items.images, options.size, run_dir / "pixels.npy", config.progress)
     fitted = augmenter.fit(decode, y, prior).labeller_
     if not isinstance(fitted, GraphTransduction):
         raise TypeError(f"the labels are from {type(fitted).__name__}; expected the game that was handed over")
@@ -184,14 +184,14 @@ def _decode(images: list[Path], side: int, file: Path, progress: bool | None) ->
 def _known_labels(config: LabelConfig, items: Items) -> tuple[NDArray[np.object_], list[str]]:
     """The label of each item, "" where it is unknown, and the classes; with a prior, all of the labels file."""
     # A label for an image that turned out to be broken is no mistake in the labels file.
-    known = read_labels(config.labels, [*items.names, *(name for name, _ in items.skipped)])
-    y = np.array([known.get(name, "") for name in items.names], dtype=object)
+    label_of_item = read_labels(config.labels, [*items.names, *(name for name, _ in items.skipped)])
+    y = np.array([label_of_item.get(name, "") for name in items.names], dtype=object)
     if not any(y):
         raise ValueError(
             f"{config.labels}: all labelled items were skipped as unreadable; expected one that can be read"
         )
     present = set(y) - {""}
-    missing = sorted(set(known.values()) - present)
+    missing = sorted(set(label_of_item.values()) - present)
     if missing:
         names = ", ".join(map(repr, missing))
         warnings.warn(f"{config.labels}: no image that can be read is labelled {names}: left out", stacklevel=2)
@@ -231,7 +231,9 @@ def _write_labels(path: Path, items: Items, model: GraphTransduction) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["item", "label", "confidence", "given"])
         rows = zip(items.names, model.transduction_, model.confidence_, model.labelled_mask_, strict=True)
-        writer.writerows([name, label, f"{sure:.4f}", str(given).lower()] for name, label, sure, given in rows)
+        writer.writerows(
+            [name, label, f"{confidence:.4f}", str(given).lower()] for name, label, confidence, given in rows
+        )
 
 
 def _summary(
@@ -241,10 +243,10 @@ def _summary(
     suggestions: list[Suggestion],
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    found = ~model.labelled_mask_
-    found[model.undecided_] = False
-    known = set(model.transduction_[model.labelled_mask_])
-    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in known}
+    inferred = ~model.labelled_mask_
+    inferred[model.undecided_] = False
+    observed = set(model.transduction_[model.labelled_mask_])
+    counts = {str(label): int((model.transduction_ == label).sum()) for label in model.classes_ if label in observed}
     return {
         "entourage": __version__,
         "made_by": COMMAND,
@@ -254,16 +256,16 @@ def _summary(
         "balance": config.balance,
         "items": len(items.names),
         "given": int(model.labelled_mask_.sum()),
-        "found": int(found.sum()),
+        "found": int(inferred.sum()),
         "undecided": len(model.undecided_),
         "skipped": [{"item": name, "reason": reason} for name, reason in items.skipped],
         "classes": counts,
-        "mean_confidence": float(model.confidence_[found].mean()) if found.any() else None,
+        "mean_confidence": float(model.confidence_[inferred].mean()) if inferred.any() else None,
         "game_rounds": model.n_iter_,
         "consistency": float(model.consistency_[-1]),
         "label_next": [{"item": items.names[s.index], "gain": s.gain, "why": s.reason} for s in suggestions],
         "disputed": [items.names[i] for i in contradicted_labels(model)],
-        "seconds": {step: round(took, 3) for step, took in seconds.items()},
+        "seconds": {step: round(duration, 3) for step, duration in seconds.items()},
     }
 
 

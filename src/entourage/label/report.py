@@ -47,9 +47,10 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
         rounds: all that were played, the last perhaps not kept.
         classifier: its file.
     """
-    kept = sum(one.accepted for one in rounds)
-    lead = f"The classifier is {classifier.name}, beside this page: a network trained in {pluralize(kept, 'rounds')}."
-    if kept < len(rounds):
+    n_accepted = sum(one.accepted for one in rounds)
+    lead = f"The classifier is {classifier.name}, beside this page: "
+    lead += f"a network trained in {pluralize(n_accepted, 'rounds')}."
+    if n_accepted < len(rounds):
         lead += f" Round {len(rounds)} was not kept, as hidden labels were found clearly less well after it."
     rows = [("round", "kept", "hidden labels found", "mean confidence", "seconds")]
     for number, one in enumerate(rounds, start=1):
@@ -61,8 +62,8 @@ def classifier_section(rounds: Sequence[Round], classifier: Path) -> Section:
     text += " The network has been trained on them, which flatters all rounds alike."
     if all(one.held_out is None for one in rounds):
         text = "With a single label of each class none can be hidden from the game to see whether it finds it."
-    ask = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
-    wide = [Block(text=text, table=rows), Block("To label new images", ask)]
+    command = f"entourage label predict {shlex.quote(str(classifier))} new-photos/ --out predictions.csv"
+    wide = [Block(text=text, table=rows), Block("To label new images", command)]
     return Section("The classifier", lead, wide=wide)
 
 
@@ -101,7 +102,7 @@ def _suggestion_section(items: Items, suggestions: Sequence[Suggestion]) -> Sect
     if not suggestions:
         return Section("What to label next", "Nothing is in doubt.")
     rows = [("item", "why"), *((items.names[s.index], s.reason) for s in suggestions)]
-    strip = [_thumbnail(items, s.index, f"{place}.") for place, s in enumerate(suggestions, start=1)]
+    strip = [_thumbnail(items, s.index, f"{rank}.") for rank, s in enumerate(suggestions, start=1)]
     blocks = [Block(thumbnails=strip)] if items.images else []
     return Section("What to label next", lead, wide=[*blocks, Block(table=rows)])
 

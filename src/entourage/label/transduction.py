@@ -143,10 +143,10 @@ class GraphTransduction(GraphLabeller):
             raise ValueError(f"walk_steps is {self.walk_steps}; expected a number of steps, or 0")
         device, labelled = problem.device, torch.from_numpy(problem.targets.labelled).to(problem.device)
         w = to_torch(problem.w, device)
-        start = torch.from_numpy(problem.initial.astype(problem.w.dtype)).to(device)
-        play = replicator(
+        initial = torch.from_numpy(problem.initial.astype(problem.w.dtype)).to(device)
+        result = replicator(
             w,
-            warm_start(start, w, labelled, self.walk_steps if self.class_similarity is None else 0),
+            warm_start(initial, w, labelled, self.walk_steps if self.class_similarity is None else 0),
             fixed=labelled | ~torch.from_numpy(problem.reached).to(device),
             class_similarity=self._class_similarity(problem.device),
             class_priors=self._resolve_class_priors(problem),
@@ -154,11 +154,11 @@ class GraphTransduction(GraphLabeller):
             tol=self.tol,
             trace=True,
         )
-        self.n_iter_ = play.n_iter
-        self.consistency_ = play.consistency.numpy()
-        if self.tol is not None and not play.converged:
+        self.n_iter_ = result.n_iter
+        self.consistency_ = result.consistency.numpy()
+        if self.tol is not None and not result.converged:
             warnings.warn(f"the game still moves after {self.max_iter} rounds", ConvergenceWarning, stacklevel=4)
-        return np.asarray(play.x.cpu().numpy())
+        return np.asarray(result.x.cpu().numpy())
 
     def _class_similarity(self, device: torch.device) -> torch.Tensor | None:
         if self.class_similarity is None:
