@@ -44,8 +44,8 @@ def main() -> None:
     print(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), flush=True)
     if arguments.clusters:
         began = time.perf_counter()
-        found = len(k_means(torch.nn.functional.normalize(embeddings), arguments.items // 5).unique())
-        print(f"k-means: {found:,} clusters, {time.perf_counter() - began:.1f} s, {_memory(at_rest)}", flush=True)
+        n_clusters = len(k_means(torch.nn.functional.normalize(embeddings), arguments.items // 5).unique())
+        print(f"k-means: {n_clusters:,} clusters, {time.perf_counter() - began:.1f} s, {_memory(at_rest)}", flush=True)
     if arguments.peer:
         _peer(embeddings, labels, seconds, at_rest)
 

@@ -61,9 +61,9 @@ def cost_experiment(bench: Bench) -> Experiment:
     return Experiment("embed_cost", "What a training costs", cells, partial(_tables, bench), described(setting), note)
 
 
-def first_epoch_near_the_last(curve: list[float], share: float = SHARE) -> int:
+def first_epoch_near_the_last(curve: list[float], fraction: float = SHARE) -> int:
     """The backbone's first epoch with at least that share of the last value; see `EPOCHS_NOTE`."""
-    return next(epoch for epoch, value in enumerate(curve) if value >= share * curve[-1])
+    return next(epoch for epoch, value in enumerate(curve) if value >= fraction * curve[-1])
 
 
 def _turns_key(dataset: str, device: str) -> str:
@@ -72,25 +72,25 @@ def _turns_key(dataset: str, device: str) -> str:
 
 def _take_turns(bench: Bench, dataset: str, ledger: Ledger) -> dict[str, dict[str, float]]:
     """Seconds an epoch and, on a GPU, gigabytes of each loss."""
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name in TURNS * LOSSES:
         values = _time(bench, dataset, name)
-        best = found.setdefault(name, values)
+        best = results.setdefault(name, values)
         best["seconds"] = min(best["seconds"], values["seconds"])
-    return found
+    return results
 
 
 def _time(bench: Bench, dataset: str, name: str) -> dict[str, float]:
-    place = resolve_device(bench.setting.device)
-    on_gpu = place.type == "cuda"
+    torch_device = resolve_device(bench.setting.device)
+    on_gpu = torch_device.type == "cuda"
     if on_gpu:
-        torch.cuda.reset_peak_memory_stats(place)
+        torch.cuda.reset_peak_memory_stats(torch_device)
     recipe = _recipe(bench, dataset, name, 1)
     task, options = bench.task(dataset, recipe), stage_options(recipe, recipe.stages[-1])
     steps = task.plan(0)
-    each = seconds_per_step(task, steps[:STEPS], place, LONGEST, steps_per_epoch=len(steps), options=options)
+    each = seconds_per_step(task, steps[:STEPS], torch_device, LONGEST, steps_per_epoch=len(steps), options=options)
     # On a CPU only the whole program's peak is known, which never falls: it would be that of an earlier loss.
-    memory = {"gigabytes": torch.cuda.max_memory_allocated(place) / 2**30} if on_gpu else {}
+    memory = {"gigabytes": torch.cuda.max_memory_allocated(torch_device) / 2**30} if on_gpu else {}
     return {"seconds": len(steps) * each, **memory}
 
 
@@ -117,16 +117,16 @@ def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
             if (course := ledger.values(f"{dataset}/{name}/course")) is not None:
                 columns["epochs to 95 %"][name] = str(first_epoch_near_the_last(course["test"]))
                 columns["Recall@1 at the last"][name] = f"{100 * course['test'][-1]:.1f}"
-        known = {title: column for title, column in columns.items() if column}
-        if known:
-            rows = [(name, *(column.get(name, "") for column in known.values())) for name in LOSSES]
-            yield Table(dataset, [("loss", *known), *rows], IMAGES if MEMORY in known else "")
+        filled = {title: column for title, column in columns.items() if column}
+        if filled:
+            rows = [(name, *(column.get(name, "") for column in filled.values())) for name in LOSSES]
+            yield Table(dataset, [("loss", *filled), *rows], IMAGES if MEMORY in filled else "")
 
 
 def _shown(measured: Mapping[str, Any] | None, value: str, digits: int) -> dict[str, str]:
     """One value of each loss, as far as it was measured: a loss may have joined the others later."""
-    found = {name: values[value] for name, values in (measured or {}).items() if value in values}
-    return {name: f"{figure:.{digits}f}" for name, figure in found.items()}
+    results = {name: values[value] for name, values in (measured or {}).items() if value in values}
+    return {name: f"{figure:.{digits}f}" for name, figure in results.items()}
 
 
 def run() -> None:

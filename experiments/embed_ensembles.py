@@ -93,8 +93,8 @@ def _recipe(bench: Bench, dataset: str, rate: float, epochs: int, seed: int) -> 
 
 def _file(bench: Bench, work: Path, dataset: str, recipe: Recipe) -> Path:
     """Where the embeddings of a network wait: with another recipe, backbone or number of classes elsewhere."""
-    told = json.dumps([bench.setting.backbone, bench.setting.classes, asdict(recipe)])
-    digest = hashlib.blake2b(told.encode(), digest_size=6).hexdigest()
+    identity = json.dumps([bench.setting.backbone, bench.setting.classes, asdict(recipe)])
+    digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
     return work / f"{dataset}-{recipe.seed}-{digest}.safetensors"
 
 
@@ -117,9 +117,9 @@ def _tables(datasets: Iterable[str], ledger: Ledger) -> Iterable[Table]:
         rows: list[tuple[str, ...]] = [("networks", "learning rate", *METRICS)]
         for rate, size in product(TRIED, SIZES):
             keys = [_ensemble_key(dataset, rate, size, number) for number in range(max(SIZES) // size)]
-            found = [values for values in map(ledger.values, keys) if values is not None]
-            if found:
-                figures = (mean_and_spread([run[metric] for run in found], scale=100) for metric in METRICS)
+            results = [values for values in map(ledger.values, keys) if values is not None]
+            if results:
+                figures = (mean_and_spread([run[metric] for run in results], scale=100) for metric in METRICS)
                 rows.append((str(size), f"{rate:g}", *figures))
         if len(rows) > 1:
             yield Table(dataset, rows)

@@ -60,8 +60,8 @@ def contestant(setting: Setting, dataset: str, name: str) -> Recipe:
 
 def chosen(ledger: Ledger, dataset: str, name: str) -> tuple[float, int] | None:
     """Learning rate and epochs with the best Recall@1 on held-out classes; None if no trial was a success."""
-    found = [(ledger.values(choice_key(dataset, name, rate)), rate) for rate in RATES]
-    trials = [(values["recall@1"], rate, values["epoch"]) for values, rate in found if values is not None]
+    results = [(ledger.values(choice_key(dataset, name, rate)), rate) for rate in RATES]
+    trials = [(values["recall@1"], rate, values["epoch"]) for values, rate in results if values is not None]
     if not trials:
         return None
     _, rate, epoch = max(trials)
@@ -137,11 +137,13 @@ def _tables(setting: Setting, ledger: Ledger) -> Iterable[Table]:
         scored = []
         for name in (*FIRST, *THEN):
             runs = [ledger.values(f"{dataset}/{name}/seed {seed}") for seed in range(setting.seeds)]
-            found = [run for run in runs if run is not None]
-            if found:
-                cells = [mean_and_spread([run[metric] for run in found], scale=100) for metric in (*METRICS, MIRRORED)]
-                mean = sum(run["recall@1"] for run in found) / len(found)
-                scored.append((mean, (name, _rate_shown(found[0]["rate"]), str(found[0]["epochs"]), *cells)))
+            results = [run for run in runs if run is not None]
+            if results:
+                cells = [
+                    mean_and_spread([run[metric] for run in results], scale=100) for metric in (*METRICS, MIRRORED)
+                ]
+                mean = sum(run["recall@1"] for run in results) / len(results)
+                scored.append((mean, (name, _rate_shown(results[0]["rate"]), str(results[0]["epochs"]), *cells)))
         yield Table(dataset, [*rows, *(row for _, row in sorted(scored, reverse=True))])
 
 
@@ -155,8 +157,10 @@ def run() -> None:
     """Runs the comparison, or the search for the default."""
     parser = arguments(__doc__)
     add_options(parser, epochs=EPOCHS, seeds=SEEDS)
-    told = f"try variants of the Group Loss on held-out classes, with seeds of its own and {SEARCHED} epochs at most"
-    parser.add_argument("--search", action="store_true", help=told)
+    help_text = (
+        f"try variants of the Group Loss on held-out classes, with seeds of its own and {SEARCHED} epochs at most"
+    )
+    parser.add_argument("--search", action="store_true", help=help_text)
     parser.set_defaults(epochs=None, seeds=None)  # so that what was told is known from what was not
     options = parser.parse_args()
     _complete(options)

@@ -82,8 +82,8 @@ class Setting:
         """How long a trial takes, as planned: on one H200, and for a few classes and small images on any machine."""
         training, test = IMAGES.get(dataset, (1000, 1000)) if self.classes is None else 2 * (EACH * self.classes,)
         if choosing:
-            held = HELD_OUT * training
-            return BEGIN + epochs * ((training - held) / TRAINED_PER_SECOND + held / EVALUATED_PER_SECOND)
+            held_out = HELD_OUT * training
+            return BEGIN + epochs * ((training - held_out) / TRAINED_PER_SECOND + held_out / EVALUATED_PER_SECOND)
         return BEGIN + epochs * training / TRAINED_PER_SECOND + test / EVALUATED_PER_SECOND + MEASURE
 
 
@@ -128,9 +128,9 @@ class Bench:
             The best Recall@1 and the epoch that had it.
         """
         halves = self.halves(dataset)
-        kept, held = hold_out_classes(halves.labels[halves.training], HELD_OUT, recipe.seed)
-        parts = {"validation": halves.training[held]}
-        trained = self._train(EmbeddingData(halves.bank, halves.labels, halves.training[kept], parts), recipe)
+        training_rows, held_out = hold_out_classes(halves.labels[halves.training], HELD_OUT, recipe.seed)
+        parts = {"validation": halves.training[held_out]}
+        trained = self._train(EmbeddingData(halves.bank, halves.labels, halves.training[training_rows], parts), recipe)
         result = trained.stages[-1]
         if result.best is None or result.best_step is None:
             raise FailedError("the recall of the held-out classes is not a number")
@@ -155,8 +155,8 @@ class Bench:
         """
         halves, parts = self.halves(dataset), {}
         if learnt:
-            most = min(len(halves.training), len(halves.test))
-            parts["training"] = sample_classes(halves.labels, halves.training, most)
+            n_rows = min(len(halves.training), len(halves.test))
+            parts["training"] = sample_classes(halves.labels, halves.training, n_rows)
         data = EmbeddingData(halves.bank, halves.labels, halves.training, {**parts, "test": halves.test})
         with tempfile.TemporaryDirectory() as folder:
             self._train(data, recipe, folder)

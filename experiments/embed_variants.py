@@ -74,9 +74,9 @@ def ranking(ledger: Ledger, datasets: Iterable[str]) -> list[tuple[float, str]]:
     for name, changes in VARIANTS.items():
         if name in COMPARED or changes["group"].get("iterations") == 0:
             continue
-        found = [ledger.values(f"{dataset}/{name}/seed 0") for dataset in datasets]
-        if all(values is not None for values in found):
-            scored.append((fmean(values["recall@1"] for values in found if values is not None), name))
+        results = [ledger.values(f"{dataset}/{name}/seed 0") for dataset in datasets]
+        if all(values is not None for values in results):
+            scored.append((fmean(values["recall@1"] for values in results if values is not None), name))
     return sorted(scored, reverse=True)
 
 
@@ -91,11 +91,11 @@ def search_experiment(bench: Bench) -> Experiment:
             cells.append(Cell(f"{dataset}/{name}/seed 0", work, setting.seconds(dataset, epochs, choosing=True)))
     first_round = [f"{dataset}/{name}/seed 0" for name in VARIANTS for dataset in setting.datasets]
     for seed in FINAL_SEEDS:
-        for place in range(-len(COMPARED), FINALISTS):
+        for rank in range(-len(COMPARED), FINALISTS):
             for dataset in setting.datasets:
-                work = partial(_try_again, bench, dataset, place, seed)
-                name = COMPARED[place] if place < 0 else f"place {place + 1}"
-                planned, needs = setting.seconds(dataset, epochs, choosing=True), first_round if place >= 0 else ()
+                work = partial(_try_again, bench, dataset, rank, seed)
+                name = COMPARED[rank] if rank < 0 else f"place {rank + 1}"
+                planned, needs = setting.seconds(dataset, epochs, choosing=True), first_round if rank >= 0 else ()
                 cells.append(Cell(f"{dataset}/{name}/seed {seed}", work, planned, needs))
     note = (
         f"Recall@1 on held-out halves of the training classes, best of {epochs} epochs at a learning rate of {RATE:g},"
@@ -118,30 +118,30 @@ def _try(bench: Bench, dataset: str, name: str, seed: int, ledger: Ledger) -> di
     return {"name": name, **bench.choose(dataset, recipe)}
 
 
-def _try_again(bench: Bench, dataset: str, place: int, seed: int, ledger: Ledger) -> dict[str, Any]:
-    if place < 0:
-        return _try(bench, dataset, COMPARED[place], seed, ledger)
+def _try_again(bench: Bench, dataset: str, rank: int, seed: int, ledger: Ledger) -> dict[str, Any]:
+    if rank < 0:
+        return _try(bench, dataset, COMPARED[rank], seed, ledger)
     ranked = ranking(ledger, bench.setting.datasets)
-    if place >= len(ranked):
-        raise FailedError(f"there are {len(ranked)} variants that did not fail; expected more than {place}")
-    return _try(bench, dataset, ranked[place][1], seed, ledger)
+    if rank >= len(ranked):
+        raise FailedError(f"there are {len(ranked)} variants that did not fail; expected more than {rank}")
+    return _try(bench, dataset, ranked[rank][1], seed, ledger)
 
 
 def _tables(bench: Bench, ledger: Ledger) -> Iterable[Table]:
     """A table a round: figures over other held-out classes cannot be compared."""
     datasets, seeds = bench.setting.datasets, (0, *FINAL_SEEDS)
-    found: dict[str, dict[str, dict[int, float]]] = {}  # by variant, data set and seed
+    results: dict[str, dict[str, dict[int, float]]] = {}  # by variant, data set and seed
     for key in ledger.rows:
         values = ledger.values(key)
         if values is not None:
             dataset, _, seed = key.split("/")
-            by_set = found.setdefault(values["name"], {name: {} for name in datasets})
+            by_set = results.setdefault(values["name"], {name: {} for name in datasets})
             by_set[dataset][int(seed.removeprefix("seed "))] = values["recall@1"]
-    for title, wanted in (("All, with one seed", seeds[:1]), (f"The best, with {len(seeds)} seeds", seeds)):
+    for title, selected_seeds in (("All, with one seed", seeds[:1]), (f"The best, with {len(seeds)} seeds", seeds)):
         rows = []
-        for name, by_set in found.items():
-            if all(seed in by_seed for by_seed in by_set.values() for seed in wanted):
-                figures = [[by_set[dataset][seed] for seed in wanted] for dataset in datasets]
+        for name, by_set in results.items():
+            if all(seed in by_seed for by_seed in by_set.values() for seed in selected_seeds):
+                figures = [[by_set[dataset][seed] for seed in selected_seeds] for dataset in datasets]
                 cells = [mean_and_spread(values, scale=100) for values in figures]
                 rows.append((fmean(map(fmean, figures)), (name, *cells)))
         ranked = [(name, f"{100 * mean:.1f}", *cells) for mean, (name, *cells) in sorted(rows, reverse=True)]

@@ -69,7 +69,7 @@ def test_options_reach_the_run(run: Path) -> None:
     assert "nmi" not in summary["metrics"]["training"]
 
 
-def test_the_help_tells_of_the_epoch_that_comes_on_top() -> None:
+def test_help_mentions_the_additional_epoch_of_the_head() -> None:
     (option,) = get_type_hints(train, include_extras=True)["epochs"].__metadata__
     assert "beside the one in which the default's backbone waits" in option.help
 

@@ -27,8 +27,8 @@ def test_nothing_unseen_is_trained_on(digits: demo.Digits) -> None:
 
 def test_positions_are_all_different_and_of_the_same_digit(digits: demo.Digits) -> None:
     first = [int(np.flatnonzero(digits.labels == 2 + 10 * position)[0]) for position in range(8)]
-    looks = {digits.pixels[row].tobytes() for row in first}
-    assert len(looks) == 8
+    contents = {digits.pixels[row].tobytes() for row in first}
+    assert len(contents) == 8
     upright = digits.pixels[first[0]]
     assert {tuple(np.sort(digits.pixels[row], axis=None)) for row in first} == {tuple(np.sort(upright, axis=None))}
 
@@ -69,12 +69,12 @@ def test_the_picture_is_written_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (tmp_path / "embed.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg"')
 
 
-@pytest.mark.parametrize("told", [[], ["a.svg", "b.svg"]])
+@pytest.mark.parametrize("arguments", [[], ["a.svg", "b.svg"]])
 def test_without_a_file_nothing_is_trained(
-    told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(demo, "train_digits", lambda digits: pytest.fail("nowhere to write to"))
-    monkeypatch.setattr("sys.argv", ["demo", *told])
+    monkeypatch.setattr("sys.argv", ["demo", *arguments])
     with pytest.raises(SystemExit) as ended:
         demo.main()
     assert ended.value.code == 2

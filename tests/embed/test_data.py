@@ -54,7 +54,7 @@ def test_three_classes_are_all_trained_on() -> None:
     assert list(split_rows(image_set([0, 0, 1, 1, 2, 2]), 0.5).by_name()) == ["training"]
 
 
-def test_classes_of_single_images_cannot_judge() -> None:
+def test_classes_of_single_images_are_not_held_out() -> None:
     assert list(split_rows(image_set([0, 1, 2, 3, 4, 5]), 0.5).by_name()) == ["training"]
 
 
@@ -63,7 +63,7 @@ def test_one_class_is_refused() -> None:
         split_rows(image_set([0, 0, 1, 1], [0, 0, 1, 1]), 0.1)
 
 
-def test_whole_classes_come_to_as_many_images_as_wanted() -> None:
+def test_sampled_classes_have_about_n_rows_images() -> None:
     labels = np.repeat(np.arange(10), 5)
     rows = np.arange(10, 50)  # classes 2 to 9
     chosen = sample_classes(labels, rows, 12, seed=3)

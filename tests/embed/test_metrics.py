@@ -39,8 +39,8 @@ def by_hand(embeddings: NDArray[Any], labels: NDArray[Any], k: tuple[int, ...], 
         for at in k:
             sums.setdefault(f"recall@{at}", []).append(any(hits[:at]))
         sums.setdefault("r_precision", []).append(sum(hits[:r]) / r)
-        found = [sum(hits[: p + 1]) / (p + 1) for p in range(r) if hits[p]]
-        sums.setdefault("map@r", []).append(sum(found) / r)
+        actual = [sum(hits[: p + 1]) / (p + 1) for p in range(r) if hits[p]]
+        sums.setdefault("map@r", []).append(sum(actual) / r)
     return {name: float(np.mean(values)) for name, values in sums.items()}
 
 
@@ -53,10 +53,10 @@ def test_they_are_what_a_query_by_query_computation_gives(
     embeddings, labels = clusters()
     labels[labels == 0] = 6
     labels[5] = 0  # a class of one: it cannot be asked for
-    found = retrieval_metrics(embeddings, labels, (1, 3, 10), normalize=normalize, nmi=False)
+    actual = retrieval_metrics(embeddings, labels, (1, 3, 10), normalize=normalize, nmi=False)
     expected = by_hand(embeddings.numpy(), labels.numpy(), (1, 3, 10), normalize)
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert 0.2 < found["r_precision"] < found["recall@1"] < found["recall@10"] < 1
+    assert actual == pytest.approx(expected, rel=1e-12)
+    assert 0.2 < actual["r_precision"] < actual["recall@1"] < actual["recall@10"] < 1
 
 
 def test_they_are_those_of_pytorch_metric_learning() -> None:
@@ -93,7 +93,7 @@ def test_the_best_and_the_worst() -> None:
     assert worst["recall@1"] == 0
 
 
-def test_an_almost_collapsed_network_is_still_told_apart() -> None:
+def test_almost_collapsed_embeddings_keep_their_ranking() -> None:
     embeddings, labels = clusters()
     collapsed = torch.ones(6, dtype=torch.float64) + 1e-5 * (embeddings - embeddings.mean(dim=0))
     exact = retrieval_metrics(collapsed, labels, nmi=False)
@@ -161,8 +161,8 @@ def test_an_array_in_any_order_and_a_single_k_do_as_well() -> None:
 def test_raw_distances_are_compared_whatever_their_size(dtype: torch.dtype, size: float) -> None:
     embeddings, labels = clusters()
     embeddings = (embeddings / embeddings.abs().max()).to(dtype)
-    found, expected = (retrieval_metrics(scale * embeddings, labels, normalize=False) for scale in (size, 1.0))
-    assert found == pytest.approx(expected)
+    actual, expected = (retrieval_metrics(scale * embeddings, labels, normalize=False) for scale in (size, 1.0))
+    assert actual == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

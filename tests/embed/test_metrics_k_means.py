@@ -86,7 +86,7 @@ def test_more_clusters_than_different_points(k: int) -> None:
         assert not set(assignment[:4].tolist()) & set(assignment[4:].tolist())
 
 
-def test_an_empty_cluster_starts_anew_at_the_worst_served_point() -> None:
+def test_empty_cluster_moves_to_the_farthest_point() -> None:
     points = torch.tensor([[0.0], [1.0], [2.0], [50.0]])
     means = clustering._update_centers(points, torch.tensor([0, 0, 0, 0]), torch.tensor([[1.0], [99.0]]))
     torch.testing.assert_close(means, torch.tensor([[13.25], [50.0]]))

@@ -50,8 +50,8 @@ def test_the_nearest_centres_of_a_class_count_most() -> None:
     for n, embedding in enumerate(embeddings):
         for m, centres in enumerate(head.centre_vectors.detach()):
             cosines = [float(embedding @ centre / (embedding.norm() * centre.norm())) for centre in centres]
-            shares = [math.exp(cosine / 0.3) for cosine in cosines]
-            expected = sum(share * cosine for share, cosine in zip(shares, cosines, strict=True)) / sum(shares)
+            weights = [math.exp(cosine / 0.3) for cosine in cosines]
+            expected = sum(assigned * cosine for assigned, cosine in zip(weights, cosines, strict=True)) / sum(weights)
             assert float(logits[n, m]) == pytest.approx(4 * expected, rel=1e-12)
 
 
@@ -102,16 +102,16 @@ def test_bad_heads_are_refused() -> None:
         MultiCenterHead(7, 3, gamma=0.0)
     with pytest.raises(ValueError, match="scale is inf; expected a finite number above 0"):
         MultiCenterHead(7, 3, scale=math.inf)
-    for sizes, told in (
+    for sizes, message in (
         ((7, 3, 20.0, 0), "centers_per_class is 0"),
         ((7, 3, 20.0, 2.5), "centers_per_class is 2.5"),
         ((7, 0), "num_classes is 0"),
     ):
-        with pytest.raises(ValueError, match=f"{told}; expected a whole number of 1 or more"):
+        with pytest.raises(ValueError, match=f"{message}; expected a whole number of 1 or more"):
             MultiCenterHead(*sizes)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="embedding_size is 0; expected a whole number of 1 or more"):
         CosineHead(0, 3)
 
 
-def test_there_are_ten_centres_unless_told() -> None:
+def test_default_is_ten_centres() -> None:
     assert MultiCenterHead(7, 3).centre_vectors.shape == (3, 10, 7)

@@ -74,8 +74,8 @@ def test_a_finished_run_answers_again_and_another_recipe_is_refused(
     summary = json.loads((trained / "summary.json").read_text())
     assert train_run(config)["metrics"] == summary["metrics"]
     longer = replace(recipe, stages=(*recipe.stages[:-1], replace(recipe.stages[-1], epochs=9)))
-    said = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; continue it as"
-    with pytest.raises(ValueError, match=f"holds a run with task.{re.escape(said)}"):
+    difference = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; continue it as"
+    with pytest.raises(ValueError, match=f"holds a run with task.{re.escape(difference)}"):
         train_run(replace(config, recipe=longer))
 
 
@@ -141,7 +141,7 @@ def test_trials_are_refused_before_the_search(
 
 
 @pytest.mark.parametrize("hold_out", [0.5, 0.0])
-def test_other_classes_that_are_held_out_are_told_in_words(
+def test_other_held_out_classes_are_named_in_the_message(
     trained: Path, image_folder: Path, recipe: Recipe, tmp_path: Path, hold_out: float
 ) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
@@ -232,25 +232,25 @@ def part_of(source: Path, folder: Path, classes: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "test", "told"),
+    ("training", "test", "warning"),
     [
         (3, (), "3 training classes are too few to hold any out: all are trained on, and the last weights are"),
         (4, (7,), "the test part, 8 images of 1 class, cannot be measured; expected two classes or more"),
         (4, (3, 7), "the test part shares 1 of its 2 classes with the training part: its figures are not those"),
     ],
 )
-def test_what_cannot_be_held_out_or_measured_as_promised_is_told(
-    training: int, test: tuple[int, ...], told: str, image_folder: Path, recipe: Recipe, tmp_path: Path
+def test_warns_when_classes_cannot_be_held_out_or_measured(
+    training: int, test: tuple[int, ...], warning: str, image_folder: Path, recipe: Recipe, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
     part_of(image_folder, data / "train" if test else data, range(training))
     part_of(image_folder, data / "test", test)
-    with pytest.warns(UserWarning, match=re.escape(f"{data}: {told}")) as noted:
+    with pytest.warns(UserWarning, match=re.escape(f"{data}: {warning}")) as noted:
         train_run(TrainConfig(str(data), tmp_path / "run", quick(recipe), hold_out=0.5, device="cpu", progress=False))
     assert len(noted) == 1
 
 
-def test_what_is_as_promised_and_what_is_not_asked_for_is_not_told(
+def test_no_warning_when_everything_can_be_measured(
     image_folder: Path, recipe: Recipe, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     part_of(image_folder, tmp_path / "two" / "train", range(4))

@@ -74,7 +74,7 @@ def test_neighbours_must_fit_the_queries(neighbours: object) -> None:
         draw_retrieval(picture, [0, 3], neighbours, LABELS)  # type: ignore[arg-type]
 
 
-def test_the_map_has_a_dot_for_each_item_and_thumbnails_where_there_is_room() -> None:
+def test_map_has_a_dot_for_each_item_and_thumbnails_in_free_cells() -> None:
     positions = np.array([[0.0, 0.0], [0.3, 0.2], [9.0, 9.0], [10.0, 10.0], [0.1, 10.0], [5.1, 5.1]])
     svg = ElementTree.fromstring(draw_map(picture, positions, LABELS, cells=4))
     dots, images = svg.findall(f"{SVG}circle"), svg.findall(f"{SVG}image")
@@ -83,21 +83,21 @@ def test_the_map_has_a_dot_for_each_item_and_thumbnails_where_there_is_room() ->
     assert dots[2].attrib["fill"] == dots[4].attrib["fill"] != dots[0].attrib["fill"]
     # Items 0 and 1 share a cell, and so do 2 and 3: the one nearer to its middle is shown.
     assert sorted(shown(image) for image in images) == [1, 2, 4, 5]
-    places = {
+    corners = {
         (float(image.attrib["x"]) // (MAP_SIDE / 4), float(image.attrib["y"]) // (MAP_SIDE / 4)) for image in images
     }
-    assert places == {(0, 0), (3, 3), (0, 3), (2, 2)}
+    assert corners == {(0, 0), (3, 3), (0, 3), (2, 2)}
 
 
 def test_only_what_is_shown_is_read() -> None:
     read: list[int] = []
 
-    def counted(item: int) -> Image.Image:
+    def counts(item: int) -> Image.Image:
         read.append(item)
         return picture(item % 6)
 
     positions = np.random.default_rng(0).random((500, 2))
-    draw_map(counted, positions, np.arange(500) % 6, cells=5)
+    draw_map(counts, positions, np.arange(500) % 6, cells=5)
     assert len(read) == len(set(read)) <= 25
 
 
@@ -107,7 +107,7 @@ def test_positions_must_be_on_a_plane(positions: np.ndarray) -> None:
         draw_map(picture, positions, LABELS)
 
 
-def test_items_in_one_place_make_a_map() -> None:
+def test_items_at_one_position_make_a_map() -> None:
     assert draw_map(picture, np.ones((6, 2)), LABELS).count("<image") == 1
 
 

@@ -26,20 +26,20 @@ def test_an_item_finds_its_nearest_without_a_network(
     answer = run_search(trained, image_folder, *names)
     tensors, notes = read_weights(index_file(trained))
     cosines = (tensors["embeddings"] @ tensors["embeddings"][24]).numpy()
-    best = [place for place in np.argsort(-cosines) if place != 24][:3]
+    best = [row for row in np.argsort(-cosines) if row != 24][:3]
     assert [query for query, _ in answer.hits] == names
     for _, hits in answer.hits:
-        assert [hit.item for hit in hits] == [notes["items"][place] for place in best]
+        assert [hit.item for hit in hits] == [notes["items"][row] for row in best]
         assert [hit.cosine for hit in hits] == pytest.approx(cosines[best].tolist(), abs=1e-6)
-        assert [hit.label for hit in hits] == [notes["classes"][place] for place in best]
+        assert [hit.label for hit in hits] == [notes["classes"][row] for row in best]
     assert answer.skipped[0][0] == "class 0/broken.png"
 
 
 def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
-    own = str(tmp_path / "mine.png")
-    answer = run_search(trained, image_folder, own, "1.png", out=tmp_path / "found.html")
-    assert [query for query, _ in answer.hits] == [own, "1.png"]
+    file = str(tmp_path / "mine.png")
+    answer = run_search(trained, image_folder, file, "1.png", out=tmp_path / "found.html")
+    assert [query for query, _ in answer.hits] == [file, "1.png"]
     first = answer.hits[0][1][0]
     assert first.item == "class 3/24.png"
     assert first.cosine == pytest.approx(1, abs=1e-5)
@@ -48,7 +48,7 @@ def test_a_file_from_elsewhere_is_embedded(trained: Path, image_folder: Path, tm
     assert page.count(CORRECT_COLOUR) + page.count(WRONG_COLOUR) == 3
 
 
-def test_who_asks_beside_an_item_may_still_find_all(trained: Path, image_folder: Path, tmp_path: Path) -> None:
+def test_file_query_may_return_all_items(trained: Path, image_folder: Path, tmp_path: Path) -> None:
     shutil.copy(image_folder / "class 3" / "24.png", tmp_path / "mine.png")
     names, out = (str(tmp_path / "mine.png"), "24.png"), tmp_path / "found.html"
     outside, inside = (hits for _, hits in run_search(trained, image_folder, *names, top_k=1000, out=out).hits)
@@ -65,19 +65,19 @@ def test_images_that_came_after_the_training_are_found(trained: Path, image_fold
     assert answer.hits[0][1][0].item == "class 4/new.png"
 
 
-def test_a_file_is_meant_before_an_item_that_ends_alike(
+def test_file_takes_precedence_over_item_with_the_same_name(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(image_folder / "class 5" / "40.png", "24.png")  # an item of another class is called so, too
-    (_, own), (_, whole) = run_search(trained, image_folder, "24.png", "class 3/24.png").hits
-    assert own[0].item == "class 5/40.png"
-    assert own[0].cosine == pytest.approx(1, abs=1e-5)
-    assert whole[0].item != "class 5/40.png"
+    (_, by_file), (_, by_path) = run_search(trained, image_folder, "24.png", "class 3/24.png").hits
+    assert by_file[0].item == "class 5/40.png"
+    assert by_file[0].cosine == pytest.approx(1, abs=1e-5)
+    assert by_path[0].item != "class 5/40.png"
     Path("class 3").mkdir()
     shutil.copy("24.png", "class 3/24.png")
     again = run_search(trained, image_folder, "class 3/24.png").hits[0][1]
-    assert [hit.item for hit in again] == [hit.item for hit in whole]  # an item by its whole name goes first
+    assert [hit.item for hit in again] == [hit.item for hit in by_path]  # an item by its whole name goes first
 
 
 def test_a_query_that_is_given_twice_is_answered_twice(trained: Path, image_folder: Path) -> None:
@@ -119,8 +119,8 @@ def test_wrong_queries_are_refused_before_anything_is_embedded(
         shutil.copytree(image_folder / "class 3", tmp_path / "data" / name)
     text = tmp_path / "text.png"
     text.write_text("no image")
-    for query, said in (("nothing.png", "nor an image file"), ("24.png", "may mean"), (str(text), "not an image")):
-        with pytest.raises(ValueError, match=said):
+    for query, reason in (("nothing.png", "nor an image file"), ("24.png", "may mean"), (str(text), "not an image")):
+        with pytest.raises(ValueError, match=reason):
             run_search(trained, tmp_path / "data", "ant/24.png", query)
 
 

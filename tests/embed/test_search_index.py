@@ -21,17 +21,17 @@ def test_nearest_are_the_largest_cosines_without_oneself() -> None:
     embeddings = normalize_rows(torch.randn(30, 5))
     index = EmbeddingIndex(embeddings, [str(i) for i in range(30)], ["a"] * 30, [])
     queries = torch.stack([embeddings[4], normalize_rows(torch.randn(1, 5))[0]])
-    places, cosines = index.nearest(queries, 3, [4, None])
-    for row, own in ((0, 4), (1, None)):
-        ranking = sorted((i for i in range(30) if i != own), key=lambda i: -float(queries[row] @ embeddings[i]))
-        assert places[row].tolist() == ranking[:3]
+    neighbors, cosines = index.nearest(queries, 3, [4, None])
+    for row, position in ((0, 4), (1, None)):
+        ranking = sorted((i for i in range(30) if i != position), key=lambda i: -float(queries[row] @ embeddings[i]))
+        assert neighbors[row].tolist() == ranking[:3]
         torch.testing.assert_close(cosines[row], queries[row] @ embeddings[ranking[:3]].T)
 
 
 def test_no_more_are_found_than_there_are() -> None:
     index = EmbeddingIndex(torch.eye(3), ["a", "b", "c"], ["x"] * 3, [])
-    places, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
-    assert places.tolist() == [[1, 2, 0]]
+    neighbors, cosines = index.nearest(torch.eye(3)[:1], 8, [0])
+    assert neighbors.tolist() == [[1, 2, 0]]
     assert cosines.tolist() == [[0, 0, -torch.inf]]  # itself, which is no find
     assert index.nearest(torch.eye(3)[:1], 8, [None])[0].shape == (1, 3)
 
@@ -61,7 +61,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     assert len(first.items) == 64
     assert first.classes[0] == "class 0"
     assert first.skipped[0][0] == "class 0/broken.png"
-    (kept,) = set(run.glob("index-*.safetensors")) - set(trained_indices)
+    (new_index,) = set(run.glob("index-*.safetensors")) - set(trained_indices)
     image = data / "class 3" / "24.png"
     os.utime(image, ns=(0, image.stat().st_mtime_ns + 10**9))
     find()
@@ -69,7 +69,7 @@ def test_an_index_is_made_once_and_again_when_images_or_networks_change(
     os.utime(image, ns=(0, image.stat().st_mtime_ns - 10**9))
     find()
     assert len(calls) == 2  # the index of the images as they were is still there
-    kept.write_bytes(b"damaged")
+    new_index.write_bytes(b"damaged")
     find()
     text = (run / "config.json").read_text()
     weights = read_run_config(run).weights
@@ -82,7 +82,7 @@ def embedded(images: ImageSet) -> EmbeddedImages:
     return EmbeddedImages(torch.ones(len(images), 2), np.arange(len(images)), [])
 
 
-def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
+def test_each_set_has_an_index_and_the_least_recently_used_are_removed(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_INDEXES", 3)
@@ -105,7 +105,7 @@ def test_each_set_has_its_index_and_those_used_longest_ago_make_room(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_index_that_cannot_be_kept_answers_with_a_warning(
+def test_index_that_cannot_be_written_warns(
     trained: Path, image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(path: Path, *_: object) -> None:
@@ -128,5 +128,5 @@ def test_training_leaves_an_index_of_all_images(
     index = load_or_build_index(trained, config, images, embed)
     made = embed_images(load_members(trained, config, "cpu"), images, config.recipe.decoded_side, progress=False)
     torch.testing.assert_close(index.embeddings, made.embeddings)
-    assert index.items == [images.items[place] for place in made.indices]
+    assert index.items == [images.items[k] for k in made.indices]
     np.testing.assert_allclose(index.embeddings.norm(dim=1), 1, rtol=1e-5)

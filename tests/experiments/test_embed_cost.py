@@ -40,7 +40,9 @@ def test_losses_take_turns_and_the_fastest_turn_counts(
     assert {(tried, epoch) for _, tried, epoch in asked} == {(1, steps)}
     timed = ledger.values("cub200/seconds an epoch, cpu")
     last = 100 - (TURNS - 1) * len(LOSSES)  # of the first loss, its fastest
-    assert timed == {name: {"seconds": steps * (last - place)} for place, name in enumerate(LOSSES)}  # no memory: the
+    assert timed == {
+        name: {"seconds": steps * (last - torch_device)} for torch_device, name in enumerate(LOSSES)
+    }  # no memory: the
     # peak of a program never falls, and would be another loss'
     page = (tmp_path / "embed_cost.md").read_text()
     assert "| loss | seconds an epoch, CPU | epochs to 95 % | Recall@1 at the last |" in page
@@ -54,12 +56,12 @@ def test_time_is_that_of_an_epoch(one_set: Bench, monkeypatch: pytest.MonkeyPatc
     def seconds_per_step(
         task: EmbeddingTask,
         steps: Sequence[object],
-        place: torch.device,
+        torch_device: torch.device,
         *_: object,
         steps_per_epoch: int,
         **__: object,
     ) -> float:
-        tried.append((len(task.plan(0)), place.type))
+        tried.append((len(task.plan(0)), torch_device.type))
         return 0.5
 
     monkeypatch.setattr(embed_cost, "seconds_per_step", seconds_per_step)

@@ -27,10 +27,10 @@ def test_ensembles_share_no_network(one_set: Bench, tmp_path: Path) -> None:
     assert [file.name.rpartition("-")[0] for file in files] == [f"cub200-{seed}" for seed in range(5) for _ in TRIED]
     parts = [read_weights(file)[0]["embeddings"] for file in files]
     for rate in TRIED:
-        found = ledger.values(f"cub200/rate {rate:g}/2 networks/1")
+        results = ledger.values(f"cub200/rate {rate:g}/2 networks/1")
         pairs = [(a, b) for a in parts[4:6] for b in parts[6:8]]  # of the third and the fourth seed, at either rate
         joined = [torch.cat([torch.nn.functional.normalize(part, dim=1) for part in pair], dim=1) for pair in pairs]
-        assert any(found == pytest.approx(one_set.measure("cub200", one), abs=1e-6) for one in joined)
+        assert any(results == pytest.approx(one_set.measure("cub200", one), abs=1e-6) for one in joined)
     assert len(re.findall(r"\d ± \d", (tmp_path / "embed_ensembles.md").read_text())) == len(TRIED) * 2 * 5
 
 
@@ -58,12 +58,12 @@ def test_a_network_whose_embeddings_are_missing_is_trained_again(
         key = f"cub200/rate {rate:g}/network {seed}"
         ledger.add(key, cells[key].work(ledger), 1.0)
     pair = cells[f"cub200/rate {rate:g}/2 networks/0"]
-    found = pair.work(ledger)
+    results = pair.work(ledger)
     trained.clear()
     file = min((tmp_path / "work").iterdir())
     file.unlink()
     losses.add(f"cub200/group loss, default/rate {rate:g}", {"recall@1": 0.5, "epoch": 7}, 1.0)  # chosen since
-    assert pair.work(ledger) == pytest.approx(found)
+    assert pair.work(ledger) == pytest.approx(results)
     assert trained == [(0, 2)]  # that one alone, and as its row says
     assert file.exists()
 

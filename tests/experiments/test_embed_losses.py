@@ -100,16 +100,16 @@ def test_rates_at_the_edge_of_the_grid_are_marked(scripted: Scripted, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("told", "refused"),
+    ("arguments", "refused"),
     [
         (["--epochs", "20"], "--epochs is 20; expected 6 at most with --search"),
         (["--seeds", "2"], "--seeds is 2; expected none with --search, which has seeds of its own"),
     ],
 )
 def test_a_search_refuses_what_it_would_not_heed(
-    told: list[str], refused: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["embed_losses.py", "--search", "--plan", *told])
+    monkeypatch.setattr("sys.argv", ["embed_losses.py", "--search", "--plan", *arguments])
     with pytest.raises(ValueError, match=refused):
         embed_losses.run()
 
@@ -117,7 +117,7 @@ def test_a_search_refuses_what_it_would_not_heed(
 def test_plans_of_the_search_and_of_all_losses_take_their_own_epochs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for told in (["--search"], []):  # the results in the repository were made with these
-        monkeypatch.setattr("sys.argv", ["embed_losses.py", "--plan", *told])
+    for arguments in (["--search"], []):  # the results in the repository were made with these
+        monkeypatch.setattr("sys.argv", ["embed_losses.py", "--plan", *arguments])
         embed_losses.run()
     assert capsys.readouterr().out.count(": 0 of ") == 2

@@ -46,10 +46,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[EmbeddingData]:
 
 
 def test_choosing_never_sees_a_test_class(bench: Bench, seen: list[EmbeddingData]) -> None:
-    found = bench.choose("cub200", bench.setting.recipe)
+    results = bench.choose("cub200", bench.setting.recipe)
     held = seen[0].eval_sets["validation"]
-    assert set(found) == {"recall@1", "epoch"}
-    assert found["epoch"] in (1, 2)
+    assert set(results) == {"recall@1", "epoch"}
+    assert results["epoch"] in (1, 2)
     assert len(set(seen[0].labels[held])) == 4
     assert set(seen[0].labels[np.concatenate([held, seen[0].training])]) == set(range(8))
     assert not set(seen[0].labels[held]) & set(seen[0].labels[seen[0].training])
@@ -74,7 +74,7 @@ def test_a_test_measures_what_was_trained(bench: Bench) -> None:
     assert torch.isfinite(embeddings).all()
 
 
-def test_a_course_is_told_epoch_by_epoch_and_chooses_nothing(bench: Bench, seen: list[EmbeddingData]) -> None:
+def test_training_history_has_a_value_for_each_epoch(bench: Bench, seen: list[EmbeddingData]) -> None:
     recipe = bench.setting.recipe
     course = bench.course("cub200", recipe)
     both = bench.course("cub200", recipe, learnt=True)
@@ -117,9 +117,9 @@ def test_rehearsals_are_not_in_the_way_of_real_results(
     monkeypatch.setattr(ledger, "REHEARSED", tmp_path)
     monkeypatch.setattr("sys.argv", [f"{name}.py", "--small", "--plan", "--device", "cpu"])
     experiment.run()
-    told = capsys.readouterr().out
-    assert told.startswith(f"{name}: ")
-    assert float(told.split("about ")[1].split()[0]) < 15  # minutes
+    output = capsys.readouterr().out
+    assert output.startswith(f"{name}: ")
+    assert float(output.split("about ")[1].split()[0]) < 15  # minutes
 
 
 @pytest.mark.parametrize("experiment", [embed_ensembles, embed_cost])

@@ -67,11 +67,11 @@ def test_finalists_are_tried_with_other_seeds(bench: Bench, tmp_path: Path, monk
 
 
 def test_what_finalists_are_compared_with_is_never_chosen(bench: Bench, tmp_path: Path) -> None:
-    beside = [name for name in COMPARED if name not in BASELINES]
-    assert set(beside) <= set(VARIANTS)
+    compared = [name for name in COMPARED if name not in BASELINES]
+    assert set(compared) <= set(VARIANTS)
     keys = {cell.key for cell in search_experiment(bench).cells}
     assert {f"cub200/{name}/seed {seed}" for name in COMPARED for seed in (0, *FINAL_SEEDS)} <= keys
     ledger = Ledger("x", tmp_path, {})
-    for name in ("linear", *beside):
+    for name in ("linear", *compared):
         ledger.add(f"cub200/{name}/seed 0", {"recall@1": 0.5}, 1.0)
     assert [name for _, name in ranking(ledger, ("cub200",))] == ["linear"]

@@ -272,8 +272,8 @@ def _summary(
 def _subtitle(summary: dict[str, Any]) -> str:
     networks = "One network" if summary["members"] == 1 else f"{summary['members']} networks side by side"
     counts = f"{summary['images']['training']} images of {summary['classes']['training']} classes"
-    kept = ", ".join(str(epoch) for epoch in dict.fromkeys(summary["kept"]))
-    weights = f"the weights after epoch {kept} of {summary['epochs']} were kept"
+    saved_epochs = ", ".join(str(epoch) for epoch in dict.fromkeys(summary["kept"]))
+    weights = f"the weights after epoch {saved_epochs} of {summary['epochs']} were kept"
     return (
         f"{networks} on {summary['backbone']}, trained on {counts} in {summary['seconds'] / 60:.1f} minutes; {weights}."
     )

@@ -24,11 +24,11 @@ def test_the_batch_has_the_games_similarities(name: str, similarity: object) -> 
     assert graph.field is None
 
 
-@pytest.mark.parametrize(("negatives", "mend"), [("clamp", clamp), ("shift", shift)])
-def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, mend: object) -> None:
+@pytest.mark.parametrize(("negatives", "remove_negatives"), [("clamp", clamp), ("shift", shift)])
+def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, remove_negatives: object) -> None:
     x = normal(12, 5)
     w = batch_similarity(x, 3, GroupLossOptions(negatives=negatives)).w  # type: ignore[arg-type]
-    expected = mend(pearson(x))  # type: ignore[operator]
+    expected = remove_negatives(pearson(x))  # type: ignore[operator]
     torch.testing.assert_close(w, expected.fill_diagonal_(0))
     assert (w >= 0).all()
 
@@ -46,7 +46,7 @@ def test_sharpness_is_a_power_of_all_similarities(negatives: str) -> None:
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
 @pytest.mark.parametrize("similarity", ["pearson", "gaussian"])
-def test_labelled_players_speak_for_their_label(similarity: str, negatives: str) -> None:
+def test_labelled_nodes_support_their_label(similarity: str, negatives: str) -> None:
     x, vectors, old = normal(10, 6), normal(3, 6, seed=1), normal(4, 6, seed=2)
     old_labels = torch.tensor([2, 0, 2, 2])
     options = GroupLossOptions(similarity=similarity, negatives=negatives, class_players=2.5)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_labelled_players_speak_for_their_label(similarity: str, negatives: str)
     torch.testing.assert_close(graph.w, w[:, :10].clone().fill_diagonal_(0))
 
 
-def test_each_kind_of_labelled_players_can_play_without_the_other() -> None:
+def test_class_vectors_and_earlier_batches_are_independent() -> None:
     x, vectors, old = normal(10, 6), normal(3, 6, seed=1), LabelledNodes(normal(2, 6, seed=2), torch.tensor([1, 0]))
     options = GroupLossOptions(class_players=1.0)
     both, one, other = (
@@ -81,20 +81,20 @@ def test_gradients_reach_class_vectors_but_not_the_memory() -> None:
     x, vectors = normal(10, 6).requires_grad_(), normal(3, 6, seed=1).requires_grad_()
     memory = CrossBatchMemory(2)
     memory.add(x, torch.zeros(10, dtype=torch.long))
-    kept = memory.nodes("cpu")
-    assert kept is not None
-    assert not kept.inputs.requires_grad
-    field = batch_similarity(x, 3, GroupLossOptions(class_players=1.0), vectors, kept).field
+    stored = memory.nodes("cpu")
+    assert stored is not None
+    assert not stored.inputs.requires_grad
+    field = batch_similarity(x, 3, GroupLossOptions(class_players=1.0), vectors, stored).field
     assert field is not None
     (slope,) = torch.autograd.grad(field.sum(), vectors)
     assert slope.abs().sum() > 0
 
 
-def test_portraits_say_all_of_embeddings_that_a_similarity_looks_at() -> None:
+def test_similarity_inputs_determine_the_similarity() -> None:
     x = normal(6, 5)
     for name, similarity in (("pearson", pearson), ("cosine", cosine)):
-        seen = similarity_inputs(x, GroupLossOptions(similarity=name))  # type: ignore[arg-type]
-        torch.testing.assert_close(seen @ seen.T, similarity(x))
+        rows = similarity_inputs(x, GroupLossOptions(similarity=name))  # type: ignore[arg-type]
+        torch.testing.assert_close(rows @ rows.T, similarity(x))
     assert torch.equal(similarity_inputs(x, GroupLossOptions(similarity="gaussian")), x)
 
 
@@ -103,35 +103,35 @@ def test_the_memory_forgets_the_oldest() -> None:
     assert memory.nodes("cpu") is None
     for batch in range(3):
         memory.add(torch.full((2, 1), float(batch)), torch.tensor([batch, batch]))
-    kept = memory.nodes("cpu")
-    assert kept is not None
-    assert kept.inputs.flatten().tolist() == [1, 1, 2, 2]
-    assert kept.labels.tolist() == [1, 1, 2, 2]
+    stored = memory.nodes("cpu")
+    assert stored is not None
+    assert stored.inputs.flatten().tolist() == [1, 1, 2, 2]
+    assert stored.labels.tolist() == [1, 1, 2, 2]
 
 
-def test_what_a_memory_holds_can_be_kept_and_given_back() -> None:
+def test_memory_is_restored_from_its_state_dict() -> None:
     memory, other = CrossBatchMemory(3), CrossBatchMemory(3)
     other.add(normal(1, 5), torch.tensor([7]))
     for seed in range(2):
         memory.add(normal(4, 5, seed=seed), torch.arange(4) + seed)
     other.load_state_dict(memory.state_dict())
-    kept, again = memory.nodes("cpu"), other.nodes("cpu")
-    assert kept is not None
+    stored, again = memory.nodes("cpu"), other.nodes("cpu")
+    assert stored is not None
     assert again is not None
-    assert torch.equal(kept.inputs, again.inputs)
-    assert torch.equal(kept.labels, again.labels)
+    assert torch.equal(stored.inputs, again.inputs)
+    assert torch.equal(stored.labels, again.labels)
     other.load_state_dict({})
     assert other.nodes("cpu") is None
 
 
-def test_what_is_remembered_does_not_change_with_the_batch() -> None:
+def test_memory_stores_a_copy() -> None:
     memory, x, labels = CrossBatchMemory(1), normal(4, 5), torch.arange(4)
     memory.add(x, labels)
     before, _ = x.clone().zero_(), (x.zero_(), labels.zero_())
-    kept = memory.nodes("cpu")
-    assert kept is not None
-    assert not torch.equal(kept.inputs, before)
-    assert kept.labels.tolist() == [0, 1, 2, 3]
+    stored = memory.nodes("cpu")
+    assert stored is not None
+    assert not torch.equal(stored.inputs, before)
+    assert stored.labels.tolist() == [0, 1, 2, 3]
 
 
 def test_the_memory_goes_where_it_is_needed() -> None:
@@ -139,22 +139,22 @@ def test_the_memory_goes_where_it_is_needed() -> None:
     memory.add(normal(2, 3), torch.tensor([0, 1]))
     other.load_state_dict(memory.state_dict())  # a checkpoint's tensors are on the CPU
     other.add(torch.zeros(2, 3, device="meta"), torch.zeros(2, dtype=torch.long, device="meta"))
-    kept = other.nodes("meta")
-    assert kept is not None
-    assert {kept.inputs.device.type, kept.labels.device.type} == {"meta"}
-    assert kept.inputs.shape == (4, 3)
+    stored = other.nodes("meta")
+    assert stored is not None
+    assert {stored.inputs.device.type, stored.labels.device.type} == {"meta"}
+    assert stored.inputs.shape == (4, 3)
 
 
-def test_less_can_be_kept_and_nothing() -> None:
+def test_memory_can_be_limited_and_cleared() -> None:
     memory = CrossBatchMemory(4)
     for number in range(4):
         memory.add(torch.full((1, 1), float(number)), torch.tensor([number]))
     memory.limit(9)  # is no order to keep more
     memory.limit(2)
     memory.add(torch.full((1, 1), 4.0), torch.tensor([4]))
-    kept = memory.nodes("cpu")
-    assert kept is not None
-    assert kept.labels.tolist() == [3, 4]
+    stored = memory.nodes("cpu")
+    assert stored is not None
+    assert stored.labels.tolist() == [3, 4]
     memory.clear()
     assert memory.nodes("cpu") is None
 

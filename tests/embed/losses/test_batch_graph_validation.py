@@ -32,9 +32,9 @@ from entourage.embed.losses.batch_graph import check_values
 )
 def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: str) -> None:
     e, z = batch()
-    given = {"embeddings": e, "logits": z, "labels": LABELS, **change}
+    arguments = {"embeddings": e, "logits": z, "labels": LABELS, **change}
     with pytest.raises(ValueError, match=message) as caught:
-        GroupLoss(anchors_per_class=2)(**given)
+        GroupLoss(anchors_per_class=2)(**arguments)
     assert "\n" not in str(caught.value)
 
 
@@ -59,7 +59,7 @@ def test_class_vectors_must_come_and_fit_where_they_play() -> None:
     assert torch.equal(ignored(e, z, LABELS, torch.ones(6, 12)), ignored(e, z, LABELS))
 
 
-def test_batches_that_do_not_fit_the_remembered_ones_are_refused() -> None:
+def test_batches_that_do_not_match_the_memory_raise() -> None:
     e, z = batch()
     loss = GroupLoss(memory=2)
     loss(e, z, LABELS)
@@ -90,21 +90,21 @@ def test_labels_may_be_of_any_integer_type() -> None:
     assert np.isfinite(values.pop())
 
 
-def test_all_values_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_values_are_checked_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
     # On a GPU each look would wait for all that was asked of it before.
-    looks: list[int] = []
+    transfers: list[int] = []
     tolist = Tensor.tolist
-    monkeypatch.setattr(Tensor, "tolist", lambda values: (looks.append(len(values)), tolist(values))[1])
+    monkeypatch.setattr(Tensor, "tolist", lambda values: (transfers.append(len(values)), tolist(values))[1])
     for name in ("item", "__bool__", "__float__", "__int__"):
         monkeypatch.setattr(Tensor, name, lambda value: pytest.fail("a value was looked at by itself"))
     e, z = batch()
     loss = GroupLoss(class_players=1.0, memory=1)
     for _ in range(2):
         loss(e, z, LABELS, torch.ones(6, 12))
-    assert looks == [10, 11]
+    assert transfers == [10, 11]
 
 
-def test_the_largest_logit_is_told() -> None:
+def test_largest_logit_is_returned() -> None:
     e, z = (values.detach() for values in batch())
     z[3, 2] = -1e30
     assert check_values(e, z, None, LABELS, torch.full_like(LABELS, 5), None, 2) == pytest.approx(1e30)

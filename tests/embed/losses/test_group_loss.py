@@ -29,8 +29,8 @@ def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptio
     for _ in range(o.iterations):
         payoff = torch.stack([x[i] * sum(w[i, j] * x[j] for j in range(n)) for i in range(n)])
         x = payoff / payoff.sum(dim=1, keepdim=True)
-    judged = range(n) if o.count_anchors else [i for i in range(n) if not anchors[i]]
-    game = torch.stack([-(x[i, y[i]] + o.floor).log() for i in judged]).mean()
+    loss_rows = range(n) if o.count_anchors else [i for i in range(n) if not anchors[i]]
+    game = torch.stack([-(x[i, y[i]] + o.floor).log() for i in loss_rows]).mean()
     present = y.unique().tolist()
     pull = sum(torch.log(1 + torch.exp(3.2 - z[y == c, c]).sum()) for c in present) / len(present)
     push = sum(torch.log(1 + torch.exp(3.2 + z[y != c, c]).sum()) for c in range(CLASSES)) / CLASSES
@@ -57,15 +57,15 @@ def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes
     anchors, _ = sample_anchors(LABELS, options.anchors_per_class, random=random)
     expected = restated(e, z, LABELS, anchors, options)
     torch.manual_seed(1)
-    found = GroupLoss(**asdict(options))(e, z, LABELS)
-    torch.testing.assert_close(found, expected)
-    slopes = [torch.autograd.grad(loss, (e, z)) for loss in (found, expected)]
+    actual = GroupLoss(**asdict(options))(e, z, LABELS)
+    torch.testing.assert_close(actual, expected)
+    slopes = [torch.autograd.grad(loss, (e, z)) for loss in (actual, expected)]
     torch.testing.assert_close(slopes[0], slopes[1])
     assert slopes[0][0].abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_among_strangers_each_round_doubles_the_logits(rounds: int) -> None:
+def test_equal_similarities_double_the_logits_each_round(rounds: int) -> None:
     # W = identity: x <- x^2 / sum x^2, and softmax(z)^2 is softmax(2 z) up to a factor.
     z = batch()[1] / 8  # rounding leaves W with 1e-17 off the diagonal: no probability may be as small
     noise = torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
@@ -111,7 +111,7 @@ def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
 
 @pytest.mark.parametrize("objective", ["labels", "agreement"])
 @pytest.mark.parametrize("name", ["thesis", "original-cub"])
-def test_anchors_have_no_loss_of_their_own(name: str, objective: str) -> None:
+def test_anchors_have_zero_loss(name: str, objective: str) -> None:
     options = replace(loss_preset(name), objective=objective, anchor_choice="first")  # type: ignore[arg-type]
     e, z = batch()
     anchors, _ = sample_anchors(LABELS, options.anchors_per_class, random=False)
@@ -159,43 +159,43 @@ def test_class_vectors_play_as_anchors_of_their_class() -> None:
     vectors = torch.randn(CLASSES, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
     loss = GroupLoss.from_preset("thesis", class_players=1.0, anchors_per_class=0)
     game = loss(e, z, LABELS, vectors)
-    everybody, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
+    all_rows, labels = torch.cat([e, vectors]), torch.cat([LABELS, torch.arange(CLASSES)])
     anchors = torch.arange(16 + CLASSES) >= 16
     thesis = loss_preset("thesis")
     log_x = refine_labels(
-        batch_similarity(everybody, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis
+        batch_similarity(all_rows, CLASSES, thesis), torch.cat([z, z[:CLASSES]]), labels, anchors, thesis
     )
     expected = F.nll_loss(log_x[:16], LABELS)
     torch.testing.assert_close(game, expected)
-    for found, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
-        torch.testing.assert_close(found, right)
+    for actual, right in zip(*(torch.autograd.grad(f, (e, z, vectors)) for f in (game, expected)), strict=True):
+        torch.testing.assert_close(actual, right)
 
 
 def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     e, z = batch()
     loss = GroupLoss.from_preset("thesis", memory=1, anchors_per_class=0)
     alone = loss(e[:8], z[:8], LABELS[:8])
-    remembered = loss(e[8:], z[8:], LABELS[8:])
+    memory_loss = loss(e[8:], z[8:], LABELS[8:])
     order = torch.cat([torch.arange(8, 16), torch.arange(8)])
     thesis = loss_preset("thesis")
     log_x = refine_labels(
         batch_similarity(e[order], CLASSES, thesis), z[order], LABELS[order], torch.arange(16) >= 8, thesis
     )
-    torch.testing.assert_close(remembered, F.nll_loss(log_x[:8], LABELS[8:]))
-    assert (torch.autograd.grad(remembered, e)[0][:8] == 0).all()
+    torch.testing.assert_close(memory_loss, F.nll_loss(log_x[:8], LABELS[8:]))
+    assert (torch.autograd.grad(memory_loss, e)[0][:8] == 0).all()
     assert not torch.allclose(loss(e[:8], z[:8], LABELS[:8]), alone)
     torch.testing.assert_close(loss.eval()(e[:8], z[:8], LABELS[:8]), alone)  # in evaluation there is no memory
     loss.train().memory.clear()
     torch.testing.assert_close(loss(e[:8], z[:8], LABELS[:8]), alone)
 
 
-def test_parts_are_of_the_same_loss_and_remember_when_told() -> None:
+def test_terms_match_the_loss_and_update_the_memory_on_request() -> None:
     e, z = batch()
     loss = GroupLoss(anchor_choice="first", memory=1)
     loss(e[:8], z[:8], LABELS[:8])
-    looked_at = [loss.total(loss.terms(e[8:], z[8:], LABELS[8:])) for _ in range(2)]
-    torch.testing.assert_close(*looked_at)
-    torch.testing.assert_close(looked_at[0], loss(e[8:], z[8:], LABELS[8:]))
+    evaluated = [loss.total(loss.terms(e[8:], z[8:], LABELS[8:])) for _ in range(2)]
+    torch.testing.assert_close(*evaluated)
+    torch.testing.assert_close(evaluated[0], loss(e[8:], z[8:], LABELS[8:]))
     before = loss.terms(e[:8], z[:8], LABELS[:8], update_memory=True).game
     assert not torch.allclose(loss.terms(e[:8], z[:8], LABELS[:8]).game, before)
 

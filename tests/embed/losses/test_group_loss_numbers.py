@@ -18,12 +18,12 @@ def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype, devi
     e, z = (t.detach().to(device).requires_grad_() for t in batch(dtype=dtype))
     loss = GroupLoss.from_preset(name, anchor_choice="first").eval()  # which remembers nothing
     labels = LABELS.to(device)
-    found = loss(e, z, labels)
-    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    actual = loss(e, z, labels)
+    assert actual.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     # The rounding of the inputs is not the loss' to answer for: it is given the same rounded values in float64.
     expected = loss(e.detach().double(), z.detach().double(), labels)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
-    found.backward()
+    torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
+    actual.backward()
     assert e.grad is not None
     assert e.grad.dtype == dtype
     assert e.grad.isfinite().all()
@@ -115,13 +115,13 @@ def test_never_nan(name: str, extreme: str, objective: str) -> None:
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
 @pytest.mark.parametrize("similarity", ["pearson", "cosine", "gaussian"])
 @pytest.mark.parametrize("extreme", EXTREMES)
-def test_never_nan_whoever_plays_and_whatever_is_similar(extreme: str, similarity: str, negatives: str) -> None:
+def test_no_nan_for_any_class_vectors_and_similarity(extreme: str, similarity: str, negatives: str) -> None:
     e, z = (t.detach() for t in batch(dtype=torch.float32))
     e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
     vectors = torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)  # of the anchors
     for size in (1.0, 1e37):
-        own = (size * vectors).requires_grad_()
+        own_vectors = (size * vectors).requires_grad_()
         loss = GroupLoss(
             iterations=3,
             temperature=1e-3,
@@ -133,8 +133,8 @@ def test_never_nan_whoever_plays_and_whatever_is_similar(extreme: str, similarit
             memory=1,
         )
         for _ in range(2):  # the second time with players of the first batch
-            value = loss(e, z, LABELS, own)
-            gradients = torch.autograd.grad(value, (e, z, own))
+            value = loss(e, z, LABELS, own_vectors)
+            gradients = torch.autograd.grad(value, (e, z, own_vectors))
             assert value.isfinite()
             assert all(gradient.isfinite().all() for gradient in gradients)
 

@@ -29,14 +29,14 @@ def test_agreement_is_the_mean_divergence_of_ordered_pairs(log_x: Tensor) -> Non
     takes_part = torch.tensor([True, True, True, True, True, False])
     pairs = [(0, 2), (2, 0), (1, 4), (4, 1)]
     expected = sum(F.kl_div(log_x[j], log_x[i], log_target=True, reduction="sum") for i, j in pairs) / len(pairs)
-    found = agreement_loss(log_x, LABELS, takes_part)
-    torch.testing.assert_close(found, expected)
-    slopes = [torch.autograd.grad(loss, log_x)[0] for loss in (found, expected)]
+    actual = agreement_loss(log_x, LABELS, takes_part)
+    torch.testing.assert_close(actual, expected)
+    slopes = [torch.autograd.grad(loss, log_x)[0] for loss in (actual, expected)]
     torch.testing.assert_close(*slopes)
     assert (slopes[0][[3, 5]] == 0).all()
 
 
-def test_equal_strategies_agree_and_lone_players_cost_nothing(log_x: Tensor) -> None:
+def test_equal_distributions_and_single_samples_cost_nothing(log_x: Tensor) -> None:
     same = log_x[:1].expand(6, 3)
     assert agreement_loss(same, LABELS, torch.ones(6, dtype=torch.bool)).item() == pytest.approx(0, abs=1e-15)
     assert agreement_loss(log_x, torch.arange(6), torch.ones(6, dtype=torch.bool)).item() == 0
@@ -64,9 +64,9 @@ def test_on_scaled_cosines_the_proxy_loss_is_proxy_anchor() -> None:
     embeddings = torch.randn(6, 7, dtype=torch.float64, requires_grad=True)
     peer = ProxyAnchorLoss(num_classes=5, embedding_size=7, margin=0.1, alpha=32).double()
     cosines = F.normalize(embeddings, dim=1) @ F.normalize(peer.proxies, dim=1).T  # (6, 5)
-    found, expected = proxy_loss(32 * cosines, LABELS), peer(embeddings, LABELS)
-    torch.testing.assert_close(found, expected)
-    slopes = [torch.autograd.grad(loss, (embeddings, peer.proxies), retain_graph=True) for loss in (found, expected)]
+    actual, expected = proxy_loss(32 * cosines, LABELS), peer(embeddings, LABELS)
+    torch.testing.assert_close(actual, expected)
+    slopes = [torch.autograd.grad(loss, (embeddings, peer.proxies), retain_graph=True) for loss in (actual, expected)]
     torch.testing.assert_close(slopes[0], slopes[1])
 
 

@@ -22,7 +22,7 @@ def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "published"),
     [
         ("thesis", {"zero_diagonal": True, "cross_entropy_weight": 0.0, "similarity": "pearson", "negatives": "clamp"}),
         ("thesis", {"anchor_choice": "random", "count_anchors": False, "floor": 0.0}),
@@ -31,9 +31,9 @@ def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
         ("original-sop", {**ORIGINAL, "temperature": 54, "anchors_per_class": 2, "cross_entropy_weight": 1.0}),
     ],
 )
-def test_presets_say_what_the_text_or_the_code_said(name: str, said: dict[str, Any]) -> None:
+def test_presets_match_the_text_and_the_code(name: str, published: dict[str, Any]) -> None:
     options = asdict(loss_preset(name))
-    assert {field: options[field] for field in said} == said
+    assert {field: options[field] for field in published} == published
     assert GroupLoss.from_preset(name).options == loss_preset(name)
 
 

@@ -42,10 +42,10 @@ def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(
     value = loss(e, z, LABELS)
     assert value.ndim == GroupLoss()(e, z, LABELS).ndim == 0
     value.backward()
-    judged = z if name == "cross-entropy" else e
-    assert judged.grad is not None
-    assert judged.grad.isfinite().all()
-    assert judged.grad.abs().sum() > 0
+    used = z if name == "cross-entropy" else e
+    assert used.grad is not None
+    assert used.grad.isfinite().all()
+    assert used.grad.abs().sum() > 0
     assert all(p.grad is not None and p.grad.isfinite().all() for p in loss.parameters())
     assert torch.equal(value, loss(e, z, LABELS, torch.zeros(4, 8)))
 
@@ -69,7 +69,7 @@ def test_each_brings_a_class_together(name: str) -> None:
     assert gap(after) > gap(before) + 0.05
 
 
-def test_ten_centres_leave_a_class_room_but_each_sample_comes_to_one_of_its_own() -> None:
+def test_soft_triple_assigns_each_sample_to_a_centre_of_its_class() -> None:
     _, e, loss = trained("soft-triple")
     assert torch.equal(loss.criterion.get_logits(e).argmax(dim=1), LABELS)
     with torch.no_grad():
@@ -98,9 +98,9 @@ def test_the_proxy_anchor_is_the_papers_formula() -> None:
     loss = baseline_loss("proxy-anchor", 6, 8)  # two classes have no sample in the batch
     (proxies,) = loss.parameters()
     cosine = F.normalize(e) @ F.normalize(proxies).T  # (20, 6)
-    own = F.one_hot(LABELS, 6).bool()
-    pull = (torch.where(own, (-32 * (cosine - 0.1)).exp(), 0)).sum(dim=0)[:4]
-    push = (torch.where(own, 0, (32 * (cosine + 0.1)).exp())).sum(dim=0)
+    positive = F.one_hot(LABELS, 6).bool()
+    pull = (torch.where(positive, (-32 * (cosine - 0.1)).exp(), 0)).sum(dim=0)[:4]
+    push = (torch.where(positive, 0, (32 * (cosine + 0.1)).exp())).sum(dim=0)
     torch.testing.assert_close(loss(e, z, LABELS), (1 + pull).log().sum() / 4 + (1 + push).log().sum() / 6)
 
 
@@ -132,7 +132,7 @@ def test_cross_entropy_is_torchs() -> None:
     assert baseline_loss("cross-entropy", 4, 8)(e, z.bfloat16(), LABELS).dtype == torch.float32
 
 
-def test_an_unknown_rival_is_refused_with_the_known_ones() -> None:
+def test_unknown_loss_raises_and_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="loss 'arcface' is unknown; expected one of cross-entropy, triplet, "):
         baseline_loss("arcface", 4, 8)
 

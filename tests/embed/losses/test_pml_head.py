@@ -77,10 +77,10 @@ def test_a_trainer_of_the_library_trains_with_it() -> None:
         assert adapted(trunk(points), labels) < 0.5 * before
 
 
-@pytest.mark.parametrize("given", [{"indices_tuple": (1, 2, 3)}, {"ref_emb": torch.zeros(2, 8)}])
-def test_pairs_and_references_are_refused(given: dict[str, object]) -> None:
+@pytest.mark.parametrize("arguments", [{"indices_tuple": (1, 2, 3)}, {"ref_emb": torch.zeros(2, 8)}])
+def test_pairs_and_references_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"is given; expected None: .*Group Loss"):
-        GroupLossWithHead(nn.Linear(8, 3))(torch.randn(12, 8), LABELS, **given)  # type: ignore[arg-type]
+        GroupLossWithHead(nn.Linear(8, 3))(torch.randn(12, 8), LABELS, **arguments)  # type: ignore[arg-type]
 
 
 def test_a_classifier_without_a_weight_is_refused_where_class_vectors_play() -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_group_loss_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("wrapper", ["CrossBatchMemory", "SelfSupervisedLoss"])
-def test_wrappers_that_know_their_losses_by_name_refuse_it(wrapper: str) -> None:
+def test_wrappers_with_a_list_of_losses_reject_it(wrapper: str) -> None:
     losses = pytest.importorskip("pytorch_metric_learning.losses")
     options = {"embedding_size": 8} if wrapper == "CrossBatchMemory" else {}
     with pytest.raises(Exception, match=f"{wrapper} not supported for GroupLossWithHead"):  # the documentation says so

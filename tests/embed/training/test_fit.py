@@ -47,10 +47,10 @@ def test_held_out_classes_are_never_trained_on() -> None:
     assert len(chosen) == 10  # all pairs of five
 
 
-@pytest.mark.parametrize("share", [0.01, 0.99])
-def test_two_classes_are_left_on_either_side(share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.01, 0.99])
+def test_two_classes_are_left_on_either_side(fraction: float) -> None:
     labels = np.arange(6).repeat(2)
-    training, held = hold_out_classes(labels, share)
+    training, held = hold_out_classes(labels, fraction)
     assert min(len(set(labels[training])), len(set(labels[held]))) == 2
 
 
@@ -61,15 +61,15 @@ def test_a_tenth_of_few_classes_is_four_where_there_are_twelve(classes: int, hel
 
 
 @pytest.mark.parametrize(
-    ("labels", "share", "message"),
+    ("labels", "fraction", "message"),
     [
         ([0, 1, 2], 0.5, "there are 3 classes; expected four or more"),
         ([0, 1, 2, 3], 1.0, r"fraction is 1.0; expected"),
     ],
 )
-def test_too_few_classes_or_a_wrong_share_are_refused(labels: list[int], share: float, message: str) -> None:
+def test_too_few_classes_or_a_wrong_fraction_raise(labels: list[int], fraction: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        hold_out_classes(labels, share)
+        hold_out_classes(labels, fraction)
 
 
 def test_training_helps_classes_that_it_never_saw(toys: ModuleType) -> None:
@@ -87,7 +87,7 @@ def test_training_helps_classes_that_it_never_saw(toys: ModuleType) -> None:
 
 
 def test_a_stopped_training_continues_and_a_finished_one_answers_at_once(toys: ModuleType, tmp_path: Path) -> None:
-    whole = train_embedding(
+    first_run = train_embedding(
         toys.backbone(), data_of(toys), RECIPE, run_dir=tmp_path / "run", device="cpu", progress=False
     )
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"stage-1", "stage-2"}
@@ -96,10 +96,10 @@ def test_a_stopped_training_continues_and_a_finished_one_answers_at_once(toys: M
     )
     alone = train_embedding(toys.backbone(), data_of(toys), RECIPE, device="cpu", progress=False)
     for other in (again, alone):
-        assert other.best == whole.best
-        for name, value in whole.network.state_dict().items():
+        assert other.best == first_run.best
+        for name, value in first_run.network.state_dict().items():
             assert torch.equal(value, other.network.state_dict()[name]), name
-    assert again.stages == whole.stages
+    assert again.stages == first_run.stages
 
 
 class ScriptedTraining:
@@ -108,13 +108,13 @@ class ScriptedTraining:
     def __init__(self, script: list[float | None]) -> None:
         self.script = script
         self.began: list[float] = []
-        self.remembered: list[bool] = []
+        self.memory_filled: list[bool] = []
         self.options: list[TrainingOptions] = []
 
     def __call__(self, task: EmbeddingTask, options: TrainingOptions, folder: Any, **_: Any) -> TrainingResult:
         bias = task.model.network.head.bias
         assert isinstance(task.model.loss, GroupLoss)
-        self.remembered.append(task.model.loss.memory.nodes("cpu") is not None)
+        self.memory_filled.append(task.model.loss.memory.nodes("cpu") is not None)
         task.model.loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
         self.began.append(float(bias[0].detach()))
         self.options.append(options)
@@ -129,7 +129,7 @@ def test_stages_go_back_to_the_best_of_all_before(toys: ModuleType, monkeypatch:
     monkeypatch.setattr(fit, "train", played)
     recipe = replace(RECIPE, stages=stages, group=replace(RECIPE.group, memory=1), classes_per_batch=2)
     trained = train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu")
-    assert played.remembered == [False, True, False, False, False]  # embeddings of other weights are forgotten
+    assert played.memory_filled == [False, True, False, False, False]  # embeddings of other weights are forgotten
     start = played.began[0]
     # Stage 3 begins with the weights of stage 2; so does stage 4, as stage 3 was worse; stage 5 with those of stage 4.
     assert [round(value - start) for value in played.began] == [0, 1, 2, 2, 3]
@@ -157,7 +157,7 @@ def test_the_backbone_can_wait_for_what_starts_from_nothing(toys: ModuleType) ->
 
 
 @pytest.mark.parametrize(("loss", "stages"), [("triplet", 1), ("proxy-anchor", 2), ("cross-entropy", 2), ("group", 2)])
-def test_a_loss_that_learns_nothing_of_its_own_waits_for_nothing(toys: ModuleType, loss: str, stages: int) -> None:
+def test_stage_of_the_head_is_skipped_without_trainable_parameters(toys: ModuleType, loss: str, stages: int) -> None:
     pytest.importorskip("pytorch_metric_learning")
     recipe = replace(RECIPE, loss=loss, stages=(Stage(1, 1e-3, only_head=True), Stage(1, 1e-3)))
     trained = train_embedding(toys.backbone(), data_of(toys), recipe, device="cpu")
@@ -166,7 +166,7 @@ def test_a_loss_that_learns_nothing_of_its_own_waits_for_nothing(toys: ModuleTyp
     assert len(train_embedding(toys.backbone(), data_of(toys), embedding, device="cpu").stages) == 2
 
 
-def test_a_stage_may_have_a_weight_decay_of_its_own(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_may_have_a_separate_weight_decay(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     played = ScriptedTraining([None, None])
     monkeypatch.setattr(fit, "train", played)
     stages = (Stage(1, 1e-3, weight_decay=0.0), Stage(1, 1e-3))
@@ -175,7 +175,7 @@ def test_a_stage_may_have_a_weight_decay_of_its_own(toys: ModuleType, monkeypatc
     assert [options.weight_decay for options in played.options] == [0.0, 0.25]
 
 
-def test_of_stages_that_are_as_good_the_last_is_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_of_equally_good_stages_is_kept(toys: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     played = ScriptedTraining([1.0, 1.0, 0.9])
     monkeypatch.setattr(fit, "train", played)
     recipe = replace(RECIPE, stages=(Stage(3, 2e-4), Stage(4, 2e-4), Stage(5, 2e-4)))
@@ -185,16 +185,16 @@ def test_of_stages_that_are_as_good_the_last_is_kept(toys: ModuleType, monkeypat
 
 
 @pytest.mark.parametrize("in_folder", [True, False])
-def test_when_all_is_found_from_the_start_learning_goes_on(
+def test_last_of_equally_good_epochs_is_kept(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_folder: bool
 ) -> None:
     weights: list[torch.Tensor] = []
 
-    def found(task: EmbeddingTask, model: NetworkWithLoss) -> dict[str, float]:
+    def validate(task: EmbeddingTask, model: NetworkWithLoss) -> dict[str, float]:
         weights.append(model.network.head.weight.clone())
         return {"recall@1": (1.0, 1.0, 0.5, 1.0, 0.5)[len(weights) - 1]}
 
-    monkeypatch.setattr(EmbeddingTask, "validate", found)
+    monkeypatch.setattr(EmbeddingTask, "validate", validate)
     recipe = replace(RECIPE, stages=(Stage(5, 1e-2),))
     run = tmp_path if in_folder else None
     trained = train_embedding(toys.backbone(), data_of(toys), recipe, run_dir=run, device="cpu", progress=False)

@@ -34,7 +34,7 @@ def test_members_are_what_their_seeds_would_train_alone(toys: ModuleType, tmp_pa
     torch.testing.assert_close(together, concatenate_embeddings(embeddings[1:]))
 
 
-def test_an_ensemble_of_nobody_is_refused(toys: ModuleType) -> None:
+def test_empty_ensemble_raises(toys: ModuleType) -> None:
     pixels, labels = toys.images()
     with pytest.raises(ValueError, match="n_members is 0; expected 1 or more"):
         train_ensemble(toys.backbone, EmbeddingData(ImageBank(pixels), labels, np.arange(96)), RECIPE, 0)
@@ -46,11 +46,11 @@ def test_images_are_embedded_in_chunks_and_broken_ones_left_out(
     monkeypatch.setattr(ensemble, "CHUNK_SIZE", 7)
     members = load_members(trained, read_run_config(trained), "cpu")
     images = read_images(image_folder)
-    found = embed_images(members, images, 20, progress=False)
+    embedded = embed_images(members, images, 20, progress=False)
     pixels = decode_pixels(images, (20, 20), progress=False)
-    assert found.indices.tolist() == pixels.indices.tolist()
-    assert found.skipped == pixels.failures
-    torch.testing.assert_close(found.embeddings, embed_ensemble(members, ImageBank(pixels.values), np.arange(64)))
+    assert embedded.indices.tolist() == pixels.indices.tolist()
+    assert embedded.skipped == pixels.failures
+    torch.testing.assert_close(embedded.embeddings, embed_ensemble(members, ImageBank(pixels.values), np.arange(64)))
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match="none of its 1 images can be read: not an image"):

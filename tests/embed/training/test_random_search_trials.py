@@ -52,15 +52,15 @@ def after(monkeypatch: pytest.MonkeyPatch, count: int, error: Exception) -> None
     monkeypatch.setattr(trials, "train_embedding", train)
 
 
-def test_each_trial_is_a_drawn_recipe_judged_by_the_classes_held_out(toys: ModuleType, tmp_path: Path) -> None:
-    found = search(toys, tmp_path)
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+def test_each_trial_is_a_sampled_recipe_scored_on_held_out_classes(toys: ModuleType, tmp_path: Path) -> None:
+    results = search(toys, tmp_path)
+    assert [one.score for one in results] == sorted((one.score for one in results), reverse=True)
     data, held_out = parts_of(toys)
     for _, drawn in zip(range(3), sample_recipes(RECIPE, seed=5), strict=False):
         alone = train_embedding(toys.backbone(), data, drawn, device="cpu", progress=False)
         embeddings = embed_rows(alone.network, data.bank, held_out, alone.preprocessing)
         recall = retrieval_metrics(embeddings, data.labels[held_out], (1,), nmi=False)["recall@1"]
-        assert Trial(drawn, recall) in found
+        assert Trial(drawn, recall) in results
     assert [path.name for path in tmp_path.iterdir()] == [TRIALS_FILE]  # what trainings needed to continue is gone
 
 
@@ -79,11 +79,11 @@ def test_what_diverged_comes_last(
     toys: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     after(monkeypatch, 2, error)
-    found = search(toys, tmp_path)
-    assert [math.isnan(one.score) for one in found] == [False, False, True]
+    results = search(toys, tmp_path)
+    assert [math.isnan(one.score) for one in results] == [False, False, True]
     assert json.loads((tmp_path / TRIALS_FILE).read_text())["trials"][2]["recall@1"] is None
     again = search(toys, tmp_path)
-    assert [one.recipe for one in again] == [one.recipe for one in found]
+    assert [one.recipe for one in again] == [one.recipe for one in results]
     with pytest.raises(ValueError, match="all 2 trials diverged"):
         search(toys, tmp_path / "other", 2)
 
@@ -111,11 +111,11 @@ def test_another_search_is_refused_by_name(toys: ModuleType, tmp_path: Path) -> 
         search(toys, tmp_path, 1)
 
 
-def test_nobody_is_judged_by_what_he_was_trained_on(toys: ModuleType, tmp_path: Path) -> None:
+def test_training_and_held_out_classes_must_differ(toys: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="1 classes are both trained on and held out"):
         search(toys, tmp_path, held_out=np.arange(24))
 
 
-def test_a_trial_is_told_in_json() -> None:
+def test_trial_as_json() -> None:
     assert trial_to_dict(Trial(RECIPE, 0.5))["recall@1"] == 0.5
     assert trial_to_dict(Trial(RECIPE, math.nan))["recall@1"] is None

@@ -26,11 +26,11 @@ def test_every_preset_of_the_loss_has_its_recipe() -> None:
 
 
 def test_the_thesis_warms_up_and_lowers_its_rate_once() -> None:
-    said = recipe_preset("thesis")
-    assert said.optimizer == "adam"
-    assert said.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
-    assert (said.size, said.decoded_side) == (227, 256)
-    assert 30 <= said.classes_per_batch * said.samples_per_class <= 100
+    thesis = recipe_preset("thesis")
+    assert thesis.optimizer == "adam"
+    assert thesis.stages == (Stage(10, 2e-4, "classification"), Stage(60, 2e-4, schedule="step", milestones=(30,)))
+    assert (thesis.size, thesis.decoded_side) == (227, 256)
+    assert 30 <= thesis.classes_per_batch * thesis.samples_per_class <= 100
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_a_recipe_survives_json(name: str) -> None:
     assert recipe_from_dict(json.loads(json.dumps(asdict(recipe_preset(name))))) == recipe_preset(name)
 
 
-def test_a_stage_that_was_kept_without_a_weight_decay_has_the_recipes() -> None:
-    kept = json.loads(json.dumps(asdict(Recipe())))
-    for stage in kept["stages"]:
+def test_stage_without_weight_decay_uses_that_of_the_recipe() -> None:
+    stored = json.loads(json.dumps(asdict(Recipe())))
+    for stage in stored["stages"]:
         del stage["weight_decay"]
-    assert recipe_from_dict(kept) == Recipe()
+    assert recipe_from_dict(stored) == Recipe()
 
 
 def test_a_recipe_of_another_version_is_refused() -> None:
@@ -117,7 +117,7 @@ def test_the_learning_rate_is_that_of_the_loss() -> None:
         with_learning_rate(Recipe(), 0)
 
 
-def test_rivals_do_not_inherit_the_classifier_of_the_group_loss() -> None:
+def test_baseline_losses_use_a_linear_head() -> None:
     assert with_loss(Recipe(), "group") == Recipe()
     assert (Recipe().head, with_loss(Recipe(), "cross-entropy").head) == ("centres", "linear")
     assert with_loss(Recipe(), "proxy-anchor").loss == "proxy-anchor"

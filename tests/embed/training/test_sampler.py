@@ -62,11 +62,11 @@ def test_the_seed_and_the_epoch_decide() -> None:
 
 
 @pytest.mark.parametrize("batches", [None, 9, 2])
-def test_processes_share_the_batches_of_an_epoch(batches: int | None) -> None:
-    shares = [BalancedBatchSampler(LABELS, 2, 3, num_batches=batches, num_replicas=3, rank=rank) for rank in range(3)]
-    parts = [list(share) for share in shares]
+def test_batches_of_an_epoch_are_divided_among_processes(batches: int | None) -> None:
+    samplers = [BalancedBatchSampler(LABELS, 2, 3, num_batches=batches, num_replicas=3, rank=rank) for rank in range(3)]
+    parts = [list(replica) for replica in samplers]
     length = {None: 3, 9: 3, 2: 1}[batches]
-    assert [len(share) for share in shares] == [len(part) for part in parts] == [length] * 3
+    assert [len(replica) for replica in samplers] == [len(part) for part in parts] == [length] * 3
     alone = list(BalancedBatchSampler(LABELS, 2, 3, num_batches=3 * length))
     assert [batch for turn in zip(*parts, strict=True) for batch in turn] == alone
 

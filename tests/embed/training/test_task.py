@@ -58,7 +58,7 @@ def test_metric_batches_are_balanced_and_classification_sees_everything_once(toy
     assert len(set(np.concatenate(shuffled).tolist())) == 56
 
 
-def test_later_stages_go_on_in_the_order_of_epochs(toys: ModuleType) -> None:
+def test_later_stages_continue_the_order_of_epochs(toys: ModuleType) -> None:
     first, later = task_of(toys), task_of(toys, epochs_before=3)
     assert all(np.array_equal(a, b) for a, b in zip(first.plan(5), later.plan(2), strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first.plan(5), first.plan(4), strict=True))
@@ -104,7 +104,7 @@ def test_the_classifiers_weight_is_not_asked_for_where_it_does_not_play(
 
 @pytest.mark.filterwarnings("ignore:.*")
 @pytest.mark.parametrize("name", BASELINE_LOSSES)
-def test_every_rival_can_take_the_place_of_the_group_loss(toys: ModuleType, name: str) -> None:
+def test_every_baseline_loss_can_replace_the_group_loss(toys: ModuleType, name: str) -> None:
     pytest.importorskip("pytorch_metric_learning")
     task = task_of(toys, replace(RECIPE, loss=name))
     before = copy.deepcopy(task.model.network.body.state_dict())
@@ -124,19 +124,19 @@ def test_what_starts_from_nothing_learns_faster(toys: ModuleType) -> None:
     assert len(body["params"]) + len(fresh["params"]) == len(list(task.model.parameters()))
 
 
-def test_validation_is_recall_among_each_judged_set(toys: ModuleType) -> None:
+def test_validation_is_recall_within_each_evaluation_set(toys: ModuleType) -> None:
     task = task_of(toys)
     labels = task.data.labels
     rows = np.flatnonzero(labels < 3)
     task.data = replace(task.data, eval_sets={"validation": rows, "test": np.flatnonzero(labels > 4)})
     task.model.eval()
-    found = task.validate(task.model)
+    results = task.validate(task.model)
     embeddings = embed_rows(task.model.network, task.data.bank, rows, task.preprocessing)
-    assert found["recall@1"] == retrieval_metrics(embeddings, labels[rows], (1,), nmi=False)["recall@1"]
-    assert set(found) == {"recall@1", "test recall@1"}
+    assert results["recall@1"] == retrieval_metrics(embeddings, labels[rows], (1,), nmi=False)["recall@1"]
+    assert set(results) == {"recall@1", "test recall@1"}
 
 
-def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) -> None:
+def test_average_and_memory_are_saved_for_resuming(toys: ModuleType) -> None:
     recipe = replace(RECIPE, average=0.5, group=GroupLossOptions(memory=2), samples_per_class=2)
     task, other = task_of(toys, recipe), task_of(toys, recipe)
     train(task, TrainingOptions(epochs=1, workers=0), device="cpu", progress=False)
@@ -146,24 +146,24 @@ def test_average_and_memory_are_kept_for_a_run_that_continues(toys: ModuleType) 
     assert kinds == {"average": False, "memory": True}  # each process has seen other batches
     assert isinstance(other.model.loss, GroupLoss)
     assert isinstance(task.model.loss, GroupLoss)
-    kept, again = task.model.loss.memory.nodes("cpu"), other.model.loss.memory.nodes("cpu")
-    assert kept is not None
+    stored, again = task.model.loss.memory.nodes("cpu"), other.model.loss.memory.nodes("cpu")
+    assert stored is not None
     assert again is not None
-    assert torch.equal(kept.inputs, again.inputs)
+    assert torch.equal(stored.inputs, again.inputs)
     average = other.final_model().state_dict()
     assert all(torch.equal(value, average[name]) for name, value in task.final_model().state_dict().items())
     assert any(not torch.equal(value, average[name]) for name, value in task.model.state_dict().items())
 
 
-@pytest.mark.parametrize(("classes", "samples", "kept"), [(3, 4, 1), (3, 1, 4), (5, 4, 0)])
-def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, samples: int, kept: int) -> None:
+@pytest.mark.parametrize(("classes", "samples", "stored"), [(3, 4, 1), (3, 1, 4), (5, 4, 0)])
+def test_the_memory_stays_well_below_an_epoch(toys: ModuleType, classes: int, samples: int, stored: int) -> None:
     group = GroupLossOptions(memory=4, anchors_per_class=0)
     recipe = replace(RECIPE, group=group, classes_per_batch=classes, samples_per_class=samples)
     loss = task_of(toys, recipe).model.loss  # of 60 images
     assert isinstance(loss, GroupLoss)
     for _ in range(6):
         loss.memory.add(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    assert len(loss.memory.state_dict()) == 2 * kept
+    assert len(loss.memory.state_dict()) == 2 * stored
 
 
 def test_without_an_average_the_outcome_is_the_model(toys: ModuleType) -> None:
