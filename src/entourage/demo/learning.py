@@ -167,7 +167,8 @@ def embed_section(recipe: Recipe = RECIPE) -> Section:
     lead = (
         f"A network of three layers has learnt the digits 0 to {N_TRAINED - 1}, upright, turned and mirrored, from"
         f" nothing, in half a minute. These are the digits {N_TRAINED} to 9, which it has never seen. On the left"
-        " a query, then what is similar to it, from the nearest to the last that should be found; red frames are other digits."
+        " a query, then what is similar to it, from the nearest to the last that should be found; red frames are other"
+        " digits."
     )
     pictures = [
         Block(title=f"Compared by {name}", figure=_embed_picture(digits, vectors))
