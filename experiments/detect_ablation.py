@@ -26,7 +26,7 @@ from entourage.detect.evaluation.page_evaluation import PageDetector, evaluate
 from entourage.detect.models.decode import typical_box_sizes
 from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import TrainJob
+from entourage.detect.training.train import TrainConfig
 from entourage.detect.training.windows import PagePack
 from experiments.command import run_command
 from experiments.detect_rows import (
@@ -84,9 +84,9 @@ VARIANTS = {
     "margin": Variant("with 12 margin crops", recipe=(("margin", 12),)),
     "no-composed": Variant("without composed pages", composed=False),
     "no-composed-margin": Variant("margin crops in place of composed pages", composed=False, recipe=(("margin", 12),)),
-    "no-rare": Variant("windows anywhere", recipe=(("rare", 0.0),)),
-    "neither": Variant("windows anywhere, no composed pages", composed=False, recipe=(("rare", 0.0),)),
-    "plain": Variant("without disguises", recipe=(("view", None),)),
+    "no-rare": Variant("windows anywhere", recipe=(("class_balanced", 0.0),)),
+    "neither": Variant("windows anywhere, no composed pages", composed=False, recipe=(("class_balanced", 0.0),)),
+    "plain": Variant("without disguises", recipe=(("degradation", None),)),
     "staged": Variant("the thesis' stages", staged=True),
 }
 UNDRAWN = InferenceOptions(refine_boxes=False, round_boxes=False)
@@ -135,14 +135,14 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
     variant = VARIANTS[name]
     changes = dict(variant.recipe)
     recipe = Recipe() if options.steps is None else Recipe(steps=options.steps)
-    if "rare" in changes:
-        recipe = replace(recipe, window=replace(recipe.window, rare=changes.pop("rare")))
+    if "class_balanced" in changes:
+        recipe = replace(recipe, window=replace(recipe.window, class_balanced=changes.pop("class_balanced")))
     recipe = recipe_of(options, replace(recipe, **changes))
     folders = [*options.train, *(options.composed if variant.composed else ())]
-    job = TrainJob(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
+    config = TrainConfig(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
     inference = InferenceOptions() if variant.drawn else UNDRAWN
-    detector, summary = trained(f"detect_ablation-{_learner(name)}", job, options, inference)
-    return with_cached_boxes(detector, packed(job)) if variant.cached else detector, summary
+    detector, summary = trained(f"detect_ablation-{_learner(name)}", config, options, inference)
+    return with_cached_boxes(detector, packed(config)) if variant.cached else detector, summary
 
 
 def _learner(name: str) -> str:
@@ -155,7 +155,7 @@ def with_cached_boxes(detector: Detector, pack: PagePack) -> Detector:
 
     Args:
         detector: is left as it is.
-        sheets: the pages that it learned from.
+        pack: the pages that it learned from.
     """
     model = deepcopy(detector.model)
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)

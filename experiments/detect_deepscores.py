@@ -26,7 +26,7 @@ from entourage.detect.evaluation.page_evaluation import (
     evaluate_detections,
 )
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import TrainJob
+from entourage.detect.training.train import TrainConfig
 from experiments.claims import alone
 from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
@@ -115,7 +115,7 @@ def own(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
     """The detector of the house: trained, or one that is ready."""
     if not _learns(options):
         return Detector.load(options.model, options.device)
-    detector, summary = trained(RUN, TrainJob(options.train, options.runs, recipe=recipe_of(options)), options)
+    detector, summary = trained(RUN, TrainConfig(options.train, options.runs, recipe=recipe_of(options)), options)
     keep_training(book, name, summary)
     return detector
 
@@ -146,7 +146,7 @@ def _scored_row(
 
 def rival(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
     """A detector of torchvision, trained on the same pages for the same time."""
-    pack = packed(TrainJob(options.train, options.runs))
+    pack = packed(TrainConfig(options.train, options.runs))
     run, minutes = run_folder(f"detect_deepscores-{name}", options), _minutes(options)
     with alone(run):
         detector, summary = train_rival(name, pack, recipe_of(options), minutes, run, options.device)
@@ -167,8 +167,8 @@ def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> PageDet
     else:
         begin = find_detector(options.model)
     recipe = recipe_of(options, Recipe.for_handwriting())
-    job = TrainJob(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
-    detector, summary = trained(_tuned_run(options), job, options)
+    config = TrainConfig(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
+    detector, summary = trained(_tuned_run(options), config, options)
     keep_training(book, f"{name}, handwriting", summary)
     return detector
 
@@ -184,7 +184,7 @@ def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> R
     """The same for a rival: it goes on from what it learned of print, for the same time."""
     recipe = recipe_of(options, Recipe.for_handwriting())
     begin = rival(book, name, options).model
-    pack = packed(TrainJob(["muscima"], options.runs, classes="muscima"))
+    pack = packed(TrainConfig(["muscima"], options.runs, classes="muscima"))
     run, minutes = run_folder(f"detect_deepscores-muscima-{name}", options), _minutes(options)
     with alone(run):
         detector, summary = train_rival(name, pack, recipe, minutes, run, options.device, begin)

@@ -23,9 +23,9 @@ from entourage.detect.detections import Detections
 from entourage.detect.detector import to_page_coordinates
 from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing.prepare import prepare_page
-from entourage.detect.training.task import Draw, PageTask, Recipe, cut_early, make_batch
+from entourage.detect.training.task import PageTask, Recipe, WindowSample, cut_on_host, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
-from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows
+from entourage.detect.training.windows import PagePack, WindowOptions, Windows, WindowSampler
 from entourage.training import TrainingOptions, train
 from entourage.training.task import Losses
 from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
@@ -67,12 +67,12 @@ class RivalLearner(nn.Module):
         return losses
 
 
-class RivalTask(PageTask[Draw]):
+class RivalTask(PageTask[WindowSample]):
     """A rival on the same windows as the detector of the house.
 
     Args:
         model: is trained in place.
-        sheets: the pages.
+        pack: the pages.
         recipe: how; windows and views are those of the detector's own training.
         parts: in how many batches the windows of a step are seen.
     """
@@ -80,24 +80,24 @@ class RivalTask(PageTask[Draw]):
     def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, parts: int = 1) -> None:
         super().__init__(RivalLearner(model), pack, recipe, recipe.average)
         self.parts = parts
-        self._drawer = WindowDrawer(pack, recipe.window)
+        self._sampler = WindowSampler(pack, recipe.window)
 
     def plan(self, epoch: int) -> Sequence[int]:
         """The numbers of an epoch's batches."""
         batches = self.parts * self.recipe.epoch
         return range(epoch * batches, (epoch + 1) * batches)
 
-    def load(self, item: int, rng: np.random.Generator) -> Draw:
+    def load(self, item: int, rng: np.random.Generator) -> WindowSample:
         """Draws windows, with the parts of symbols whose centres lie beyond them."""
         window = self.recipe.window
-        draw = Draw(with_parts(self._drawer.draw(self.recipe.batch // self.parts, rng), self.pack, window))
-        return cut_early(draw, self.pack.pixels, self.device, window.height, window.width)
+        sample = WindowSample(with_parts(self._sampler.sample(self.recipe.batch // self.parts, rng), self.pack, window))
+        return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
-    def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
+    def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
         """The sum of the rival's losses, and each."""
         window = self.recipe.window
         parts: dict[str, Tensor] = model(
-            make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.view)
+            make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
         )
         return {"loss": torch.stack(list(parts.values())).sum(), **{n: v.detach() for n, v in parts.items()}}
 
@@ -141,7 +141,7 @@ def train_rival(
     pack: PagePack,
     recipe: Recipe,
     minutes: float,
-    run: Path,
+    run_dir: Path,
     device: str = "auto",
     start: nn.Module | None = None,
 ) -> tuple[RivalDetector, dict[str, Any]]:
@@ -157,7 +157,7 @@ def train_rival(
     steps = steps_in_budget(
         trial,
         range(TRIAL_STEPS),
-        run,
+        run_dir,
         minutes,
         device,
         steps_per_epoch=recipe.epoch,
@@ -165,7 +165,7 @@ def train_rival(
         options=_training_options(recipe, parts),
     )
     task.recipe = replace(recipe, steps=steps)
-    result = train(task, _training_options(task.recipe, parts), run, device=device, title=name)
+    result = train(task, _training_options(task.recipe, parts), run_dir, device=device, title=name)
     rival = RivalDetector(_inner(task.final_model()), pack.classes, device)
     return rival, {"steps": result.steps, "seconds": result.seconds}
 

@@ -17,7 +17,7 @@ from entourage.detect.evaluation.ground_truth import GroundTruthPage, read_groun
 from entourage.detect.evaluation.page_evaluation import Evaluation
 from entourage.detect.options import InferenceOptions, NetworkOptions, preset
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import TrainingClasses, TrainJob, train_detector, training_pages
+from entourage.detect.training.train import TrainConfig, TrainingClasses, load_training_pages, train_detector
 from entourage.detect.training.windows import PagePack, WindowOptions
 from experiments.claims import alone
 from experiments.ledger import Ledger, Row, run_name
@@ -122,42 +122,42 @@ def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Reci
 
 
 def trained(
-    name: str, job: TrainJob, options: argparse.Namespace, inference: InferenceOptions | None = None
+    name: str, config: TrainConfig, options: argparse.Namespace, inference: InferenceOptions | None = None
 ) -> tuple[Detector, dict[str, Any]]:
     """A detector trained for the time, or found in its folder, and how its training went.
 
     Args:
         name: of its folder.
-        job: what it learns, and how.
+        config: what it learns, and how.
         options: of the command.
         inference: options of the returned detector; None: the defaults.
 
     Raises:
         BusyError: another process is training it.
     """
-    job = replace(job, out=run_folder(name, options), minutes=None if options.small else options.minutes)
+    config = replace(config, out=run_folder(name, options), minutes=None if options.small else options.minutes)
     if options.small:
-        base = job.options or preset(job.preset)
+        base = config.options or preset(config.preset)
         encoder = SMALL_NETWORK if base.network.encoder == "small" else replace(base.network, encoder="resnet18")
-        job = replace(job, options=replace(base, network=encoder))
-    with alone(job.out):
-        done = job.out / "summary.json"
+        config = replace(config, options=replace(base, network=encoder))
+    with alone(config.out):
+        done = config.out / "summary.json"
         if done.is_file():
             summary = json.loads(done.read_text(encoding="utf-8"))
         else:
-            job = replace(job, device=options.device)
-            summary = train_detector(job, packed(job))
-    return Detector.load(job.out / "detect.safetensors", options.device, inference), summary
+            config = replace(config, device=options.device)
+            summary = train_detector(config, packed(config))
+    return Detector.load(config.out / "detect.safetensors", options.device, inference), summary
 
 
-def packed(job: TrainJob) -> PagePack:
+def packed(config: TrainConfig) -> PagePack:
     """The pages that a job learns from, read once for all jobs on the same pages."""
-    return _sheets(tuple(map(str, job.folders)), job.classes)
+    return _sheets(tuple(map(str, config.data)), config.classes)
 
 
 @cache
 def _sheets(folders: tuple[str, ...], classes: TrainingClasses) -> PagePack:
-    return training_pages(TrainJob(folders, Path(), classes=classes))
+    return load_training_pages(TrainConfig(folders, Path(), classes=classes))
 
 
 def scores(found: Evaluation) -> dict[str, Any]:

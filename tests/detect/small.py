@@ -27,7 +27,7 @@ RECIPE = Recipe(
     average=0.9,
     learning_rate=3e-3,
 )
-PLAIN = replace(RECIPE, view=None)
+PLAIN = replace(RECIPE, degradation=None)
 
 
 def small_data(folder: Path) -> tuple[list[GroundTruthPage], PagePack]:

@@ -21,7 +21,7 @@ from entourage.detect.detections import Detections
 from entourage.detect.evaluation.ground_truth import read_ground_truth
 from entourage.detect.models.watershed import save_detector
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import TrainJob
+from entourage.detect.training.train import TrainConfig
 from experiments import detect_deepscores
 
 SUMMARY = {"steps": 7, "seconds": 120.0}
@@ -43,12 +43,12 @@ class Trainings:
     """What was asked to be trained, in order, in place of training it."""
 
     runs: list[str] = field(default_factory=list)
-    jobs: dict[str, TrainJob] = field(default_factory=dict)
+    jobs: dict[str, TrainConfig] = field(default_factory=dict)
     rivals: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
-    def trained(self, name: str, job: TrainJob, options: argparse.Namespace) -> tuple[Blank, dict[str, Any]]:
+    def trained(self, name: str, config: TrainConfig, options: argparse.Namespace) -> tuple[Blank, dict[str, Any]]:
         self.runs.append(name)
-        self.jobs[name] = job
+        self.jobs[name] = config
         return Blank(), SUMMARY
 
     def rival(
@@ -70,7 +70,7 @@ def trainings(data: str, monkeypatch: pytest.MonkeyPatch) -> Trainings:
     monkeypatch.setattr(detect_deepscores, "trained", made.trained)
     monkeypatch.setattr(detect_deepscores, "train_rival", made.rival)
     monkeypatch.setattr(detect_deepscores, "need_torchvision", lambda: None)
-    monkeypatch.setattr(detect_deepscores, "packed", lambda job: f"{job.classes} of {Path(job.folders[0]).name}")
+    monkeypatch.setattr(detect_deepscores, "packed", lambda config: f"{config.classes} of {Path(config.data[0]).name}")
     monkeypatch.setattr(detect_deepscores, "read_ground_truth", lambda folder, split: read_ground_truth(data, split))
     return made
 
@@ -95,7 +95,7 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
     assert set(rows) == print_rows | handwritten | learned
     own = trainings.jobs["detect_deepscores-muscima-dwd"]
     assert own.start == tmp_path / "runs" / "detect_deepscores-dwd" / "detect.safetensors"
-    assert (list(own.folders), own.classes, own.recipe) == (["muscima"], "muscima", Recipe.for_handwriting())
+    assert (list(own.data), own.classes, own.recipe) == (["muscima"], "muscima", Recipe.for_handwriting())
     assert trainings.rivals == {
         "detect_deepscores-fcos": ("fcos", "detector of data", Recipe(), 3.0, None),
         "detect_deepscores-muscima-fcos": (

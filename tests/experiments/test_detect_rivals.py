@@ -23,9 +23,9 @@ from tests.detect.engraved import write_engraved
 from tests.detect.small import RECIPE, small_data
 
 from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
-from entourage.detect.training.task import Draw, Recipe, make_batch
+from entourage.detect.training.task import Recipe, WindowSample, make_batch
 from entourage.detect.training.task import WindowBatch as Batch
-from entourage.detect.training.windows import WindowDrawer, WindowOptions, pack_pages
+from entourage.detect.training.windows import WindowOptions, WindowSampler, pack_pages
 from entourage.training import TrainingOptions
 from experiments import detect_rivals
 
@@ -41,8 +41,8 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
             given["images"], given["targets"] = list(images), list(targets)
             return {"a": torch.tensor(1.0), "b": torch.tensor(2.0)}
 
-    windows = WindowDrawer(pack, WindowOptions(height=64, width=128)).draw(3, np.random.default_rng(0))
-    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
+    windows = WindowSampler(pack, WindowOptions(height=64, width=128)).sample(3, np.random.default_rng(0))
+    batch = make_batch(WindowSample(windows), pack.pixels, 64, 128, None)
     assert set(RivalLearner(Fake())(batch)) == {"a", "b"}
     assert [image.shape for image in given["images"]] == [(3, 64, 128)] * 3  # type: ignore[attr-defined]
     assert sum(len(target["labels"]) for target in given["targets"]) == len(batch.labels)  # type: ignore[index]
@@ -78,14 +78,14 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
     pack = pack_pages(pages, class_names(pages), workers=1, progress=False)
     window = WindowOptions(height=64, width=128)
     corner = np.array([[40.0, 20.0]])  # on a page of half the size
-    windows = WindowDrawer(pack, window).cut(np.array([1]), corner, np.ones((1, 2)))
+    windows = WindowSampler(pack, window).cut(np.array([1]), corner, np.ones((1, 2)))
     before = [pack.classes[label - 1] for label in windows.labels.tolist()]
     assert before == ["restQuarter"]  # of the staff, whose centre is inside, too little can be seen
     parts = with_parts(windows, pack, window)
     assert [pack.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
     assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
     assert parts.image.tolist() == [0, 0]
-    beside = WindowDrawer(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
+    beside = WindowSampler(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
     assert beside.boxes.shape == (0, 4)
     assert with_parts(beside, pack, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
 

@@ -22,7 +22,7 @@ from entourage.detect.evaluation.ground_truth import make_page, read_ground_trut
 from entourage.detect.models.watershed import save_detector
 from entourage.detect.options import InferenceOptions
 from entourage.detect.training.task import Recipe
-from entourage.detect.training.train import TrainJob
+from entourage.detect.training.train import TrainConfig
 from experiments import detect_ablation, detect_context, detect_deepscores, detect_rows, ledger
 
 
@@ -137,9 +137,11 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     staged: dict[str, bool] = {}
     steps: set[int] = set()
 
-    def trained(folder: str, job: TrainJob, options: object, how: InferenceOptions) -> tuple[str, dict[str, float]]:
-        inference[name], folders[name], staged[name] = how, folder, job.staged
-        steps.add(job.recipe.steps)
+    def trained(
+        folder: str, config: TrainConfig, options: object, how: InferenceOptions
+    ) -> tuple[str, dict[str, float]]:
+        inference[name], folders[name], staged[name] = how, folder, config.staged
+        steps.add(config.recipe.steps)
         return "detector", {"steps": 1, "seconds": 60.0}
 
     monkeypatch.setattr(detect_ablation, "trained", trained)
@@ -161,8 +163,8 @@ def test_steps_that_are_given_take_the_place_of_minutes(tmp_path: Path, monkeypa
     data = some_pages(tmp_path / "data", train=2, val=1, test=1)
     minutes: list[float | None] = []
 
-    def trained(job: TrainJob, pack: object) -> None:
-        minutes.append(job.minutes)
+    def trained(config: TrainConfig, pack: object) -> None:
+        minutes.append(config.minutes)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(detect_rows, "train_detector", trained)

@@ -31,7 +31,7 @@ def run(
     ] = "own",
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least score of what is written.")] = 0.3,
     interline: Annotated[float | None, typer.Option(min=1.0, help="Pixels between staff lines, if you know.")] = None,
-    draw: Annotated[bool, typer.Option(help="Draw the pages with what was found.")] = True,
+    draw: Annotated[bool, typer.Option(help="WindowSample the pages with what was found.")] = True,
     device: Device = "auto",
 ) -> None:
     """Find the symbols on pages; write COCO's JSON, DeepScores' XML, tables and drawn pages."""
@@ -141,7 +141,7 @@ def train(
 ) -> None:
     """Train a detector on annotated pages; a command that was stopped goes on when it is repeated."""
     from entourage.detect.training.task import Recipe
-    from entourage.detect.training.train import TrainJob, train_detector
+    from entourage.detect.training.train import TrainConfig, train_detector
     from entourage.report.page import pluralize
 
     if start is not None and preset is not None:
@@ -155,11 +155,11 @@ def train(
         batch=batch or default.batch,
         learning_rate=learning_rate or default.learning_rate,
         margin=margin,
-        view=None if no_degradation else default.view,
+        degradation=None if no_degradation else default.degradation,
         validation=validation,
         seed=seed,
     )
-    job = TrainJob(
+    config = TrainConfig(
         data,
         out,
         classes=classes,
@@ -169,9 +169,9 @@ def train(
         minutes=minutes,
         staged=staged,
         device=device,
-        say=lambda line: typer.echo(line, err=True),
+        log=lambda line: typer.echo(line, err=True),
     )
-    result = train_detector(job)
+    result = train_detector(config)
     scores = f", mAP {result['map']:.1%}, AP50 {result['ap50']:.1%}" if "map" in result else ""
     typer.echo(
         f"{pluralize(result['pages'], 'pages')}, {pluralize(result['steps'], 'steps')}{scores}: {result['model']}"

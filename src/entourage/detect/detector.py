@@ -218,7 +218,7 @@ def to_page_coordinates(found: Detections, prepared: PreparedPage, options: Infe
 
     Args:
         found: in pixels of `prepared.image`.
-        ready: the page.
+        prepared: the page.
         options: how it is looked at.
 
     Raises:

@@ -108,9 +108,9 @@ def run_detection(
 ) -> dict[str, Any]:
     """Detect the symbols of all pages and write the results into a folder.
 
-    These are `coco.json`, `detections.csv`, `xml/`, `drawn/`, `pages.csv`, `report.html` and `summary.json`. A page that
-    is missing or cannot be read is skipped and listed. An interrupted run resumes when it is repeated with the same
-    arguments; after an interrupt from the keyboard the files contain the pages that are complete.
+    The results are `coco.json`, `detections.csv`, `xml/`, `drawn/`, `pages.csv`, `report.html` and `summary.json`. A
+    page that is missing or cannot be read is skipped and listed. An interrupted run resumes when it is repeated with
+    the same arguments; after an interrupt from the keyboard the files contain the pages that are complete.
 
     Args:
         sources: images, PDF files and folders of such.

@@ -5,23 +5,23 @@ from dataclasses import replace
 import pytest
 import torch
 
-from entourage.detect.training.augmentation import ViewOptions, disguise
+from entourage.detect.training.augmentation import DegradationOptions, degrade
 
 # Every effect off; tests switch on one.
-STILL = ViewOptions(
-    clean=0.0,
-    thick=0.0,
-    blur=0.0,
-    binary=0.0,
-    gamma=0.0,
-    faint=0.0,
+STILL = DegradationOptions(
+    p_clean=0.0,
+    p_thickness=0.0,
+    p_blur=0.0,
+    p_binary=0.0,
+    gamma_sigma=0.0,
+    p_fading=0.0,
     contrast=(1.0, 1.0),
-    paper=0.0,
-    light=0.0,
+    paper_darkness=0.0,
+    light_falloff=0.0,
     shadow=0.0,
-    noise=0.0,
-    specks=0.0,
-    through=0.0,
+    noise_sigma=0.0,
+    speck_fraction=0.0,
+    p_bleed_through=0.0,
 )
 
 
@@ -32,9 +32,9 @@ def pages(batch: int = 3) -> torch.Tensor:
     return ink
 
 
-def seeded(options: ViewOptions, ink: torch.Tensor, seed: int = 0) -> torch.Tensor:
+def seeded(options: DegradationOptions, ink: torch.Tensor, seed: int = 0) -> torch.Tensor:
     torch.manual_seed(seed)
-    return disguise(ink, options)
+    return degrade(ink, options)
 
 
 def test_without_effects_nothing_changes() -> None:
@@ -42,13 +42,13 @@ def test_without_effects_nothing_changes() -> None:
 
 
 def test_clean_pages_are_untouched_to_the_bit() -> None:
-    assert torch.equal(seeded(ViewOptions(clean=1.0), pages()), pages())
+    assert torch.equal(seeded(DegradationOptions(p_clean=1.0), pages()), pages())
 
 
 def test_the_outcome_is_ink_between_0_and_1_and_follows_the_generator() -> None:
-    first, second = seeded(ViewOptions(), pages(16)), seeded(ViewOptions(), pages(16))
+    first, second = seeded(DegradationOptions(), pages(16)), seeded(DegradationOptions(), pages(16))
     assert torch.equal(first, second)
-    assert not torch.equal(first, seeded(ViewOptions(), pages(16), seed=1))
+    assert not torch.equal(first, seeded(DegradationOptions(), pages(16), seed=1))
     assert first.shape == (16, 1, 40, 64)
     assert first.min() >= 0
     assert first.max() <= 1
@@ -56,14 +56,14 @@ def test_the_outcome_is_ink_between_0_and_1_and_follows_the_generator() -> None:
 
 
 def test_pictures_of_a_batch_are_changed_each_their_own_way() -> None:
-    changed = seeded(replace(STILL, blur=1.0, paper=0.5), pages(4))
+    changed = seeded(replace(STILL, p_blur=1.0, paper_darkness=0.5), pages(4))
     assert len({tuple(picture.flatten().tolist()) for picture in changed}) == 4
 
 
 def test_blur_keeps_ink_and_symmetry() -> None:
     ink = torch.zeros(1, 1, 41, 41)
     ink[..., 20, 20] = 1.0
-    blurred = seeded(replace(STILL, blur=1.0, blur_by=(1.0, 1.0)), ink)[0, 0]
+    blurred = seeded(replace(STILL, p_blur=1.0, blur_sigma=(1.0, 1.0)), ink)[0, 0]
     assert blurred.sum() == pytest.approx(1.0, abs=0.2)  # the floor of 1e-4 over 1681 pixels
     assert torch.allclose(blurred, blurred.T, atol=1e-6)
     assert torch.allclose(blurred, blurred.flip(0), atol=1e-6)
@@ -71,7 +71,7 @@ def test_blur_keeps_ink_and_symmetry() -> None:
 
 
 def test_thickness_adds_or_takes_a_share_of_a_pixel() -> None:
-    changed = seeded(replace(STILL, thick=1.0, thick_by=0.4), pages(32))
+    changed = seeded(replace(STILL, p_thickness=1.0, thickness=0.4), pages(32))
     edge = changed[:, 0, 9, 20]  # just outside
     inner = changed[:, 0, 10, 20]  # just inside
     assert edge.max() > 0.2
@@ -82,13 +82,13 @@ def test_thickness_adds_or_takes_a_share_of_a_pixel() -> None:
 
 
 def test_light_and_paper_darken_paper_and_spare_no_side() -> None:
-    changed = seeded(replace(STILL, light=0.5, paper=0.3), pages(16))
+    changed = seeded(replace(STILL, light_falloff=0.5, paper_darkness=0.3), pages(16))
     assert changed[:, 0, 0, 0].max() > 0.05
     assert changed.mean() > pages(16).mean()
 
 
 def test_specks_come_and_holes_with_them() -> None:
-    changed = seeded(replace(STILL, specks=0.05), pages(8))
+    changed = seeded(replace(STILL, speck_fraction=0.05), pages(8))
     assert (changed[:, 0, :8] == 1).float().mean() == pytest.approx(0.025, abs=0.01)  # half of 0.05 on average
     assert (changed[:, 0, 10:20, 12:30] < 0.5).any()
 
@@ -96,13 +96,13 @@ def test_specks_come_and_holes_with_them() -> None:
 def test_the_back_of_a_page_is_another_page_mirrored() -> None:
     ink = torch.zeros(2, 1, 20, 30)
     ink[0, 0, 5:10, 2:8] = 1.0
-    changed = seeded(replace(STILL, through=1.0, through_by=0.5), ink)
+    changed = seeded(replace(STILL, p_bleed_through=1.0, bleed_through=0.5), ink)
     assert changed[1, 0, 7, 24] > 0.01  # 29 - 5
     assert changed[1, 0, 7, 5] < 0.01
 
 
 def test_binary_pages_are_nearly_black_and_white() -> None:
     ink = torch.rand(4, 1, 20, 30, generator=torch.Generator().manual_seed(0))
-    changed = seeded(replace(STILL, binary=1.0), ink)
+    changed = seeded(replace(STILL, p_binary=1.0), ink)
     middle = ((changed > 0.2) & (changed < 0.8)).float().mean()
     assert middle < ((ink > 0.2) & (ink < 0.8)).float().mean() / 2

@@ -8,8 +8,8 @@ import torch
 from tests.detect.engraved import Symbol, write_engraved
 
 from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
-from entourage.detect.training.augmentation import CROP_HEIGHT, CROP_WIDTH, MarginDrawer, paste_margins
-from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
+from entourage.detect.training.augmentation import CROP_HEIGHT, CROP_WIDTH, MarginSampler, paste_margins
+from entourage.detect.training.windows import PagePack, WindowOptions, WindowSampler, cut_windows, pack_pages
 
 WINDOW = WindowOptions(height=96, width=200)
 
@@ -34,9 +34,9 @@ def pack(tmp_path: Path) -> PagePack:
 
 
 def test_rare_symbols_come_into_the_margin_with_their_targets(pack: PagePack) -> None:
-    drawer, margins = WindowDrawer(pack, WINDOW), MarginDrawer(pack, WINDOW, crops=3)
-    windows = drawer.cut(np.zeros(2, np.int64), np.zeros((2, 2)), np.ones((2, 2)))
-    covered, crops = margins.draw(windows, np.random.default_rng(0))
+    sampler, margins = WindowSampler(pack, WINDOW), MarginSampler(pack, WINDOW, crops=3)
+    windows = sampler.cut(np.zeros(2, np.int64), np.zeros((2, 2)), np.ones((2, 2)))
+    covered, crops = margins.sample(windows, np.random.default_rng(0))
     coda = pack.classes.index("coda") + 1
     assert (covered.labels == coda).sum() == 6
     step = 200 // 3
@@ -52,9 +52,9 @@ def test_rare_symbols_come_into_the_margin_with_their_targets(pack: PagePack) ->
 
 
 def test_what_the_margin_covers_is_no_target_any_more(pack: PagePack) -> None:
-    drawer, margins = WindowDrawer(pack, WINDOW), MarginDrawer(pack, WINDOW, crops=3)
-    windows = drawer.cut(np.zeros(1, np.int64), np.zeros((1, 2)), np.ones((1, 2)))
-    covered, crops = margins.draw(windows, np.random.default_rng(0))
+    sampler, margins = WindowSampler(pack, WINDOW), MarginSampler(pack, WINDOW, crops=3)
+    windows = sampler.cut(np.zeros(1, np.int64), np.zeros((1, 2)), np.ones((1, 2)))
+    covered, crops = margins.sample(windows, np.random.default_rng(0))
     dots = covered.boxes[covered.labels == pack.classes.index("augmentationDot") + 1]
     assert (dots[:, 1] >= CROP_HEIGHT - 1).all()
     assert len(dots) < len(windows.boxes)
@@ -67,7 +67,7 @@ def test_what_the_margin_covers_is_no_target_any_more(pack: PagePack) -> None:
 
 def test_margins_that_cannot_be_are_refused(pack: PagePack) -> None:
     with pytest.raises(ValueError, match="4 crops of 65 x 40 do not fit"):
-        MarginDrawer(pack, WINDOW, crops=4)
+        MarginSampler(pack, WINDOW, crops=4)
     only = PagePack(
         pack.classes,
         pack.pixels,
@@ -79,4 +79,4 @@ def test_margins_that_cannot_be_are_refused(pack: PagePack) -> None:
         np.array([0, 399]),
     )
     with pytest.raises(ValueError, match="no class with less than 1%"):
-        MarginDrawer(only, WINDOW, crops=2)
+        MarginSampler(only, WINDOW, crops=2)

@@ -19,20 +19,20 @@ def make(folder: Path) -> DetectionTask:
 
 def test_the_stages_follow_the_thesis() -> None:
     names = [stage.name for stage in STAGES]
-    assert names == ["patches", "colours", "energy", "class", "box", "energy again", "all"]
-    assert sum(stage.share for stage in STAGES) == pytest.approx(1.0)
+    assert names == ["patches", "segmentation", "energy", "class", "box", "energy again", "all"]
+    assert sum(stage.fraction for stage in STAGES) == pytest.approx(1.0)
     assert [stage.terms for stage in STAGES[2:]] == [("energy",), ("class",), ("box",), ("energy",), ALL]
 
 
 def test_all_stages_train_one_detector_and_a_second_call_finds_it_done(tmp_path: Path) -> None:
     task = make(tmp_path / "data")
     before = task.detector.network.energy.weight.clone()
-    detector, result = train_in_stages(task, run=tmp_path / "run", device="cpu", progress=False)
+    detector, result = train_in_stages(task, run_dir=tmp_path / "run", device="cpu", progress=False)
     assert result.steps == 20  # 2, 3, 3, 3, 3, 2 and 4 of 20: rounding halves to even
     assert "map" in result.metrics
     assert not torch.equal(detector.network.energy.weight, before)
     assert len(list((tmp_path / "run").glob("stage-*"))) == 7
-    again, second = train_in_stages(make(tmp_path / "more"), run=tmp_path / "run", device="cpu", progress=False)
+    again, second = train_in_stages(make(tmp_path / "more"), run_dir=tmp_path / "run", device="cpu", progress=False)
     assert second.steps == result.steps
     assert torch.equal(again.network.energy.weight, detector.network.energy.weight)
 

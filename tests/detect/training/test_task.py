@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.detect.small import PLAIN, RECIPE, small_data, small_detector
 
-from entourage.detect.training.task import DetectionTask, validation_precision
+from entourage.detect.training.task import DetectionTask, mean_precision
 from entourage.detect.training.windows import WindowOptions
 from entourage.training import train
 
@@ -21,7 +21,7 @@ def make(folder: Path, recipe=RECIPE, **how) -> DetectionTask:  # type: ignore[n
 def test_training_lowers_the_losses_and_finds_symbols(tmp_path: Path) -> None:
     recipe = replace(PLAIN, steps=80, batch=4, epoch=80, average=0.9, learning_rate=1e-2, warmup=10)
     lines: list[str] = []
-    task = make(tmp_path / "data", recipe, say=lines.append)
+    task = make(tmp_path / "data", recipe, log=lines.append)
     rng = np.random.default_rng(0)
     batch = task.load(0, rng)
     before = float(task.loss(task.model.eval(), batch, 0)["loss"].detach())
@@ -91,7 +91,7 @@ def test_perfect_detections_have_a_precision_of_one(tmp_path: Path) -> None:
         return [{"boxes": boxes, "labels": labels, "scores": torch.ones(len(rows))}]
 
     detector.objects = objects  # type: ignore[method-assign, assignment]
-    means = validation_precision(detector, validation, torch.device("cpu"))
+    means = mean_precision(detector, validation, torch.device("cpu"))
     assert means == {"map": pytest.approx(1.0), "ap50": pytest.approx(1.0)}
 
 

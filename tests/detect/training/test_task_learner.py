@@ -6,33 +6,33 @@ import numpy as np
 import torch
 from tests.detect.small import RECIPE, small_data, small_detector
 
-from entourage.detect.training.augmentation import ViewOptions
-from entourage.detect.training.task import Draw, Learner, cut, cut_early, hidden_mask, make_batch
-from entourage.detect.training.windows import WindowDrawer, cut_windows
+from entourage.detect.training.augmentation import DegradationOptions
+from entourage.detect.training.task import LossModule, WindowSample, cut_ink, cut_on_host, hidden_mask, make_batch
+from entourage.detect.training.windows import WindowSampler, cut_windows
 
 
 def test_a_batch_without_view_is_the_windows_themselves(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
-    windows = WindowDrawer(pack, RECIPE.window).draw(3, np.random.default_rng(0))
+    windows = WindowSampler(pack, RECIPE.window).sample(3, np.random.default_rng(0))
     plain = cut_windows(pack.pixels, windows, 64, 128)
-    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
+    batch = make_batch(WindowSample(windows), pack.pixels, 64, 128, None)
     assert torch.equal(batch.ink, plain)
     assert torch.equal(batch.boxes, windows.boxes)
-    assert torch.equal(cut(Draw(windows), pack.pixels, 64, 128), plain)
-    given = make_batch(Draw(windows, ink=plain / 2), pack.pixels, 64, 128, None)
+    assert torch.equal(cut_ink(WindowSample(windows), pack.pixels, 64, 128), plain)
+    given = make_batch(WindowSample(windows, ink=plain / 2), pack.pixels, 64, 128, None)
     assert torch.equal(given.ink, plain / 2)
     torch.manual_seed(0)
-    seen = make_batch(Draw(windows), pack.pixels, 64, 128, ViewOptions(clean=0.0))
+    seen = make_batch(WindowSample(windows), pack.pixels, 64, 128, DegradationOptions(p_clean=0.0))
     assert not torch.equal(seen.ink, plain)
 
 
 def test_windows_are_cut_early_where_the_pages_stay_behind(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
-    draw = Draw(WindowDrawer(pack, RECIPE.window).draw(2, np.random.default_rng(0)))
-    assert cut_early(draw, pack.pixels, torch.device("cpu"), 64, 128) is draw
-    early = cut_early(draw, pack.pixels, torch.device("meta"), 64, 128)
+    sample = WindowSample(WindowSampler(pack, RECIPE.window).sample(2, np.random.default_rng(0)))
+    assert cut_on_host(sample, pack.pixels, torch.device("cpu"), 64, 128) is sample
+    early = cut_on_host(sample, pack.pixels, torch.device("meta"), 64, 128)
     assert early.ink is not None
-    assert torch.equal(early.ink, cut(draw, pack.pixels, 64, 128))
+    assert torch.equal(early.ink, cut_ink(sample, pack.pixels, 64, 128))
 
 
 def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
@@ -49,10 +49,10 @@ def test_the_surroundings_of_hidden_centres_are_not_looked_at() -> None:
 def test_the_learner_gives_the_losses_of_its_detector(tmp_path: Path) -> None:
     _, pack = small_data(tmp_path / "data")
     detector = small_detector(pack.classes).eval()
-    windows = WindowDrawer(pack, RECIPE.window).draw(2, np.random.default_rng(1))
-    batch = make_batch(Draw(windows), pack.pixels, 64, 128, None)
+    windows = WindowSampler(pack, RECIPE.window).sample(2, np.random.default_rng(1))
+    batch = make_batch(WindowSample(windows), pack.pixels, 64, 128, None)
     with torch.no_grad():
-        losses = Learner(detector)(batch)
+        losses = LossModule(detector)(batch)
         expected = detector.losses(batch.ink, batch.boxes, batch.labels, batch.image, batch.ignore)
     assert losses == expected
     assert set(losses) == {"energy", "class", "box"}

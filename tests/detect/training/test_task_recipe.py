@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from entourage.detect.training.augmentation import ViewOptions
+from entourage.detect.training.augmentation import DegradationOptions
 from entourage.detect.training.task import Recipe
 
 # What a run's record says of its recipe: with other names or values, a run that was begun could not go on.
@@ -27,7 +27,7 @@ RECORDED = {
 
 def test_a_run_is_known_by_its_recipe() -> None:
     recipe = Recipe()
-    assert asdict(recipe) == {**RECORDED, "window": asdict(recipe.window), "view": asdict(ViewOptions())}
+    assert asdict(recipe) == {**RECORDED, "window": asdict(recipe.window), "degradation": asdict(DegradationOptions())}
 
 
 def test_the_loop_is_told_the_same() -> None:

@@ -15,23 +15,23 @@ from entourage.detect.detections import DETECTOR_CLASSES
 from entourage.detect.evaluation.ground_truth import read_ground_truth
 from entourage.detect.models.watershed import load_detector, save_detector
 from entourage.detect.training import task as recipe_module
-from entourage.detect.training.task import DetectionTask, Draw
-from entourage.detect.training.train import TrainJob, as_classes, continued, train_detector
+from entourage.detect.training.task import DetectionTask, WindowSample
+from entourage.detect.training.train import TrainConfig, relabel_pages, train_detector, transfer_weights
 from entourage.symbols import V1_IDS
 from entourage.training.task import Losses
 
 
-def job(tmp_path: Path, **how: object) -> TrainJob:
+def make_config(tmp_path: Path, **how: object) -> TrainConfig:
     data = tmp_path / "data"
     if not data.exists():
         some_pages(data)
-    usual = TrainJob([data], tmp_path / "run", options=OPTIONS, recipe=RECIPE, device="cpu", progress=False)
-    return replace(usual, **how)  # type: ignore[arg-type]
+    default = TrainConfig([data], tmp_path / "run", options=OPTIONS, recipe=RECIPE, device="cpu", progress=False)
+    return replace(default, **how)  # type: ignore[arg-type]
 
 
 def test_a_detector_is_trained_written_and_described(tmp_path: Path) -> None:
     said: list[str] = []
-    summary = train_detector(job(tmp_path, say=said.append))
+    summary = train_detector(make_config(tmp_path, log=said.append))
     assert (summary["pages"], summary["steps"], summary["classes"]) == (4, 4, 142)
     assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
     detector = load_detector(tmp_path / "run" / "detect.safetensors")
@@ -43,7 +43,7 @@ def test_a_detector_is_trained_written_and_described(tmp_path: Path) -> None:
     assert detector.typical_sizes[DETECTOR_CLASSES.index("coda")].isnan().all()
     assert len(said) == 2  # after each epoch of two steps
     before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
-    assert train_detector(job(tmp_path)) == summary  # a second call finds it done
+    assert train_detector(make_config(tmp_path)) == summary  # a second call finds it done
     assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -55,7 +55,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was_within_its_first_epoch(
     steps: list[int] = []
     loss = DetectionTask.loss
 
-    def stopped_at_the_fourth(task: DetectionTask, model: nn.Module, batch: Draw, step: int) -> Losses:
+    def stopped_at_the_fourth(task: DetectionTask, model: nn.Module, batch: WindowSample, step: int) -> Losses:
         steps.append(step)
         if len(steps) == 4:
             raise KeyboardInterrupt
@@ -63,58 +63,58 @@ def test_a_run_that_was_stopped_goes_on_where_it_was_within_its_first_epoch(
 
     monkeypatch.setattr(DetectionTask, "loss", stopped_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
-        train_detector(job(tmp_path, recipe=long))
-    assert train_detector(job(tmp_path, recipe=long))["steps"] == 6
+        train_detector(make_config(tmp_path, recipe=long))
+    assert train_detector(make_config(tmp_path, recipe=long))["steps"] == 6
     assert steps == [0, 1, 2, 3, 2, 3, 4, 5]
 
 
 def test_a_time_limit_sets_the_steps(tmp_path: Path) -> None:
-    summary = train_detector(job(tmp_path, minutes=0.02, recipe=replace(RECIPE, steps=10**6, validation=0)))
+    summary = train_detector(make_config(tmp_path, minutes=0.02, recipe=replace(RECIPE, steps=10**6, validation=0)))
     plan = json.loads((tmp_path / "run" / "steps.json").read_text())
     assert summary["steps"] == plan["steps"] < 10**4
 
 
 def test_a_run_keeps_to_its_time(tmp_path: Path) -> None:
     short = replace(RECIPE, validation=0)
-    first = train_detector(job(tmp_path, minutes=0.02, recipe=short))
-    assert train_detector(job(tmp_path, minutes=0.02, recipe=short)) == first
+    first = train_detector(make_config(tmp_path, minutes=0.02, recipe=short))
+    assert train_detector(make_config(tmp_path, minutes=0.02, recipe=short)) == first
     with pytest.raises(ValueError, match=rf"run holds a run for 0.02 minutes \({first['steps']} steps\), now 5; "):
-        train_detector(job(tmp_path, minutes=5.0, recipe=short))
+        train_detector(make_config(tmp_path, minutes=5.0, recipe=short))
 
 
 def test_stages_can_be_asked_for(tmp_path: Path) -> None:
-    train_detector(job(tmp_path, staged=True))
+    train_detector(make_config(tmp_path, staged=True))
     assert (tmp_path / "run" / "stage-6-all").is_dir()
     assert (tmp_path / "run" / "detect.safetensors").is_file()
 
 
 def test_v1_has_words_in_one_piece(tmp_path: Path) -> None:
     pages = read_ground_truth(some_pages(tmp_path / "data"), "train")
-    (page, *_) = as_classes(pages, "v1")
+    (page, *_) = relabel_pages(pages, "v1")
     assert page.labels[:2] == [None, "dynamicPP"]
-    assert as_classes(pages, "detector") == pages
+    assert relabel_pages(pages, "detector") == pages
     before = torch.random.get_rng_state()
-    summary = train_detector(job(tmp_path, classes="v1", recipe=replace(RECIPE, steps=1)))
+    summary = train_detector(make_config(tmp_path, classes="v1", recipe=replace(RECIPE, steps=1)))
     assert summary["classes"] == len(V1_IDS)
     assert torch.equal(torch.random.get_rng_state(), before)  # a seed of ours is nobody else's
 
 
 def test_classes_of_the_same_name_keep_what_tells_them() -> None:
     old = small_detector(("stem", "coda", "segno"), seed=1)
-    new = continued(old, ("coda", "gClef"))
+    new = transfer_weights(old, ("coda", "gClef"))
     assert new.classes == ("coda", "gClef")
     assert torch.equal(new.network.head.classes.weight[0], old.network.head.classes.weight[1])
     assert torch.equal(new.network.energy.weight, old.network.energy.weight)
     assert torch.equal(new.network.head.boxes.weight, old.network.head.boxes.weight)
     assert new.options == old.options
-    assert continued(old, ("stem", "coda", "segno")) is old
+    assert transfer_weights(old, ("stem", "coda", "segno")) is old
 
 
 def test_a_run_may_begin_with_another_detector(tmp_path: Path) -> None:
     start = small_detector(("stem", "coda"), seed=5)
     save_detector(start, tmp_path / "start.safetensors")
     still = replace(RECIPE, learning_rate=1e-12, average=0.0)
-    train_detector(job(tmp_path, start=tmp_path / "start.safetensors", recipe=still))
+    train_detector(make_config(tmp_path, start=tmp_path / "start.safetensors", recipe=still))
     found = load_detector(tmp_path / "run" / "detect.safetensors")
     assert found.notes["preset"] == "as in start.safetensors"
     assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
@@ -131,7 +131,7 @@ def test_a_run_may_begin_with_a_detector_of_the_package(tmp_path: Path, monkeypa
     # The command line makes paths of what it is given; the file of the package is the package's, too.
     for number, name in enumerate(("default", Path("default"), tmp_path / "detect.safetensors", files[1])):
         out = tmp_path / f"run-{number}"
-        train_detector(job(tmp_path, start=name, recipe=still, out=out))
+        train_detector(make_config(tmp_path, start=name, recipe=still, out=out))
         found = load_detector(out / "detect.safetensors")
         assert torch.allclose(found.network.energy.weight, start.network.energy.weight, atol=1e-5)
         assert found.notes["preset"] == "as in default"
@@ -140,6 +140,6 @@ def test_a_run_may_begin_with_a_detector_of_the_package(tmp_path: Path, monkeypa
 def test_bad_jobs_are_said_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file"):
-        train_detector(job(tmp_path, out=tmp_path / "file"))
+        train_detector(make_config(tmp_path, out=tmp_path / "file"))
     with pytest.raises(ValueError, match="no data set"):
-        train_detector(job(tmp_path, folders=[tmp_path / "nowhere"]))
+        train_detector(make_config(tmp_path, data=[tmp_path / "nowhere"]))

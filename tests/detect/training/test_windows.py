@@ -9,7 +9,7 @@ import torch
 from tests.detect.engraved import some_pages
 
 from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
-from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, cut_windows, pack_pages
+from entourage.detect.training.windows import PagePack, WindowOptions, WindowSampler, cut_windows, pack_pages
 
 SMALL = WindowOptions(height=64, width=96)
 
@@ -21,8 +21,8 @@ def pack(tmp_path: Path) -> PagePack:
 
 
 def test_a_plain_window_is_the_page_itself_and_paper_beyond_it(pack: PagePack) -> None:
-    drawer = WindowDrawer(pack, SMALL)
-    windows = drawer.cut(np.array([1, 2]), np.array([[30.0, 20.0], [-10.0, 120.0]]), np.ones((2, 2)))
+    sampler = WindowSampler(pack, SMALL)
+    windows = sampler.cut(np.array([1, 2]), np.array([[30.0, 20.0], [-10.0, 120.0]]), np.ones((2, 2)))
     ink = cut_windows(pack.pixels, windows, 64, 96)
     pages = [1 - pack.page(number) / 255 for number in (1, 2)]
     assert ink.shape == (2, 1, 64, 96)
@@ -46,8 +46,8 @@ def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
         labels=np.array([1]),
         first=np.array([0, 1]),
     )
-    drawer = WindowDrawer(alone, SMALL)
-    windows = drawer.cut(np.array([0]), np.array([[81.3, 48.7]]), np.array([[1.2, 0.85]]))
+    sampler = WindowSampler(alone, SMALL)
+    windows = sampler.cut(np.array([0]), np.array([[81.3, 48.7]]), np.array([[1.2, 0.85]]))
     ink = cut_windows(alone.pixels, windows, 64, 96)[0, 0]
     x0, y0, x1, y1 = windows.boxes[0].tolist()
     assert ink.sum().item() == pytest.approx((x1 - x0) * (y1 - y0), rel=0.01)  # bilinear edges
@@ -58,7 +58,7 @@ def test_boxes_follow_the_ink_through_scale_and_shift(pack: PagePack) -> None:
 
 def test_beyond_a_dark_page_there_is_paper(pack: PagePack) -> None:
     dark = replace(pack, pixels=torch.zeros_like(pack.pixels))
-    windows = WindowDrawer(dark, SMALL).cut(np.array([0]), np.array([[200.0, -20.0]]), np.ones((1, 2)))
+    windows = WindowSampler(dark, SMALL).cut(np.array([0]), np.array([[200.0, -20.0]]), np.ones((1, 2)))
     ink = cut_windows(dark.pixels, windows, 64, 96)[0, 0]
     assert ink[20:, :40].min() > 0.99
     assert ink[:20].max() < 0.01
@@ -66,8 +66,8 @@ def test_beyond_a_dark_page_there_is_paper(pack: PagePack) -> None:
 
 
 def test_symbols_belong_to_the_window_their_centre_is_in(pack: PagePack) -> None:
-    drawer = WindowDrawer(pack, SMALL)
-    windows = drawer.draw(16, np.random.default_rng(0))
+    sampler = WindowSampler(pack, SMALL)
+    windows = sampler.sample(16, np.random.default_rng(0))
     found = {(int(i), *np.round(b, 3)) for i, b in zip(windows.image, windows.boxes.tolist(), strict=True)}
     found |= {(int(i), *np.round(b, 3)) for i, b in zip(windows.hidden_image, windows.hidden.tolist(), strict=True)}
     expected = set()
@@ -83,39 +83,39 @@ def test_symbols_belong_to_the_window_their_centre_is_in(pack: PagePack) -> None
 
 
 def test_what_is_mostly_cut_off_is_hidden(pack: PagePack) -> None:
-    drawer = WindowDrawer(pack, SMALL)
+    sampler = WindowSampler(pack, SMALL)
     staff = pack.boxes[pack.first[0]]  # 200 pixels wide, a window shows 96 of them
     corner = np.array([[(staff[0] + staff[2]) / 2 - 48, staff[1] - 5]], dtype=np.float64)
-    windows = drawer.cut(np.array([0]), corner, np.ones((1, 2)))
+    windows = sampler.cut(np.array([0]), corner, np.ones((1, 2)))
     number = pack.classes.index("staff") + 1
     assert number not in windows.labels.tolist()
     assert windows.hidden[:, 2].max() > 96
-    every = replace(SMALL, visible=0.0)
-    assert number in WindowDrawer(pack, every).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
+    every = replace(SMALL, min_visible=0.0)
+    assert number in WindowSampler(pack, every).cut(np.array([0]), corner, np.ones((1, 2))).labels.tolist()
 
 
 def test_rare_classes_are_drawn_by_the_root_of_their_number(pack: PagePack) -> None:
-    drawer = WindowDrawer(pack, replace(SMALL, common=4))
+    sampler = WindowSampler(pack, replace(SMALL, max_class_count=4))
     rng = np.random.default_rng(0)
-    drawn = pack.labels[drawer.symbols(20_000, rng)]
+    drawn = pack.labels[sampler.sample_symbols(20_000, rng)]
     shares = np.bincount(drawn - 1, minlength=4) / 20_000
     expected = np.sqrt(np.minimum(pack.counts(), 4))
     assert np.allclose(shares, expected / expected.sum(), atol=0.015)  # four standard deviations
 
 
 def test_the_symbol_a_window_is_drawn_around_is_in_it(pack: PagePack) -> None:
-    options = replace(SMALL, rare=1.0, visible=0.0)
-    drawer = WindowDrawer(pack, options)
-    windows = drawer.draw(64, np.random.default_rng(3))
+    options = replace(SMALL, class_balanced=1.0, min_visible=0.0)
+    sampler = WindowSampler(pack, options)
+    windows = sampler.sample(64, np.random.default_rng(3))
     assert set(windows.image.tolist()) == set(range(64))
     assert ((windows.corner[windows.zoom[:, 0] == 1] % 1) == 0).all()  # plain windows lie on whole pixels
     assert (windows.zoom != 1).any()
-    assert windows.zoom.log().abs().max() <= options.most + 1e-6
+    assert windows.zoom.log().abs().max() <= options.max_zoom + 1e-6
 
 
 def test_draws_follow_the_generator(pack: PagePack) -> None:
-    drawer = WindowDrawer(pack, SMALL)
-    first, second = (drawer.draw(4, np.random.default_rng(5)) for _ in range(2))
+    sampler = WindowSampler(pack, SMALL)
+    first, second = (sampler.sample(4, np.random.default_rng(5)) for _ in range(2))
     assert torch.equal(first.boxes, second.boxes)
     assert torch.equal(first.corner, second.corner)
 
@@ -123,7 +123,7 @@ def test_draws_follow_the_generator(pack: PagePack) -> None:
 def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="a window is 8 x 96"):
         WindowOptions(height=8, width=96)
-    with pytest.raises(ValueError, match="rare is 2"):
-        WindowOptions(rare=2)
-    with pytest.raises(ValueError, match=r"most is 0\.5"):
-        WindowOptions(most=0.5)
+    with pytest.raises(ValueError, match="class_balanced is 2"):
+        WindowOptions(class_balanced=2)
+    with pytest.raises(ValueError, match=r"max_zoom is 0\.5"):
+        WindowOptions(max_zoom=0.5)

@@ -55,7 +55,7 @@ class Evaluation:
     """How well a detector did.
 
     Attributes:
-        judged: the class list.
+        class_list: the class list.
         pages: how many pages there were.
         objects: how many objects they hold, unisons counted once.
         scores: average precision, class by class.
@@ -146,7 +146,7 @@ def evaluate_detections(
     Args:
         predictions: of the same pages.
         pages: with their truth.
-        judged: the class list; V1's dynamics and time signatures are put together from letters and digits.
+        class_list: the class list; V1's dynamics and time signatures are put together from letters and digits.
 
     Raises:
         ValueError: no page holds anything of the list.
@@ -176,7 +176,7 @@ def ground_truth_detections(page: GroundTruthPage, class_list: ClassList, own: t
 
     Args:
         page: the page.
-        judged: the list.
+        class_list: the list.
         own: the network's classes, for the list "own".
     """
     classes = own if class_list == "own" else tuple(class_ids(class_list))

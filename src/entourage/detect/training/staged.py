@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from entourage.detect.models.watershed import WatershedDetector
-from entourage.detect.training.task import DetectionTask, Draw, PageTask, Recipe, cut_early, make_batch
-from entourage.detect.training.windows import PagePack, WindowDrawer
+from entourage.detect.training.task import DetectionTask, PageTask, Recipe, WindowSample, cut_on_host, make_batch
+from entourage.detect.training.windows import PagePack, WindowSampler
 from entourage.training.checkpoint import TrainingResult
 from entourage.training.loop import train
 from entourage.training.task import Losses, Task
@@ -54,7 +54,7 @@ def _middle(level: Tensor) -> Tensor:
     return torch.einsum("bchw,hw->bc", level, (weights / weights.sum()).to(level.dtype))
 
 
-class PageColourer(nn.Module):
+class PageSegmenter(nn.Module):
     """Encoder and decoder with a class for every cell of the finest map.
 
     Args:
@@ -73,41 +73,41 @@ class PageColourer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Coloured:
+class SegmentationBatch:
     """A draw with the class of every pixel by the boxes it is in, (b, h, w) int64."""
 
-    draw: Draw
-    colours: Tensor
+    sample: WindowSample
+    pixel_labels: Tensor
 
 
-class PatchTask(PageTask[tuple[Draw, Tensor]]):
+class PatchTask(PageTask[tuple[WindowSample, Tensor]]):
     """Patches around single symbols, every class as often as the recipe's windows have it.
 
     Args:
         detector: whose encoder is trained in place.
-        sheets: the pages.
+        pack: the pages.
         recipe: how.
     """
 
     def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
         super().__init__(PatchClassifier(detector), pack, recipe)
         self.batch = recipe.batch * 8
-        window = replace(recipe.window, height=PATCH, width=PATCH, rare=1.0)
-        self._drawer = WindowDrawer(pack, window)
+        window = replace(recipe.window, height=PATCH, width=PATCH, class_balanced=1.0)
+        self._sampler = WindowSampler(pack, window)
 
-    def load(self, item: int, rng: np.random.Generator) -> tuple[Draw, Tensor]:
+    def load(self, item: int, rng: np.random.Generator) -> tuple[WindowSample, Tensor]:
         """Patches with the symbol in the middle, and its class, from 0."""
-        rows = self._drawer.symbols(self.batch, rng)
+        rows = self._sampler.sample_symbols(self.batch, rng)
         centre = (self.pack.boxes[rows, :2] + self.pack.boxes[rows, 2:]) / 2
         corner = np.round(centre - PATCH / 2 + rng.normal(0, 2, centre.shape)).astype(np.float64)
-        draw = Draw(self._drawer.cut(self.pack.page_of(rows), corner, np.ones_like(corner)))
-        draw = cut_early(draw, self.pack.pixels, self.device, PATCH, PATCH)
-        return draw, torch.from_numpy(self.pack.labels[rows] - 1)
+        sample = WindowSample(self._sampler.cut(self.pack.page_of(rows), corner, np.ones_like(corner)))
+        sample = cut_on_host(sample, self.pack.pixels, self.device, PATCH, PATCH)
+        return sample, torch.from_numpy(self.pack.labels[rows] - 1)
 
-    def loss(self, model: nn.Module, batch: tuple[Draw, Tensor], step: int) -> Losses:
+    def loss(self, model: nn.Module, batch: tuple[WindowSample, Tensor], step: int) -> Losses:
         """Cross-entropy of the class."""
-        draw, labels = batch
-        made = make_batch(draw, self.pack.pixels, PATCH, PATCH, self.recipe.view)
+        sample, labels = batch
+        made = make_batch(sample, self.pack.pixels, PATCH, PATCH, self.recipe.degradation)
         return {"loss": F.cross_entropy(model(made.ink), labels)}
 
     def config(self) -> dict[str, Any]:
@@ -115,34 +115,34 @@ class PatchTask(PageTask[tuple[Draw, Tensor]]):
         return {"pages": len(self.pack), "symbols": len(self.pack.labels), "patch": PATCH}
 
 
-class ColourTask(PageTask[Coloured]):
+class SegmentationTask(PageTask[SegmentationBatch]):
     """The class of every inked pixel.
 
     Args:
         detector: whose network is trained in place.
-        sheets: the pages.
+        pack: the pages.
         recipe: how.
     """
 
     def __init__(self, detector: WatershedDetector, pack: PagePack, recipe: Recipe) -> None:
-        super().__init__(PageColourer(detector), pack, recipe)
-        self._drawer = WindowDrawer(pack, recipe.window)
+        super().__init__(PageSegmenter(detector), pack, recipe)
+        self._sampler = WindowSampler(pack, recipe.window)
 
-    def load(self, item: int, rng: np.random.Generator) -> Coloured:
+    def load(self, item: int, rng: np.random.Generator) -> SegmentationBatch:
         """Windows, and the class of every pixel by the boxes it is in."""
-        windows = self._drawer.draw(self.recipe.batch, rng)
+        windows = self._sampler.sample(self.recipe.batch, rng)
         window = self.recipe.window
         shape = (self.recipe.batch, window.height, window.width)
         boxes, labels, image = (part.numpy() for part in (windows.boxes, windows.labels, windows.image))
-        draw = cut_early(Draw(windows), self.pack.pixels, self.device, window.height, window.width)
-        return Coloured(draw, torch.from_numpy(colour_boxes(boxes, labels, image, shape)))
+        sample = cut_on_host(WindowSample(windows), self.pack.pixels, self.device, window.height, window.width)
+        return SegmentationBatch(sample, torch.from_numpy(label_map(boxes, labels, image, shape)))
 
-    def loss(self, model: nn.Module, batch: Coloured, step: int) -> Losses:
+    def loss(self, model: nn.Module, batch: SegmentationBatch, step: int) -> Losses:
         """Cross-entropy of the class of cells."""
         window = self.recipe.window
-        plain = make_batch(batch.draw, self.pack.pixels, window.height, window.width, None)
-        made = make_batch(batch.draw, self.pack.pixels, window.height, window.width, self.recipe.view)
-        target = torch.where(plain.ink[:, 0] > _INK, batch.colours, 0)
+        plain = make_batch(batch.sample, self.pack.pixels, window.height, window.width, None)
+        made = make_batch(batch.sample, self.pack.pixels, window.height, window.width, self.recipe.degradation)
+        target = torch.where(plain.ink[:, 0] > _INK, batch.pixel_labels, 0)
         logits = model(made.ink)  # (b, 1 + classes, h, w)
         stride = window.height // logits.shape[2]  # cells stand for their upper left pixels
         return {"loss": F.cross_entropy(logits, target[:, ::stride, ::stride])}
@@ -152,18 +152,18 @@ class ColourTask(PageTask[Coloured]):
         return {"pages": len(self.pack), "symbols": len(self.pack.labels)}
 
 
-def colour_boxes(
+def label_map(
     boxes: NDArray[np.float32], labels: NDArray[np.int64], image: NDArray[np.int64], shape: tuple[int, int, int]
 ) -> NDArray[np.int64]:
     """The label of every pixel (b, h, w): that of the smallest box it is in, 0 where there is none."""
-    colours = np.zeros(shape, dtype=np.int64)
+    pixel_labels = np.zeros(shape, dtype=np.int64)
     area = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
     limits = np.array([shape[2], shape[1]] * 2)
     corners = np.clip(np.round(boxes), 0, limits).astype(np.int64)
     for row in np.argsort(-area, kind="stable"):
         x0, y0, x1, y1 = corners[row]
-        colours[image[row], y0:y1, x0:x1] = labels[row]
-    return colours
+        pixel_labels[image[row], y0:y1, x0:x1] = labels[row]
+    return pixel_labels
 
 
 ALL = ("energy", "class", "box")
@@ -175,19 +175,19 @@ class Stage:
 
     Attributes:
         name: of the stage.
-        share: of all steps.
-        terms: the losses that are minimised; none in the two stages of pre-training, "patches" and "colours".
+        fraction: of all steps.
+        terms: the losses that are minimised; none in the two stages of pre-training, "patches" and "segmentation".
     """
 
     name: str
-    share: float
+    fraction: float
     terms: tuple[str, ...] = ()
 
 
 # The shares of the original's recipe: 20, 20, 20, 10 and 30 thousand steps, after two kinds of pre-training.
 STAGES = (
     Stage("patches", 0.10),
-    Stage("colours", 0.15),
+    Stage("segmentation", 0.15),
     Stage("energy", 0.15, ("energy",)),
     Stage("class", 0.15, ("class",)),
     Stage("box", 0.15, ("box",)),
@@ -199,7 +199,7 @@ STAGES = (
 def train_in_stages(
     task: DetectionTask,
     stages: Sequence[Stage] = STAGES,
-    run: Path | None = None,
+    run_dir: Path | None = None,
     *,
     device: str = "auto",
     progress: bool | None = None,
@@ -209,7 +209,7 @@ def train_in_stages(
     Args:
         task: gives the detector, the pages and the recipe, whose steps the stages share.
         stages: in order; the last must train the detector.
-        run: the folder for checkpoints, one below it a stage; None keeps none.
+        run_dir: the folder for checkpoints, one below it a stage; None keeps none.
         device: where to train.
         progress: show a line; None: only on a terminal.
 
@@ -224,10 +224,10 @@ def train_in_stages(
     seconds, steps, metrics = 0.0, 0, {}
     last: DetectionTask = task
     for number, stage in enumerate(stages):
-        recipe = replace(task.recipe, steps=max(1, round(stage.share * task.recipe.steps)))
-        folder = None if run is None else run / f"stage-{number}-{stage.name.replace(' ', '-')}"
+        recipe = replace(task.recipe, steps=max(1, round(stage.fraction * task.recipe.steps)))
+        folder = None if run_dir is None else run_dir / f"stage-{number}-{stage.name.replace(' ', '-')}"
         current = _stage_task(task, stage, recipe, last=number == len(stages) - 1)
-        current.root_dir = run  # each stage goes on from the one before
+        current.root_dir = run_dir  # each stage goes on from the one before
         title = f"Stage {number + 1}: {stage.name}"
         result = train(current, recipe.training_options(), folder, device=device, progress=progress, title=title)
         seconds, steps, metrics = seconds + result.seconds, steps + result.steps, result.metrics
@@ -239,9 +239,9 @@ def train_in_stages(
 def _stage_task(task: DetectionTask, stage: Stage, recipe: Recipe, *, last: bool) -> Task[Any, Any]:
     if stage.name == "patches":
         return PatchTask(task.detector, task.pack, recipe)
-    if stage.name == "colours":
-        return ColourTask(task.detector, task.pack, recipe)
+    if stage.name == "segmentation":
+        return SegmentationTask(task.detector, task.pack, recipe)
     if last:
-        return DetectionTask(task.detector, task.pack, task.validation, recipe, terms=stage.terms, say=task.say)
+        return DetectionTask(task.detector, task.pack, task.validation, recipe, terms=stage.terms, log=task.log)
     # Between stages the weights themselves go on; their average is for the end.
     return DetectionTask(task.detector, task.pack, [], replace(recipe, average=0.0), terms=stage.terms)

@@ -25,8 +25,8 @@ from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.evaluation.metrics import average_precision, drop_duplicates
 from entourage.detect.evaluation.page_evaluation import ground_truth_detections
 from entourage.detect.models.watershed import WatershedDetector
-from entourage.detect.training.augmentation import MarginDrawer, Margins, ViewOptions, disguise, paste_margins
-from entourage.detect.training.windows import PagePack, WindowDrawer, WindowOptions, Windows, cut_windows, scaled_page
+from entourage.detect.training.augmentation import DegradationOptions, Margins, MarginSampler, degrade, paste_margins
+from entourage.detect.training.windows import PagePack, WindowOptions, Windows, WindowSampler, cut_windows, scaled_page
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, EMATask, Losses
 
@@ -34,7 +34,7 @@ _CELL = 8  # pixels of a cell of the mask of what is not looked at
 
 
 @dataclass(frozen=True)
-class Draw:
+class WindowSample:
     """What is drawn for a step, before any pixel is touched.
 
     Attributes:
@@ -59,33 +59,35 @@ class WindowBatch:
     ignore: Tensor
 
 
-def cut(draw: Draw, pixels: Tensor, height: int, width: int) -> Tensor:
+def cut_ink(sample: WindowSample, pixels: Tensor, height: int, width: int) -> Tensor:
     """The ink of a draw, shape (b, 1, height, width), on the device of the pixels."""
-    ink = cut_windows(pixels, draw.windows, height, width)
-    return ink if draw.margins is None else paste_margins(ink, pixels, draw.margins)
+    ink = cut_windows(pixels, sample.windows, height, width)
+    return ink if sample.margins is None else paste_margins(ink, pixels, sample.margins)
 
 
-def cut_early(draw: Draw, pixels: Tensor, device: torch.device, height: int, width: int) -> Draw:
+def cut_on_host(sample: WindowSample, pixels: Tensor, device: torch.device, height: int, width: int) -> WindowSample:
     """The draw as it is where the pages are on the device of training; otherwise with its ink, cut where they are."""
     if pixels.device.type == device.type:
-        return draw
-    return Draw(draw.windows, None, cut(draw, pixels, height, width))
+        return sample
+    return WindowSample(sample.windows, None, cut_ink(sample, pixels, height, width))
 
 
 @torch.no_grad()
-def make_batch(draw: Draw, pixels: Tensor, height: int, width: int, view: ViewOptions | None) -> WindowBatch:
+def make_batch(
+    sample: WindowSample, pixels: Tensor, height: int, width: int, degradation: DegradationOptions | None
+) -> WindowBatch:
     """All pixels of a step, on the device.
 
     Args:
-        draw: on the device.
+        sample: on the device.
         pixels: `PagePack.pixels`, on the same device unless the draw has its ink already.
         height, width: of a window.
-        view: how windows are disguised; None leaves them as they are.
+        degradation: how windows are disguised; None leaves them as they are.
     """
-    ink = cut(draw, pixels, height, width) if draw.ink is None else draw.ink
-    if view is not None:
-        ink = disguise(ink, view)
-    windows = draw.windows
+    ink = cut_ink(sample, pixels, height, width) if sample.ink is None else sample.ink
+    if degradation is not None:
+        ink = degrade(ink, degradation)
+    windows = sample.windows
     ignore = hidden_mask(windows.hidden, windows.hidden_image, (len(ink), height, width))
     ink = ink.contiguous(memory_format=torch.channels_last)
     return WindowBatch(ink, windows.boxes, windows.labels, windows.image, ignore)
@@ -102,7 +104,7 @@ def hidden_mask(boxes: Tensor, image: Tensor, shape: tuple[int, int, int]) -> Te
     return F.interpolate(mask, scale_factor=_CELL, mode="nearest")[:, 0, :height, :width] > 0
 
 
-class Learner(nn.Module):
+class LossModule(nn.Module):
     """The detector as the loop calls it: one batch in, its losses out.
 
     Args:
@@ -128,14 +130,14 @@ class Recipe(StepRecipe):
     Attributes:
         batch: windows a step.
         window: how they are drawn.
-        view: how they are disguised; None leaves them as they are.
+        degradation: how they are disguised; None leaves them as they are.
         margin: crops of rare symbols on top of each window; the thesis has 12.
         clip_norm: longest gradient.
     """
 
     batch: int = 16
     window: WindowOptions = field(default_factory=WindowOptions)
-    view: ViewOptions | None = field(default_factory=ViewOptions)
+    degradation: DegradationOptions | None = field(default_factory=DegradationOptions)
     margin: int = 0
     warmup: int = 300
     weight_decay: float = 0.02
@@ -153,7 +155,7 @@ class Recipe(StepRecipe):
     @classmethod
     def for_handwriting(cls) -> Recipe:
         """For a few pages by many hands, from a detector that knows print: wider pages, more variation, slower."""
-        window = WindowOptions(height=384, width=1280, plain=0.15, zoom=0.12, stretch=0.08)
+        window = WindowOptions(height=384, width=1280, unscaled=0.15, zoom=0.12, stretch=0.08)
         return cls(steps=4000, batch=12, window=window, learning_rate=7e-4, warmup=200, epoch=1000)
 
     def training_options(self) -> TrainingOptions:
@@ -166,7 +168,7 @@ class PageTask(EMATask[int, Batch]):
 
     Args:
         model: is trained in place.
-        sheets: the pages.
+        pack: the pages.
         recipe: how.
         decay: of the average of the weights, as for `EMATask`.
 
@@ -191,16 +193,16 @@ class PageTask(EMATask[int, Batch]):
         return range(epoch * self.recipe.epoch, (epoch + 1) * self.recipe.epoch)
 
 
-class DetectionTask(PageTask[Draw]):
+class DetectionTask(PageTask[WindowSample]):
     """What the training loop trains. A step draws windows by number; their pixels are made on the device.
 
     Args:
         detector: is trained in place.
-        sheets: the pages to learn from.
+        pack: the pages to learn from.
         validation: pages to validate with.
         recipe: how.
         terms: the losses that are minimised; the others are only logged.
-        say: is told of every validation in a line, e.g. print; None says nothing.
+        log: is told of every validation in a line, e.g. print; None says nothing.
 
     Raises:
         ValueError: the classes of the detector are not those of the pages.
@@ -214,42 +216,42 @@ class DetectionTask(PageTask[Draw]):
         recipe: Recipe,
         *,
         terms: tuple[str, ...] = ("energy", "class", "box"),
-        say: Callable[[str], None] | None = None,
+        log: Callable[[str], None] | None = None,
     ) -> None:
         if detector.classes != pack.classes:
             raise ValueError(f"the detector has {len(detector.classes)} classes, the pages other ones; expected equal")
         detector.set_class_weights(torch.from_numpy(pack.counts()))
-        super().__init__(Learner(detector), pack, recipe, recipe.average)
+        super().__init__(LossModule(detector), pack, recipe, recipe.average)
         self.detector = detector
         self.validation = list(validation[: recipe.validation])
         self.terms = terms
-        self.say = say
+        self.log = log
         self.step = 0
-        self._windows = WindowDrawer(pack, recipe.window)
-        self._margins = MarginDrawer(pack, recipe.window, recipe.margin) if recipe.margin else None
+        self._windows = WindowSampler(pack, recipe.window)
+        self._margins = MarginSampler(pack, recipe.window, recipe.margin) if recipe.margin else None
 
     def trial(self) -> DetectionTask:
         """The same task with a detector of its own, to measure its pace with."""
         detector = copy.deepcopy(self.detector)
         return DetectionTask(detector, self.pack, self.validation, self.recipe, terms=self.terms)
 
-    def load(self, item: int, rng: np.random.Generator) -> Draw:
+    def load(self, item: int, rng: np.random.Generator) -> WindowSample:
         """Draws windows and looks up their symbols; cuts them here only if the pages did not fit on the device."""
-        windows = self._windows.draw(self.recipe.batch, rng)
-        draw = Draw(windows) if self._margins is None else Draw(*self._margins.draw(windows, rng))
+        windows = self._windows.sample(self.recipe.batch, rng)
+        sample = WindowSample(windows) if self._margins is None else WindowSample(*self._margins.sample(windows, rng))
         window = self.recipe.window
-        return cut_early(draw, self.pack.pixels, self.device, window.height, window.width)
+        return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
-    def loss(self, model: nn.Module, batch: Draw, step: int) -> Losses:
+    def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
         """The sum of the losses, and each."""
         window = self.recipe.window
-        made = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.view)
+        made = make_batch(batch, self.pack.pixels, window.height, window.width, self.recipe.degradation)
         parts: dict[str, Tensor] = model(made)
         total = torch.stack([parts[name] for name in self.terms]).sum()
         return {"loss": total, **{name: value.detach() for name, value in parts.items()}}
 
     def after_step(self, step: int) -> None:
-        """Keeps the average up to date, and the count for `say`."""
+        """Keeps the average up to date, and the count for `log`."""
         super().after_step(step)
         self.step = step
 
@@ -257,17 +259,17 @@ class DetectionTask(PageTask[Draw]):
         """Mean average precision of the network's own classes on pages it does not learn from."""
         if not self.validation:
             return {}
-        assert isinstance(model, Learner)
-        means = validation_precision(model.detector, self.validation, self.device)
-        if self.say is not None:
+        assert isinstance(model, LossModule)
+        means = mean_precision(model.detector, self.validation, self.device)
+        if self.log is not None:
             found = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
-            self.say(f"step {self.step} of {self.recipe.steps}: {found}")
+            self.log(f"step {self.step} of {self.recipe.steps}: {found}")
         return means
 
     def trained(self) -> WatershedDetector:
         """The averaged detector, in evaluation mode."""
         learner = self.final_model()
-        assert isinstance(learner, Learner)
+        assert isinstance(learner, LossModule)
         return learner.detector.eval()
 
     def config(self) -> dict[str, Any]:
@@ -283,7 +285,7 @@ class DetectionTask(PageTask[Draw]):
 
 
 @torch.no_grad()
-def validation_precision(
+def mean_precision(
     detector: WatershedDetector, pages: Sequence[GroundTruthPage], device: torch.device
 ) -> dict[str, float]:
     """Mean AP and AP50 of the detector's own classes on pages, whose interline is known."""

@@ -34,11 +34,11 @@ MODEL = "detect.safetensors"
 
 
 @dataclass(frozen=True)
-class TrainJob:
+class TrainConfig:
     """What is to be learned and how.
 
     Attributes:
-        folders: data sets, as `read_ground_truth` reads them.
+        data: data sets, as `read_ground_truth` reads them.
         out: the folder for the detector, its checkpoints and a summary.
         classes: the network's own list, V1's, or the classes that MUSCIMA++'s pages hold.
         start: a detector to begin with, a file or the name of one that comes with the package; None begins with random
@@ -50,10 +50,10 @@ class TrainJob:
         staged: the stages of the thesis, one after the other, in place of all losses at once.
         device: where to train.
         progress: show bars; None: only on a terminal.
-        say: where to tell of validations; None: nowhere.
+        log: where to tell of validations; None: nowhere.
     """
 
-    folders: Sequence[str | Path]
+    data: Sequence[str | Path]
     out: Path
     classes: TrainingClasses = "detector"
     start: str | Path | None = None
@@ -64,16 +64,15 @@ class TrainJob:
     staged: bool = False
     device: str = "auto"
     progress: bool | None = None
-    say: Callable[[str], None] | None = None
+    log: Callable[[str], None] | None = None
 
 
-def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any]:
+def train_detector(config: TrainConfig, pack: PagePack | None = None) -> dict[str, Any]:
     """Trains a detector and writes it; a call that was stopped goes on when it is repeated.
 
     Args:
-        job: what and how.
-        sheets: the training pages of the job's folders as `training_pages` packs them, where there are several jobs
-            on the same pages; None reads them.
+        config: data, detector and recipe.
+        pack: the result of `load_training_pages`, for several trainings on the same pages; None: the pages are read.
 
     Returns:
         What was learned from, for how long, and how well it does on validation pages.
@@ -81,30 +80,30 @@ def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any
     Raises:
         ValueError: on anything in the input that is not as it should be.
     """
-    check_outputs(job.out, command=COMMAND)
-    pack = training_pages(job) if pack is None else pack
-    start = None if job.start is None else find_detector(job.start)
-    with fork_rng(job.recipe.seed), _fastest():
+    check_outputs(config.out, command=COMMAND)
+    pack = load_training_pages(config) if pack is None else pack
+    start = None if config.start is None else find_detector(config.start)
+    with fork_rng(config.recipe.seed), _cudnn_benchmark():
         detector = (
-            WatershedDetector(pack.classes, job.options or preset(job.preset))
+            WatershedDetector(pack.classes, config.options or preset(config.preset))
             if start is None
-            else continued(load_detector(start), pack.classes)
+            else transfer_weights(load_detector(start), pack.classes)
         )
-        task = DetectionTask(detector, pack, _validation(job), job.recipe, say=job.say)
-        trained, result = learn(task, job)
+        task = DetectionTask(detector, pack, _validation(config), config.recipe, log=config.log)
+        trained, result = run_training(task, config)
     boxes, labels = torch.from_numpy(pack.boxes), torch.from_numpy(pack.labels)
     trained = trained.cpu()
     trained.set_typical_sizes(typical_box_sizes(boxes, labels, len(pack.classes)))
     trained.notes = {
-        "preset": job.preset if start is None else f"as in {detector_name(start)}",
-        "classes": job.classes,
+        "preset": config.preset if start is None else f"as in {detector_name(start)}",
+        "classes": config.classes,
         "pages": str(len(pack)),
         "symbols": str(len(pack.labels)),
         "steps": str(result.steps),
         "minutes": f"{result.seconds / 60:.1f}",
         "date": date.today().isoformat(),
     }
-    files = save_detector(trained, job.out / MODEL)
+    files = save_detector(trained, config.out / MODEL)
     summary = {
         "made_by": COMMAND,
         "pages": len(pack),
@@ -115,48 +114,52 @@ def train_detector(job: TrainJob, pack: PagePack | None = None) -> dict[str, Any
         **{name: round(value, 5) for name, value in result.metrics.items()},
         "model": str(files[0]),
     }
-    write_json(job.out / "summary.json", summary)
+    write_json(config.out / "summary.json", summary)
     return summary
 
 
-def training_pages(job: TrainJob) -> PagePack:
+def load_training_pages(config: TrainConfig) -> PagePack:
     """The training pages of the job's folders, packed."""
-    pages = [page for folder in job.folders for page in as_classes(read_ground_truth(folder, "train"), job.classes)]
+    pages = [
+        page for folder in config.data for page in relabel_pages(read_ground_truth(folder, "train"), config.classes)
+    ]
     lists = {"detector": DETECTOR_CLASSES, "v1": tuple(V1_IDS)}
-    return pack_pages(pages, lists.get(job.classes) or class_names(pages), progress=job.progress)
+    return pack_pages(pages, lists.get(config.classes) or class_names(pages), progress=config.progress)
 
 
-def learn(task: DetectionTask, job: TrainJob) -> tuple[WatershedDetector, TrainingResult]:
+def run_training(task: DetectionTask, config: TrainConfig) -> tuple[WatershedDetector, TrainingResult]:
     """Trains to the end or for a time, at once or in stages; the detector is in evaluation mode afterwards."""
-    if job.minutes is not None:
+    if config.minutes is not None:
         items = list(range(TRIAL_STEPS))
         epoch, seed = task.recipe.epoch, task.recipe.seed
         steps = steps_in_budget(
             task.trial(),
             items,
-            job.out,
-            job.minutes,
-            job.device,
+            config.out,
+            config.minutes,
+            config.device,
             steps_per_epoch=epoch,
             seed=seed,
-            progress=job.progress,
+            progress=config.progress,
         )
         task.recipe = replace(task.recipe, steps=steps)
-    if job.staged:
-        return train_in_stages(task, STAGES, job.out, device=job.device, progress=job.progress)
+    if config.staged:
+        return train_in_stages(task, STAGES, config.out, device=config.device, progress=config.progress)
     options = task.recipe.training_options()
-    result = train(task, options, job.out, device=job.device, progress=job.progress, title="Learning to detect")
+    result = train(
+        task, options, config.out, device=config.device, progress=config.progress, title="Learning to detect"
+    )
     return task.trained(), result
 
 
-def as_classes(pages: Sequence[GroundTruthPage], classes: TrainingClasses) -> list[GroundTruthPage]:
+def relabel_pages(pages: Sequence[GroundTruthPage], classes: TrainingClasses) -> list[GroundTruthPage]:
     """Pages whose labels are those of a class list; V1's are whole words where the network's own are letters."""
     if classes == "v1":
         return [replace(page, labels=[name or None for name in page.v1]) for page in pages]
     return list(pages)
 
 
-def continued(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetector:
+def transfer_weights(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetector:
     """A detector for other classes with all that an old one knows: classes of the same name keep what tells them."""
     if old.classes == tuple(classes):
         return old
@@ -174,7 +177,7 @@ def continued(old: WatershedDetector, classes: Sequence[str]) -> WatershedDetect
 
 
 @contextmanager
-def _fastest() -> Iterator[None]:
+def _cudnn_benchmark() -> Iterator[None]:
     """Lets a GPU look for the fastest algorithms: windows are all of one size, so that it does so once."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
@@ -184,10 +187,10 @@ def _fastest() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _validation(job: TrainJob) -> list[GroundTruthPage]:
+def _validation(config: TrainConfig) -> list[GroundTruthPage]:
     """Pages for validation, in turn from every data set that has some."""
     sets = []
-    for folder in job.folders if job.recipe.validation else ():
+    for folder in config.data if config.recipe.validation else ():
         with suppress(NoPagesError):
-            sets.append(as_classes(read_ground_truth(folder, "val"), job.classes))
-    return [page for pages in zip_longest(*sets) for page in pages if page is not None][: job.recipe.validation]
+            sets.append(relabel_pages(read_ground_truth(folder, "val"), config.classes))
+    return [page for pages in zip_longest(*sets) for page in pages if page is not None][: config.recipe.validation]

@@ -21,7 +21,7 @@ from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.options import INTERLINE
 from entourage.io.progress import progress_bar
 
-SHARE = 0.4  # of a GPU's free memory that pages may take; the rest belongs to the network
+MAX_MEMORY_FRACTION = 0.4  # of a GPU's free memory that pages may take; the rest belongs to the network
 
 
 @dataclass
@@ -63,7 +63,7 @@ class PagePack:
         here = self.pixels.device
         if here.type == device.type and device.index in (None, here.index):
             return
-        if device.type == "cuda" and self.pixels.numel() > SHARE * torch.cuda.mem_get_info(device)[0]:
+        if device.type == "cuda" and self.pixels.numel() > MAX_MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0]:
             return
         self.pixels = self.pixels.to(device)
 
@@ -134,8 +134,8 @@ def _offsets(sizes: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-_ROOM = 2  # pixels around a window that interpolation may ask for
-_MOST = 0.25  # the largest change of scale there is room for, as a logarithm
+_PADDING = 2  # pixels around a window that interpolation may ask for
+_MAX_LOG_ZOOM = 0.25  # the largest change of scale there is room for, as a logarithm
 
 
 @dataclass(frozen=True)
@@ -147,20 +147,20 @@ class WindowOptions:
 
     height: int = 512
     width: int = 960
-    rare: float = 0.5  # share of the windows that are drawn around a symbol, whose class is drawn first
-    common: int = 1000  # classes with so many symbols or more are drawn equally often, rarer ones by the square root
-    plain: float = 0.4  # share of the windows that are neither scaled nor moved by fractions of a pixel
+    class_balanced: float = 0.5  # share of the windows that are drawn around a symbol, whose class is drawn first
+    max_class_count: int = 1000  # classes are sampled by the square root of their number of symbols, bounded by this
+    unscaled: float = 0.4  # share of the windows that are neither scaled nor moved by fractions of a pixel
     zoom: float = 0.07  # standard deviation of the logarithm of the scale
     stretch: float = 0.02  # the same of the ratio of width to height
-    most: float = 0.22  # the largest change of scale, as a logarithm
-    visible: float = 0.6  # symbols of which less can be seen are neither taught nor called background
+    max_zoom: float = 0.22  # the largest change of scale, as a logarithm
+    min_visible: float = 0.6  # symbols of which less can be seen are neither taught nor called background
 
     def __post_init__(self) -> None:
         if min(self.height, self.width) < 32:
             raise ValueError(f"a window is {self.height} x {self.width} pixels; expected at least 32 x 32")
-        if not 0 <= self.most <= _MOST:
-            raise ValueError(f"most is {self.most}; expected a change of scale in [0, {_MOST}]")
-        for name in ("rare", "plain", "visible"):
+        if not 0 <= self.max_zoom <= _MAX_LOG_ZOOM:
+            raise ValueError(f"max_zoom is {self.max_zoom}; expected a change of scale in [0, {_MAX_LOG_ZOOM}]")
+        for name in ("class_balanced", "unscaled", "min_visible"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; expected a share in [0, 1]")
 
@@ -192,11 +192,11 @@ class Windows:
     hidden_image: Tensor
 
 
-class WindowDrawer:
+class WindowSampler:
     """Draws windows of pages; all of it with numpy, in the threads that load.
 
     Args:
-        sheets: the pages.
+        pack: the pages.
         options: how.
     """
 
@@ -208,17 +208,17 @@ class WindowDrawer:
         self._rows = order  # symbols by class
         self._first = np.concatenate([[0], np.cumsum(counts)])
         self._counts = counts
-        weights = np.sqrt(np.minimum(counts, options.common))
+        weights = np.sqrt(np.minimum(counts, options.max_class_count))
         self._weights = weights / weights.sum()
 
-    def draw(self, windows: int, rng: np.random.Generator) -> Windows:
+    def sample(self, windows: int, rng: np.random.Generator) -> Windows:
         """A batch."""
         pack, options = self.pack, self.options
         pages = rng.integers(len(pack), size=windows)
-        around = rng.random(windows) < options.rare
-        symbols = self.symbols(windows, rng)
+        around = rng.random(windows) < options.class_balanced
+        symbols = self.sample_symbols(windows, rng)
         pages = np.where(around, pack.page_of(symbols), pages)
-        plain = rng.random(windows) < options.plain
+        plain = rng.random(windows) < options.unscaled
         zoom = self._zoom(plain, rng)
         corner = self._corners(pages, zoom, np.where(around, symbols, -1), rng)
         corner = np.where(plain[:, None], np.round(corner), corner)
@@ -236,7 +236,7 @@ class WindowDrawer:
         inside = ((centre >= 0) & (centre < size)).all(axis=1)
         boxes, image, labels = boxes[inside].astype(np.float32), image[inside], pack.labels[rows][inside]
         seen = (np.clip(boxes[:, 2:], 0, size) - np.clip(boxes[:, :2], 0, size)).prod(axis=1)
-        whole = seen >= options.visible * (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+        whole = seen >= options.min_visible * (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
         return Windows(
             start=torch.from_numpy(pack.start[pages]),
             heights=torch.from_numpy(pack.heights[pages]),
@@ -250,7 +250,7 @@ class WindowDrawer:
             hidden_image=torch.from_numpy(image[~whole]),
         )
 
-    def symbols(self, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample_symbols(self, windows: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """A symbol for each window: its class is drawn first, then one of that class."""
         drawn = rng.choice(len(self._weights), size=windows, p=self._weights)
         which = (rng.random(windows) * self._counts[drawn]).astype(np.int64)
@@ -260,7 +260,7 @@ class WindowDrawer:
         options, windows = self.options, len(plain)
         both = rng.normal(0, options.zoom, windows)
         ratio = rng.normal(0, options.stretch, windows) / 2
-        logs = np.clip(np.stack([both + ratio, both - ratio], axis=1), -options.most, options.most)
+        logs = np.clip(np.stack([both + ratio, both - ratio], axis=1), -options.max_zoom, options.max_zoom)
         return np.where(plain[:, None], 1.0, np.exp(logs))  # (b, 2)
 
     def _corners(
@@ -290,8 +290,8 @@ def cut_windows(pixels: Tensor, windows: Windows, height: int, width: int) -> Te
     Returns:
         Ink from 0 to 1, float32, shape (b, 1, height, width); beyond a page there is paper.
     """
-    room_h, room_w = _room(height), _room(width)
-    corner = windows.corner.floor().long() - _ROOM  # (b, 2)
+    room_h, room_w = _source_size(height), _source_size(width)
+    corner = windows.corner.floor().long() - _PADDING  # (b, 2)
     y = corner[:, 1, None] + torch.arange(room_h, device=pixels.device)  # (b, room_h)
     x = corner[:, 0, None] + torch.arange(room_w, device=pixels.device)  # (b, room_w)
     inside_y = (y >= 0) & (y < windows.heights[:, None])
@@ -316,6 +316,6 @@ def cut_windows(pixels: Tensor, windows: Windows, height: int, width: int) -> Te
     return F.grid_sample(ink[:, None], grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def _room(size: int) -> int:
+def _source_size(size: int) -> int:
     """Pixels of the page that a window of that many pixels can need, at the smallest scale."""
-    return int(np.ceil(size * np.exp(_MOST))) + 2 * _ROOM + 1
+    return int(np.ceil(size * np.exp(_MAX_LOG_ZOOM))) + 2 * _PADDING + 1
