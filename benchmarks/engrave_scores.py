@@ -19,8 +19,8 @@ def default_source() -> Path:
 def some_scores(source: Path, count: int, folder: Path) -> list[ScoreFile]:
     """So many scores, spread over the corpus, or composed into the folder if there is no corpus."""
     if source.exists():
-        found = find_scores([source])
-        return found[:: max(len(found) // count, 1)][:count]
+        files = find_scores([source])
+        return files[:: max(len(files) // count, 1)][:count]
     composed = folder / "composed"
     composed.mkdir()
     for index in range(count):

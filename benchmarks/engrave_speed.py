@@ -77,10 +77,13 @@ def _steps(files: list[ScoreFile]) -> tuple[Counter[str], int, list[str]]:
     engraver = VerovioEngraver(options, LEIPZIG)
     reader = SvgReader(options.interline / 200)
     svgs: list[str] = []
-    for chosen in (files[:1], files):  # the first score twice, so that glyphs and fonts are loaded before it counts
+    for files_of_pass in (
+        files[:1],
+        files,
+    ):  # the first score twice, so that glyphs and fonts are loaded before it counts
         spent.clear()
         svgs.clear()
-        for file in chosen:
+        for file in files_of_pass:
             with clock("read and check the score"):
                 score = read_score(file)
             with clock("engrave: layout, and onsets"):

@@ -46,22 +46,24 @@ def main() -> None:
         _check(some_scores(arguments.scores, 60, Path(folder)), arguments.pages)
 
 
-def _check(files: list[ScoreFile], most: int) -> None:
+def _check(files: list[ScoreFile], max_pages: int) -> None:
     engravers = [VerovioEngraver(PageOptions(), MusicFont(font)) for font in FONTS]
-    pages, boxes, notes, worst = 0, Counter[str](), Counter[str](), {"fixed": 0, "free": 0}
+    pages, boxes, notes, largest = 0, Counter[str](), Counter[str](), {"fixed": 0, "free": 0}
     for k, file in enumerate(files):
-        if pages >= most:
+        if pages >= max_pages:
             break
         score = read_score(file)
-        found: Counter[Note] = Counter()
+        on_page: Counter[Note] = Counter()
         for page in engravers[k % len(engravers)].engrave(score):
             pages += 1
-            _check_page(page, boxes, worst)
-            found.update(_heads(page, notes))
+            _check_page(page, boxes, largest)
+            on_page.update(_heads(page, notes))
         expected = _music21_notes(score)
-        _compare(file.name, found, expected, notes)
+        _compare(file.name, on_page, expected, notes)
     print(f"{pages} pages, {boxes['symbols']} symbols")
-    print(f"largest distance of a box from its ink: {worst['fixed']} px for glyphs, {worst['free']} px for the rest")
+    print(
+        f"largest distance of a box from its ink: {largest['fixed']} px for glyphs, {largest['free']} px for the rest"
+    )
     print(f"instances without ink: {boxes['empty']}; dark pixels of symbols without instance: {boxes['stray']}")
     print(f"music glyphs without a class: {boxes['unlabelled']}")
     print(f"noteheads without onset, pitch, duration or position: {notes['incomplete']} of {notes['heads']}")
@@ -76,26 +78,26 @@ def _compare(name: str, found: Counter[Note], expected: Counter[Note], notes: Co
     """Counts notes that agree, with their places and without, and prints what is wrong of a score."""
     notes["expected"] += sum(expected.values())
     notes["in place"] += sum((found & expected).values())
-    seen, told = (_without_places(one) for one in (found, expected))
-    notes["agree"] += sum((seen & told).values())
-    for text, wrong in (("are not in the MusicXML", seen - told), ("are on no page", told - seen)):
+    on_page, in_score = (_without_positions(one) for one in (found, expected))
+    notes["agree"] += sum((on_page & in_score).values())
+    for text, wrong in (("are not in the MusicXML", on_page - in_score), ("are on no page", in_score - on_page)):
         if wrong:
             print(f"  {name}: {sum(wrong.values())} of {sum(found.values())} notes {text}, first {min(wrong)}")
 
 
-def _without_places(notes: Counter[Note]) -> Counter[Note]:
-    plain: Counter[Note] = Counter()
-    for (*known, _), n in notes.items():
-        plain[*known, None] += n
-    return plain
+def _without_positions(notes: Counter[Note]) -> Counter[Note]:
+    counts: Counter[Note] = Counter()
+    for (*key, _), n in notes.items():
+        counts[*key, None] += n
+    return counts
 
 
-def _check_page(page: Page, boxes: Counter[str], worst: dict[str, int]) -> None:
+def _check_page(page: Page, boxes: Counter[str], largest: dict[str, int]) -> None:
     height, width = page.image.shape
     boxes["unlabelled"] += len(page.unlabelled)
     pixels = page.pixels
     dark = page.image[pixels.y, pixels.x] < 128
-    ends = np.searchsorted(pixels.owner, np.arange(len(page.symbols) + 1))
+    ends = np.searchsorted(pixels.symbol_index, np.arange(len(page.symbols) + 1))
     for symbol, box, start, end in zip(page.symbols, page.boxes, ends[:-1], ends[1:], strict=True):
         boxes["symbols"] += 1
         x, y = (values[start:end][dark[start:end]] for values in (pixels.x, pixels.y))
@@ -104,7 +106,7 @@ def _check_page(page: Page, boxes: Counter[str], worst: dict[str, int]) -> None:
             continue
         ink = np.array([x.min(), y.min(), x.max() + 1, y.max() + 1])
         kind = "free" if symbol.label.startswith(FREE) else "fixed"
-        worst[kind] = max(worst[kind], int(np.abs(ink - box).max()))
+        largest[kind] = max(largest[kind], int(np.abs(ink - box).max()))
     covered = np.zeros((height, width), dtype=bool)
     covered[page.pixels.y, page.pixels.x] = True
     boxes["stray"] += int((_symbol_ink(page) & ~covered).sum())
@@ -131,21 +133,21 @@ def _heads(page: Page, notes: Counter[str]) -> list[Note]:
             if s.onset is None or s.duration is None or not s.pitch or s.position is None:
                 notes["incomplete"] += 1
                 continue
-            place = None if s.midi is None else s.position  # of drums music21 knows no place
-            found.append((round(s.onset, 3), round(s.duration, 3), s.midi, place))
+            position = None if s.midi is None else s.position  # of drums music21 knows no place
+            found.append((round(s.onset, 3), round(s.duration, 3), s.midi, position))
     return found
 
 
 def _music21_notes(score: Score) -> Counter[Note]:
     """All notes; measures begin together in all parts, as they do on paper."""
     parsed = music21.converter.parse(score.text, format="musicxml", forceSource=True)
-    moved = _under_octave_lines(parsed)
+    octave_shifts = _under_octave_lines(parsed)
     parts = [list(part.getElementsByClass("Measure")) for part in parsed.parts]
     starts = [0.0]
     for measures in zip(*parts, strict=False):
         lengths = [max((float(n.offset + n.quarterLength) for n in _timed(m)), default=0.0) for m in measures]
         starts.append(starts[-1] + (max(lengths) or float(measures[0].barDuration.quarterLength)))
-    found: Counter[Note] = Counter()
+    notes: Counter[Note] = Counter()
     for measures in parts:
         for start, measure in zip(starts, measures, strict=False):
             for n in measure.recurse().notes:
@@ -153,30 +155,30 @@ def _music21_notes(score: Score) -> Counter[Note]:
                     continue
                 onset = round(start + float(n.getOffsetInHierarchy(measure)), 3)
                 length = 0.0 if n.duration.isGrace else round(float(n.quarterLength), 3)
-                lowest = getattr(n.getContextByClass("Clef"), "lowestLine", None)
+                lowest_line = getattr(n.getContextByClass("Clef"), "lowestLine", None)
                 for single in n.notes if n.isChord else [n]:
                     if single.notehead in (None, "none") or single.style.hideObjectOnPrint:
                         continue  # it is not to be seen
-                    midi, place = _pitch(single, lowest)
-                    found[onset, length, midi, None if place is None else place + moved.get(n.id, 0)] += 1
-    return found
+                    midi, position = _pitch(single, lowest_line)
+                    notes[onset, length, midi, None if position is None else position + octave_shifts.get(n.id, 0)] += 1
+    return notes
 
 
 def _under_octave_lines(parsed: music21.stream.Score) -> dict[str | int, int]:
     """By how many steps notes are written lower or higher than they sound, by their id."""
-    moved: dict[str | int, int] = {}
+    octave_shifts: dict[str | int, int] = {}
     for line in parsed.recurse().getElementsByClass(music21.spanner.Ottava):
         line.fill()  # music21 reads only where it begins and ends
         steps = (line.shiftMagnitude() - 1) * (1 if line.shiftDirection() == "down" else -1)
-        moved |= {note.id: steps for note in line.getSpannedElements()}
-    return moved
+        octave_shifts |= {note.id: steps for note in line.getSpannedElements()}
+    return octave_shifts
 
 
-def _pitch(note: music21.note.NotRest, lowest: int | None) -> tuple[int | None, int | None]:
+def _pitch(note: music21.note.NotRest, lowest_line: int | None) -> tuple[int | None, int | None]:
     """MIDI pitch and place on a staff whose lowest line has that diatonic number; None for drums."""
     if not isinstance(note, music21.note.Note):
         return None, None
-    return note.pitch.midi, None if lowest is None else note.pitch.diatonicNoteNum - lowest - MIDDLE
+    return note.pitch.midi, None if lowest_line is None else note.pitch.diatonicNoteNum - lowest_line - MIDDLE
 
 
 def _timed(measure: music21.stream.Measure) -> list[music21.note.GeneralNote]:

@@ -134,11 +134,11 @@ def train(splits: dict[str, Patches], classes: int, options: Options, device: to
                 optimiser.step()
                 schedule.step()
                 advance(1)
-            found = accuracy(model, splits["val"])
-            course.append(round(found, 4))
-            print(f"epoch {epoch}: validation {found:.4f}", flush=True)
-            if found > best[0]:
-                best = (found, accuracy(model, splits["test"]), epoch)
+            validation = accuracy(model, splits["val"])
+            course.append(round(validation, 4))
+            print(f"epoch {epoch}: validation {validation:.4f}", flush=True)
+            if validation > best[0]:
+                best = (validation, accuracy(model, splits["test"]), epoch)
     weights = sum(p.numel() for p in model.parameters())
     return {"test": best[1], "validation": best[0], "epoch": best[2], "course": course, "weights": weights}
 
@@ -156,16 +156,17 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    given = parser.parse_args()
-    device = resolve_device(given.device)
-    file = given.data / "patches.parquet"
+    arguments = parser.parse_args()
+    device = resolve_device(arguments.device)
+    file = arguments.data / "patches.parquet"
     with file.open("rb") as stream:
-        settings = {"epochs": given.epochs, "patches": hashlib.file_digest(stream, "sha256").hexdigest()}
-    book = Ledger("engrave_classification", given.out, settings)
-    read = cache(partial(read_patches, file, device))
-    for seed in map(int, given.seeds.split(",")):
-        book.row(f"seed {seed}", lambda seed=seed: measure(*read(), Options(epochs=given.epochs, seed=seed), device))  # type: ignore[misc]
-    book.write_table("Classification of symbols: the baseline of chapter 5", _text)
+        settings = {"epochs": arguments.epochs, "patches": hashlib.file_digest(stream, "sha256").hexdigest()}
+    ledger = Ledger("engrave_classification", arguments.out, settings)
+    read_once = cache(partial(read_patches, file, device))
+    for seed in map(int, arguments.seeds.split(",")):
+        options = Options(epochs=arguments.epochs, seed=seed)
+        ledger.row(f"seed {seed}", lambda options=options: measure(*read_once(), options, device))  # type: ignore[misc]
+    ledger.write_table("Classification of symbols: the baseline of chapter 5", _text)
 
 
 def measure(splits: dict[str, Patches], names: list[str], options: Options, device: torch.device) -> dict[str, Any]:
@@ -174,8 +175,8 @@ def measure(splits: dict[str, Patches], names: list[str], options: Options, devi
     return {**train(splits, len(names), options, device), "classes": len(names), "patches": patches}
 
 
-def _text(book: Ledger) -> str:
-    rows = list(book.rows.values())
+def _text(ledger: Ledger) -> str:
+    rows = list(ledger.rows.values())
     first = rows[0]
     cells = (
         str(first["classes"]),

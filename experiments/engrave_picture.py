@@ -23,7 +23,7 @@ from experiments.command import run_command
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "engrave.png"
 SIZE = PageOptions(width=1400, height=700)
 SEED, INDEX, FONT = 5, 1, "Leipzig"
-ROOM = 25  # pixels of paper above and below the music
+MARGIN = 25  # pixels of paper above and below the music
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     page = next(VerovioEngraver(SIZE, MusicFont(FONT)).engrave(score))
     rows = page_table(page, score="s", source="s.mxl", work="w", name="n", font=FONT).to_pylist()
     plain = np.asarray(cv2.cvtColor(page.image, cv2.COLOR_GRAY2BGR), dtype=np.uint8)
-    music = slice(max(0, int(page.boxes[:, 1].min()) - ROOM), int(page.boxes[:, 3].max()) + ROOM)  # not the title
+    music = slice(max(0, int(page.boxes[:, 1].min()) - MARGIN), int(page.boxes[:, 3].max()) + MARGIN)  # not the title
     truth = draw_annotations(plain, rows, ("boxes", "masks", "onsets"))
     with atomic_path(IMAGE) as temporary:
         temporary.write_bytes(encode_png(np.vstack([plain[music], truth[music]]), dpi=400, level=9))

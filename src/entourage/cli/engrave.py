@@ -14,7 +14,7 @@ _FORMATS_HELP = (
     "all, or some of deepscores, deepscoresv2, coco, segmentation, instances, patches, separated by commas; "
     "parquet for the table alone, which is always written."
 )
-_MOST_NAMES = 10  # of classes, in a line
+_MAX_NAMES = 10  # of classes, in a line
 
 
 class _WithDefault(TyperGroup):
@@ -66,7 +66,7 @@ def run(
     from entourage.report.page import pluralize
 
     with TemporaryDirectory() as folder:
-        job = EngraveOptions(
+        options = EngraveOptions(
             out=out,
             sources=tuple(scores or ()),
             compose=compose,
@@ -82,9 +82,9 @@ def run(
             workers=workers,
             ray=ray,
         )
-        manifest = engrave(job)
-    pages, works, symbols = (pluralize(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
-    typer.echo(f"{pages} of {works}, {symbols}: {out}")
+        manifest = engrave(options)
+    pages, score_count, symbols = (pluralize(manifest["counts"][name], name) for name in ("pages", "scores", "symbols"))
+    typer.echo(f"{pages} of {score_count}, {symbols}: {out}")
     tell_skipped(manifest["failed"].items())
 
 
@@ -105,9 +105,9 @@ def stats(
     commonest, rarest = int(statistics.classes.iloc[0]), int(statistics.classes.iloc[-1])
     typer.echo(f"top ten classes: {statistics.top_ten_fraction:.1%} of the symbols")
     typer.echo(f"commonest class: {commonest} symbols; rarest: {rarest}")
-    named = ", ".join(statistics.absent[:_MOST_NAMES]) or "none"
-    more = len(statistics.absent) - _MOST_NAMES
-    typer.echo(f"classes without symbols: {named}{f' and {more} more' if more > 0 else ''}")
+    absent = ", ".join(statistics.absent[:_MAX_NAMES]) or "none"
+    n_more = len(statistics.absent) - _MAX_NAMES
+    typer.echo(f"classes without symbols: {absent}{f' and {n_more} more' if n_more > 0 else ''}")
     typer.echo(f"report: {target / 'report.html'}")
 
 
@@ -122,14 +122,14 @@ def show(
     from entourage.engrave.render.encoding import encode_png
     from entourage.io.files import atomic_path, check_output_file
 
-    wanted = LAYERS if layers == "all" else tuple(layers.split(","))
-    if unknown := [name for name in wanted if name not in LAYERS]:
+    requested = LAYERS if layers == "all" else tuple(layers.split(","))
+    if unknown := [name for name in requested if name not in LAYERS]:
         raise ValueError(f"layer {unknown[0]!r} is unknown; expected some of {', '.join(LAYERS)}")
     image, rows = read_annotated_page(page)
     target = out or Path(f"{page.stem}_truth.png")
     check_output_file(target, ".png", page.parent.glob("*.png"))
     with atomic_path(target) as temporary:
-        temporary.write_bytes(encode_png(draw_annotations(image, rows, wanted), dpi=400, level=6))  # type: ignore[arg-type]
+        temporary.write_bytes(encode_png(draw_annotations(image, rows, requested), dpi=400, level=6))  # type: ignore[arg-type]
     typer.echo(f"{len(rows)} symbols drawn: {target}")
 
 
@@ -146,14 +146,13 @@ def align(
     from entourage.report.page import pluralize
 
     target = out or Path("aligned") / scan.stem
-    found = write_alignment(scan, page, target)
-    off = f"median {found.median:.1f} pixels, 95th percentile {found.percentile95:.1f}"
-    typer.echo(f"{found.matches} of {found.patches} patches agree ({off}): {target}")
-    if found.missing:
-        what = (
-            f"{pluralize(len(found.missing), 'symbols')} of the page {'is' if len(found.missing) == 1 else 'are'} not"
-        )
-        typer.echo(f"entourage: note: {what} seen as drawn; alignment.json has the numbers", err=True)
+    alignment = write_alignment(scan, page, target)
+    residuals = f"median {alignment.median:.1f} pixels, 95th percentile {alignment.percentile95:.1f}"
+    typer.echo(f"{alignment.matches} of {alignment.patches} patches agree ({residuals}): {target}")
+    if alignment.missing:
+        n_missing = len(alignment.missing)
+        subject = f"{pluralize(n_missing, 'symbols')} of the page {'is' if n_missing == 1 else 'are'}"
+        typer.echo(f"entourage: note: {subject} not seen as drawn; alignment.json has the numbers", err=True)
 
 
 @app.command()

@@ -281,10 +281,12 @@ def align(scan: Grey, page: Grey, min_score: float = 0.6, min_fraction: float = 
         float(np.percentile(matched, percentile)) if len(matched) else np.inf for percentile in (50, 95)
     )
     if n_matches < min_fraction * len(distances) or percentile95 > _MAX_PERCENTILE95:
-        details = f"{n_matches / max(len(distances), 1):.1%} of {len(distances)} patches lie within {_MATCH_DISTANCE:g} pixels of their place"
+        fraction = f"{n_matches / max(len(distances), 1):.1%} of {len(distances)} patches"
+        details = f"{fraction} lie within {_MATCH_DISTANCE:g} pixels of their place"
         details += f" (median {median:.1f}, 95th percentile {percentile95:.1f} pixels)"
         raise ValueError(
-            f"the match is poor: {details}; expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
+            f"the match is poor: {details}; "
+            f"expected {min_fraction:.0%} at least, and {_MAX_PERCENTILE95:g} pixels at most"
         )
     return Alignment(
         homography,

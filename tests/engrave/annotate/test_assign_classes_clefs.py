@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from entourage.engrave.annotate.assign_classes import CLEFS, clef_class, split_clef
-from entourage.engrave.render.outlines import Edges, filled, rectangle
+from entourage.engrave.render.outlines import Edges, fill_edges, rectangle
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_number_is_cut_off_where_it_begins(under: bool, hole: bool) -> None:
     start, end = (53.0, 76.5) if under else (-100.0, -123.5)
     far = -90.0 if under else 50.0
     outline = [(0, far), (30, far), (30, start), (20, start), (20, end), (10, end), (10, start), (0, start)]
-    edges = [filled([np.array(outline, dtype=float)])]
+    edges = [fill_edges([np.array(outline, dtype=float)])]
     if hole:
         edges.append(rectangle(12, min(start, end) + 4, 6, 16))
     clef, number = split_clef(np.concatenate(edges), "clefG", 0.0, 100.0)

@@ -7,15 +7,15 @@ from entourage.engrave.render.outlines import (
     Edges,
     dashes,
     ellipse,
-    filled,
-    moved,
+    fill_edges,
+    orient_positive,
     parse_path,
-    positive,
     rectangle,
     rings,
     rotate_points,
     split_at,
     stroke_edges,
+    transform_edges,
 )
 
 
@@ -28,7 +28,7 @@ def test_lines_absolute_and_relative_agree() -> None:
     (absolute,) = parse_path("M1 2 L4 2 L4 6 H1 V2 Z", 0.1)
     (relative,) = parse_path("m1 2 3 0 0 4 h-3 v-4 z", 0.1)
     np.testing.assert_array_equal(absolute, relative)
-    assert abs(area(filled([absolute]))) == 12
+    assert abs(area(fill_edges([absolute]))) == 12
 
 
 @pytest.mark.parametrize("tolerance", [0.5, 0.05, 0.005])
@@ -59,7 +59,7 @@ def test_paths_that_cannot_be_read_are_refused(d: str) -> None:
 
 
 def test_a_hole_is_taken_away() -> None:
-    ring = filled(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
+    ring = fill_edges(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
     assert abs(area(ring)) == 100 - 36
 
 
@@ -87,7 +87,7 @@ def test_ellipses_and_rectangles_have_their_area() -> None:
 
 def test_positive_turns_an_outline_only_if_needed() -> None:
     box = rectangle(0, 0, 2, 2)
-    assert area(positive(box[:, [2, 3, 0, 1]])) == area(positive(box)) == 4
+    assert area(orient_positive(box[:, [2, 3, 0, 1]])) == area(orient_positive(box)) == 4
 
 
 def test_dashes_follow_the_pattern_round_a_corner() -> None:
@@ -99,11 +99,11 @@ def test_dashes_follow_the_pattern_round_a_corner() -> None:
 
 
 def test_moved_scales_then_shifts() -> None:
-    np.testing.assert_array_equal(moved(np.array([[0.0, 0, 1, 2]]), 3, 10, 20), [[10, 20, 13, 26]])
+    np.testing.assert_array_equal(transform_edges(np.array([[0.0, 0, 1, 2]]), 3, 10, 20), [[10, 20, 13, 26]])
 
 
 def test_rings_and_halves_of_an_area_add_up() -> None:
-    ring = filled(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
+    ring = fill_edges(parse_path("M0 0H10V10H0Z M2 2V8H8V2Z", 0.1))
     assert [len(outline) for outline in rings(ring)] == [5, 5]
     above, below = split_at(ring, 4)
     assert abs(area(above)) == 40 - 12

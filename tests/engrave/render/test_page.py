@@ -4,7 +4,7 @@ import numpy as np
 from tests.engrave.decoded import decode_mask
 
 from entourage.engrave.render.marks import AnnotatedMarks, Group, Mark, Symbol
-from entourage.engrave.render.outlines import filled, rectangle
+from entourage.engrave.render.outlines import fill_edges, rectangle
 from entourage.engrave.render.page import Page, render_page
 from entourage.symbols import EXTENDED_IDS
 
@@ -49,10 +49,10 @@ def test_the_finer_symbol_owns_the_pixel() -> None:
 
 
 def test_what_lies_off_the_page_is_cut_off_or_left_out() -> None:
-    page = drawn(stem=rectangle(-5, 10, 10, 2), beam=rectangle(100, 10, 10, 2), tie=filled([]))
+    page = drawn(stem=rectangle(-5, 10, 10, 2), beam=rectangle(100, 10, 10, 2), tie=fill_edges([]))
     assert [s.label for s in page.symbols] == ["stem"]
     assert page.boxes.tolist() == [[0, 10, 5, 12]]
-    assert drawn(tie=filled([])).boxes.shape == (0, 4)
+    assert drawn(tie=fill_edges([])).boxes.shape == (0, 4)
 
 
 def test_a_hair_line_still_has_ink() -> None:
@@ -67,7 +67,7 @@ def test_a_seam_that_is_dark_has_an_owner() -> None:
 
 
 def test_slanted_symbols_have_a_turned_box() -> None:
-    slanted = filled([np.array([[10.0, 10], [50, 20], [50, 24], [10, 14]])])
+    slanted = fill_edges([np.array([[10.0, 10], [50, 20], [50, 24], [10, 14]])])
     page = drawn(beam=slanted)
     sides = np.linalg.norm(np.diff(page.oriented[0], axis=0), axis=1)
     assert np.isclose(sorted(sides)[-1], np.hypot(40, 10), atol=1.5)

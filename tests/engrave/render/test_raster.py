@@ -3,7 +3,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from entourage.engrave.render.outlines import Edges, ellipse, filled, parse_path, rectangle
+from entourage.engrave.render.outlines import Edges, ellipse, fill_edges, parse_path, rectangle
 from entourage.engrave.render.raster import rasterise
 
 
@@ -33,7 +33,9 @@ def test_coverage_equals_a_fine_count_of_points() -> None:
             crosses = ((y0 > y) != (y1 > y)) & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
         inside ^= crosses
     counted = inside.reshape(12, 64, 12, 64).mean(axis=(1, 3))
-    assert np.abs(picture(filled([points]), 12, 12) - counted).max() < 2 / 64  # at a corner two edges miss by 1/64 each
+    assert (
+        np.abs(picture(fill_edges([points]), 12, 12) - counted).max() < 2 / 64
+    )  # at a corner two edges miss by 1/64 each
 
 
 def test_total_coverage_is_the_area() -> None:
@@ -41,7 +43,7 @@ def test_total_coverage_is_the_area() -> None:
 
 
 def test_holes_are_empty_and_overlaps_count_once() -> None:
-    ring = filled(parse_path("M0 0H6V6H0Z M2 2V4H4V2Z", 0.1))
+    ring = fill_edges(parse_path("M0 0H6V6H0Z M2 2V4H4V2Z", 0.1))
     image = picture(ring, 6, 6)
     assert image[3, 3] == 0
     assert image.sum() == 32
@@ -58,7 +60,7 @@ def test_shares_of_overlapping_parts_are_added_up_to_the_whole_pixel() -> None:
 
 
 def test_shapes_are_kept_apart_and_may_be_empty_or_off_the_page() -> None:
-    shapes = [rectangle(0, 0, 2, 1), filled([]), rectangle(-3, -2, 1, 1), rectangle(5, 5, 1, 3)]
+    shapes = [rectangle(0, 0, 2, 1), fill_edges([]), rectangle(-3, -2, 1, 1), rectangle(5, 5, 1, 3)]
     ink = rasterise(shapes)
     assert np.diff(ink.start).tolist() == [2, 0, 1, 3]
     assert (ink.x[2], ink.y[2]) == (-3, -2)
@@ -67,7 +69,7 @@ def test_shapes_are_kept_apart_and_may_be_empty_or_off_the_page() -> None:
 
 def test_no_shapes_give_no_ink() -> None:
     assert len(rasterise([]).x) == 0
-    assert rasterise([filled([])]).start.tolist() == [0, 0]
+    assert rasterise([fill_edges([])]).start.tolist() == [0, 0]
 
 
 def test_an_absurd_coordinate_does_not_cost_memory() -> None:

@@ -153,7 +153,8 @@ def write_statistics(folder: Path, statistics: SymbolStatistics, out: Path) -> N
     with atomic_path(out / "contact_sheet.png") as temporary:
         temporary.write_bytes(png)
     lead = f"{len(statistics.pages):,} pages with {int(statistics.classes.sum()):,} symbols of {len(frame)} classes. "
-    lead += f"The ten commonest classes hold {statistics.top_ten_fraction:.0%} of them; {len(statistics.absent)} do not occur."
+    lead += f"The ten commonest classes hold {statistics.top_ten_fraction:.0%} of them; "
+    lead += f"{len(statistics.absent)} do not occur."
     blocks = [
         Block("Symbols a page and a class", table=statistics.table()),
         Block("Pages by number of symbols", figure=_histogram(statistics.pages.to_numpy())),

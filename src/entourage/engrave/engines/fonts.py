@@ -26,7 +26,7 @@ from fontTools.pens.transformPen import TransformPen
 from fontTools.ttLib import TTFont
 
 from entourage.engrave.options import FONTS, MusicFont
-from entourage.engrave.render.outlines import Edges, filled, parse_path
+from entourage.engrave.render.outlines import Edges, fill_edges, parse_path
 from entourage.io.files import atomic_path
 from entourage.io.safe_formats import parse_xml
 
@@ -49,11 +49,11 @@ def find_fonts(names: str, folder: Path | None = None) -> tuple[MusicFont, ...]:
     """
     if names == "all":
         return tuple(MusicFont(name) for name in FONTS)
-    known = {name.lower(): name for name in FONTS}
+    bundled = {name.lower(): name for name in FONTS}
     fonts = []
     for name in filter(None, (part.strip() for part in names.split(","))):
-        if name.lower() in known:
-            fonts.append(MusicFont(known[name.lower()]))
+        if name.lower() in bundled:
+            fonts.append(MusicFont(bundled[name.lower()]))
         elif Path(name).is_file():
             fonts.append(convert_font(Path(name), folder))
         else:
@@ -80,16 +80,16 @@ def convert_font(path: Path, folder: Path | None = None) -> MusicFont:
     name = "".join(c for c in path.stem if c.isalnum())
     if not name or name.lower() in (bundled.lower() for bundled in FONTS):
         name += "Custom"
-    anchors = _anchors(path)
+    font_anchors = _anchors(path)
     boxes, files = [], {}
-    for code, (drawn, (x0, y0, x1, y1), advance) in outlines.items():
+    for code, (path_data, (x0, y0, x1, y1), advance) in outlines.items():
         box = f'x="{x0:g}" y="{y0:g}" w="{x1 - x0:g}" h="{y1 - y0:g}" h-a-x="{advance:g}"'
         inside = "".join(
             f'<a n={quoteattr(n)} x="{x:g}" y="{y:g}"/>'
-            for n, (x, y) in anchors.get(code, _default_anchors(code, x1 / 250)).items()
+            for n, (x, y) in font_anchors.get(code, _default_anchors(code, x1 / 250)).items()
         )
         boxes.append(f'<g c="{code:04X}" {box} n="{code:04X}">{inside}</g>')
-        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{drawn}"/></g>'
+        files[code] = f'<g id="{code:04X}"><path transform="scale(1,-1)" d="{path_data}"/></g>'
     index = f'<bounding-boxes font-family="{name}" units-per-em="{_EM}">{"".join(boxes)}</bounding-boxes>'
     target = (folder or Path(tempfile.mkdtemp(prefix="entourage-font-"))) / f"{name}.zip"  # it goes by the file's name
     with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -108,24 +108,24 @@ def _outlines(path: Path) -> dict[int, _Outline]:
             scale = Scale(_EM / font["head"].unitsPerEm)
             for code in sorted(code for code in cmap if code in _SMUFL):
                 glyph, pen, bounds = glyphs[cmap[code]], SVGPathPen(glyphs), BoundsPen(glyphs)
-                for drawn in (pen, bounds):
-                    glyph.draw(TransformPen(drawn, scale))
+                for target in (pen, bounds):
+                    glyph.draw(TransformPen(target, scale))
                 outlines[code] = pen.getCommands(), bounds.bounds or (0, 0, 0, 0), glyph.width * scale[0]
     except Exception as error:  # tables are read when they are needed, and damaged ones bring about almost anything
-        why = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"{path} cannot be read as a font: {why}") from error
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"{path} cannot be read as a font: {reason}") from error
     return outlines
 
 
 def _check_glyph_heights(path: Path, outlines: dict[int, _Outline]) -> None:
     """Other fonts use the same code points for something else; three glyphs are enough to tell."""
-    for code, (name, least, most) in _GLYPH_HEIGHTS.items():
+    for code, (name, minimum, maximum) in _GLYPH_HEIGHTS.items():
         if code not in outlines:
             raise ValueError(f"{path} has no {name} at U+{code:04X}; expected a SMuFL font")
         _, (_, y0, _, y1), _ = outlines[code]
         height = (y1 - y0) / _EM
-        if not least <= height <= most:
-            expected = f"{least:g} to {most:g} em, as the {name} of a SMuFL font"
+        if not minimum <= height <= maximum:
+            expected = f"{minimum:g} to {maximum:g} em, as the {name} of a SMuFL font"
             raise ValueError(f"{path}: U+{code:04X} is {height:.2f} em tall; expected {expected}")
 
 
@@ -139,17 +139,17 @@ _ANCHORED_GLYPHS |= {
 def _anchors(path: Path) -> dict[int, dict[str, tuple[float, float]]]:
     """Stem anchors by code point, from the font's metadata, in staff spaces."""
     names = (f"{path.stem}.json", f"{path.stem}_metadata.json", f"{path.stem.lower()}_metadata.json", "metadata.json")
-    for beside in (path.with_name(name) for name in names):
-        if beside.is_file():
+    for metadata in (path.with_name(name) for name in names):
+        if metadata.is_file():
             try:
-                given = json.loads(beside.read_text(encoding="utf-8"))["glyphsWithAnchors"]
+                anchors = json.loads(metadata.read_text(encoding="utf-8"))["glyphsWithAnchors"]
                 return {
-                    code: {n: (float(p[0]), float(p[1])) for n, p in given[name].items()}
+                    code: {n: (float(p[0]), float(p[1])) for n, p in anchors[name].items()}
                     for code, name in _ANCHORED_GLYPHS.items()
-                    if name in given
+                    if name in anchors
                 }
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                raise ValueError(f"{beside} is no SMuFL metadata: {error}") from error
+                raise ValueError(f"{metadata} is no SMuFL metadata: {error}") from error
     return {}
 
 
@@ -198,12 +198,12 @@ class Typeface:
             if glyph is not None:
                 break
         else:
-            return Letter(filled([]), 0.5)
+            return Letter(fill_edges([]), 0.5)
         glyphs = font.getGlyphSet()
         pen = SVGPathPen(glyphs)
         glyphs[glyph].draw(pen)
         em = float(font["head"].unitsPerEm)
-        edges = filled(parse_path(pen.getCommands(), tolerance=em / 500)) / [em, -em, em, -em]
+        edges = fill_edges(parse_path(pen.getCommands(), tolerance=em / 500)) / [em, -em, em, -em]
         return Letter(edges, glyphs[glyph].width / em)
 
     def _font(self, name: str) -> TTFont:
@@ -221,12 +221,12 @@ class MusicLetters:
 
     Args:
         folder: glyphs of the engraver's fonts, FONT/CODE.xml; None if there are none.
-        own: archive with those of a font of the user's (see `convert_font`); None if there is none.
+        custom: archive with those of a font of the user's (see `convert_font`); None if there is none.
     """
 
-    def __init__(self, folder: Path | None = None, own: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, custom: Path | None = None) -> None:
         self._folder = folder
-        self._own = own
+        self._custom = custom
         self._letters: dict[tuple[str, str], Letter] = {}
 
     def letter(self, character: str, font: str) -> Letter:
@@ -239,12 +239,12 @@ class MusicLetters:
         key = (character, font)
         if key not in self._letters:
             text = self._find(font.split(",")[0].strip("'\" "), f"{ord(character):04X}.xml")
-            self._letters[key] = _draw(text) if text else Letter(filled([]), 0.3)
+            self._letters[key] = _draw(text) if text else Letter(fill_edges([]), 0.3)
         return self._letters[key]
 
     def _find(self, font: str, file: str) -> bytes:
-        if self._own is not None:
-            with zipfile.ZipFile(self._own) as archive:
+        if self._custom is not None:
+            with zipfile.ZipFile(self._custom) as archive:
                 if f"{font}/{file}" in archive.namelist():
                     return archive.read(f"{font}/{file}")
         names = (
@@ -257,5 +257,5 @@ class MusicLetters:
 def _draw(text: bytes) -> Letter:
     glyph = parse_xml(text)
     data = "".join(path.get("d", "") for path in glyph.iter("{*}path"))
-    edges = filled(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)  # y upwards in the font
+    edges = fill_edges(parse_path(data, tolerance=1)) * (np.array([1, -1, 1, -1]) / 1000)  # y upwards in the font
     return Letter(edges, float(edges[:, [0, 2]].max(initial=0.0)) + _LETTER_SPACING)

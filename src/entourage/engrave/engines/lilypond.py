@@ -33,9 +33,9 @@ from entourage.engrave.render.outlines import (
     NUMBER,
     Edges,
     ellipse,
-    filled,
+    fill_edges,
+    orient_positive,
     parse_path,
-    positive,
     rectangle,
     stroke_edges,
 )
@@ -54,17 +54,19 @@ class _Transform:
     sy: float = 1.0
 
     def compose(self, transform: str | None) -> _Transform:
-        place = self
+        placement = self
         for name, arguments in re.findall(r"(\w+)\(([^)]*)\)", transform or ""):
             a, *rest = (float(n) for n in NUMBER.findall(arguments))
             b = rest[0] if rest else a
             if name == "translate":
-                place = _Transform(place.x + place.sx * a, place.y + place.sy * b, place.sx, place.sy)
+                placement = _Transform(
+                    placement.x + placement.sx * a, placement.y + placement.sy * b, placement.sx, placement.sy
+                )
             elif name == "scale":
-                place = _Transform(place.x, place.y, place.sx * a, place.sy * b)
-        return place
+                placement = _Transform(placement.x, placement.y, placement.sx * a, placement.sy * b)
+        return placement
 
-    def edges(self, edges: Edges) -> Edges:
+    def apply(self, edges: Edges) -> Edges:
         scale, shift = np.array([self.sx, self.sy] * 2), np.array([self.x, self.y] * 2)
         return np.asarray(edges * scale + shift)
 
@@ -85,77 +87,79 @@ class LilypondReader:
         root = parse_xml(svg.encode())
         marks: list[Mark] = []
         symbols: list[Symbol] = []
-        missing: list[str] = []
+        unlabelled_glyphs: list[str] = []
         for child in root:
             if not isinstance(child.tag, str):
                 continue
             group = Group(tuple(child.get("class", "").split()))
             first = len(marks)
             self._walk(child, group, _Transform(sx=self.pixels, sy=self.pixels), marks)
-            drawn, tags = list(range(first, len(marks))), dict(child.attrib)
-            found = tagged_symbols(group, tags, drawn, marks) if drawn and group.kind else []
-            taken = {i for symbol in found for i in symbol.marks}
-            missing += unlabelled(group, tags, [i for i in drawn if i not in taken], marks)
-            symbols += found
+            indices, tags = list(range(first, len(marks))), dict(child.attrib)
+            object_symbols = tagged_symbols(group, tags, indices, marks) if indices and group.kind else []
+            assigned = {i for symbol in object_symbols for i in symbol.marks}
+            unlabelled_glyphs += unlabelled(group, tags, [i for i in indices if i not in assigned], marks)
+            symbols += object_symbols
         number_staves(symbols, marks, self.pixels)
-        return marks, AnnotatedMarks(symbols, missing)
+        return marks, AnnotatedMarks(symbols, unlabelled_glyphs)
 
-    def _walk(self, element: etree._Element, group: Group, place: _Transform, marks: list[Mark]) -> None:
+    def _walk(self, element: etree._Element, group: Group, placement: _Transform, marks: list[Mark]) -> None:
         tag = etree.QName(element).localname
-        place = place.compose(element.get("transform"))
+        placement = placement.compose(element.get("transform"))
         if tag in ("g", "a"):
             for child in element:
                 if isinstance(child.tag, str):
-                    self._walk(child, group, place, marks)
+                    self._walk(child, group, placement, marks)
             return
         if tag == "text":
-            self._text(element, group, place, marks)
+            self._text(element, group, placement, marks)
             return
-        edges = self._outline(tag, element, place)
+        edges = self._outline(tag, element, placement)
         if len(edges):
             points = edges[:, :2]
             shape = "glyph" if tag == "path" and not element.get("stroke-width") else "area"
             middle = (points.min(axis=0) + points.max(axis=0)) / 2
             marks.append(Mark(shape, edges, group, 0, 0.0, middle[0], middle[1]))
 
-    def _outline(self, tag: str, element: etree._Element, place: _Transform) -> Edges:
+    def _outline(self, tag: str, element: etree._Element, placement: _Transform) -> Edges:
         def number(name: str) -> float:
             return float(element.get(name, "0"))
 
         width = number("stroke-width")
         if tag == "line":
             ends = np.array([[number("x1"), number("y1")], [number("x2"), number("y2")]])
-            return place.edges(stroke_edges(ends, width, "square"))
+            return placement.apply(stroke_edges(ends, width, "square"))
         if tag == "rect":
-            return place.edges(rectangle(number("x"), number("y"), number("width"), number("height")))
+            return placement.apply(rectangle(number("x"), number("y"), number("width"), number("height")))
         if tag == "circle":
-            return place.edges(ellipse(number("cx"), number("cy"), number("r"), number("r")))
+            return placement.apply(ellipse(number("cx"), number("cy"), number("r"), number("r")))
         if tag == "polygon":
             points = np.array(NUMBER.findall(element.get("points", "")), dtype=float).reshape(-1, 2)
-            return place.edges(positive(filled([points])))
+            return placement.apply(orient_positive(fill_edges([points])))
         if tag == "path":
-            fine = 0.04 / abs(place.sx)
-            lines = parse_path(element.get("d", ""), fine)
-            solid = element.get("fill") != "none"
-            parts = [filled(lines)] if solid else []
+            tolerance = 0.04 / abs(placement.sx)
+            lines = parse_path(element.get("d", ""), tolerance)
+            is_filled = element.get("fill") != "none"
+            parts = [fill_edges(lines)] if is_filled else []
             if width > 0:
-                parts = [positive(part) for part in parts] + [stroke_edges(line, width, "round") for line in lines]
-            return place.edges(np.concatenate(parts)) if parts else filled([])
-        return filled([])
+                parts = [orient_positive(part) for part in parts] + [
+                    stroke_edges(line, width, "round") for line in lines
+                ]
+            return placement.apply(np.concatenate(parts)) if parts else fill_edges([])
+        return fill_edges([])
 
-    def _text(self, element: etree._Element, group: Group, place: _Transform, marks: list[Mark]) -> None:
+    def _text(self, element: etree._Element, group: Group, placement: _Transform, marks: list[Mark]) -> None:
         size = float(element.get("font-size", "1"))
         bold, italic = element.get("font-weight") == "bold", element.get("font-style") == "italic"
         x = 0.0
         for character in "".join(element.itertext()).strip("\n"):
             letter = self._type.letter(character, bold, italic)
             if len(letter.edges):
-                edges = place.edges(letter.edges * size + np.array([x, 0, x, 0]))
-                marks.append(Mark("letter", edges, group, ord(character), 0.0, edges[:, 0].min(), place.y))
+                edges = placement.apply(letter.edges * size + np.array([x, 0, x, 0]))
+                marks.append(Mark("letter", edges, group, ord(character), 0.0, edges[:, 0].min(), placement.y))
             x += letter.advance * size
 
 
-_SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
+_STAFF_SPACE = 1.757299  # millimetres between staff lines at LilyPond's default size
 _TIMEOUTS = {"musicxml2ly": 60.0, "lilypond": 420.0}  # seconds; together well below those of a worker, which draws, too
 _ESCAPES = str.maketrans({"#": "♯", "$": "S", "\\": "/", '"': "”", "{": "(", "}": ")", "%": " "})
 
@@ -179,12 +183,12 @@ class LilypondEngraver:
         self._folder = Path(lilypond.executable("lilypond")).parent
         self._reader = LilypondReader(options.interline)
 
-    def engrave(self, score: Score, degrade: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
+    def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
         """The pages of a score, one after the other.
 
         Args:
             score: what to engrave; MusicXML only.
-            degrade: what makes the page of a given number look used, or None.
+            make_degrader: what makes the page of a given number look used, or None.
 
         Raises:
             ValueError: the score is not MusicXML, or LilyPond cannot engrave it.
@@ -196,7 +200,7 @@ class LilypondEngraver:
                 marks, annotated = self._reader.read(path.read_text(encoding="utf-8"))
                 _assign_note_ids(annotated.symbols, score)
                 height, width = self.options.height, self.options.width
-                yield render_page(marks, annotated, height, width, number, degrade(number))
+                yield render_page(marks, annotated, height, width, number, make_degrader(number))
 
     def _typeset(self, score: Score, folder: Path) -> list[Path]:
         """Runs both programs; returns the pages in order."""
@@ -214,8 +218,8 @@ class LilypondEngraver:
 
     def _paper(self) -> str:
         """The page in LilyPond's terms: its staff space is the interline."""
-        width, height = (n / self.options.interline * _SPACE for n in (self.options.width, self.options.height))
-        margin = self.options.margin / 20 * _SPACE
+        width, height = (n / self.options.interline * _STAFF_SPACE for n in (self.options.width, self.options.height))
+        margin = self.options.margin / 20 * _STAFF_SPACE
         size = f'#(set! paper-alist (cons \'("ours" . (cons (* {width:.4f} mm) (* {height:.4f} mm))) paper-alist))'
         sides = " ".join(f"{side}-margin = {margin:.3f}\\mm" for side in ("left", "right", "top", "bottom"))
         return f'{size}\n\\paper {{ #(set-paper-size "ours") {sides} indent = 22\\mm tagline = ##f }}'
@@ -230,7 +234,7 @@ class LilypondEngraver:
             raise ValueError(f"{score.name}: {program} failed: {(errors.strip().splitlines() or ['no message'])[-1]}")
 
 
-def _run_in_group(command: list[str], folder: Path, path: str, patience: float) -> tuple[int, str]:
+def _run_in_group(command: list[str], folder: Path, path: str, timeout: float) -> tuple[int, str]:
     """Runs a program and what it starts in a group of their own, none of which outlives this call."""
     process = subprocess.Popen(
         command,
@@ -243,7 +247,7 @@ def _run_in_group(command: list[str], folder: Path, path: str, patience: float) 
     )
     with process:
         try:
-            errors = process.communicate(timeout=patience)[1]
+            errors = process.communicate(timeout=timeout)[1]
         except BaseException:  # also the end of the worker
             _kill_group(process)
             raise
@@ -277,12 +281,10 @@ def escape_text(text: str) -> str:
 
 def _assign_note_ids(symbols: list[Symbol], score: Score) -> None:
     """Gives noteheads the id of their note. LilyPond has lost it; onset and pitch, in order, find it again."""
-    pass
-
-    waiting = ids_by_onset_and_pitch(score.text)
+    unassigned = ids_by_onset_and_pitch(score.text)
     for symbol in symbols:
         if symbol.label.startswith("notehead") and symbol.onset is not None:
-            ids = waiting.get((round(symbol.onset, 4), symbol.midi))
+            ids = unassigned.get((round(symbol.onset, 4), symbol.midi))
             if ids:
                 symbol.element = ids.pop(0)
                 symbol.notes = (symbol.element,)
@@ -298,12 +300,12 @@ def ids_by_onset_and_pitch(text: str) -> dict[tuple[float, int | None], list[str
     starts = [Fraction(0)]
     for lengths in zip(*(measures for measures, _ in parts), strict=False):
         starts.append(starts[-1] + max(lengths))  # a measure lasts as long as in the part where it is longest
-    found: dict[tuple[float, int | None], list[str]] = defaultdict(list)
+    ids: dict[tuple[float, int | None], list[str]] = defaultdict(list)
     for _, notes in parts:
-        for measure, onset, midi, identity in notes:
+        for measure, onset, midi, note_id in notes:
             if measure < len(starts):
-                found[round(float(starts[measure] + onset), 4), midi].append(identity)
-    return dict(found)
+                ids[round(float(starts[measure] + onset), 4), midi].append(note_id)
+    return dict(ids)
 
 
 def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fraction, int | None, str]]]:
@@ -311,20 +313,20 @@ def _read_part(part: etree._Element) -> tuple[list[Fraction], list[tuple[int, Fr
     divisions = 1
     lengths, notes = [], []
     for number, measure in enumerate(part.iterchildren("measure")):
-        now = previous = longest = Fraction(0)
+        time = chord_onset = length_so_far = Fraction(0)
         for element in measure:
             if element.tag == "attributes" and element.findtext("divisions"):
                 divisions = int(element.findtext("divisions"))
             length = Fraction(int(float(element.findtext("duration") or 0)), divisions)
             if element.tag == "note":
-                onset = previous if element.find("chord") is not None else now
+                onset = chord_onset if element.find("chord") is not None else time
                 notes.append((number, onset, _midi(element), element.get("id", "")))
                 if element.find("chord") is None:
-                    previous, now = now, now + (length if element.find("grace") is None else 0)
+                    chord_onset, time = time, time + (length if element.find("grace") is None else 0)
             elif element.tag in ("forward", "backup"):
-                now += length if element.tag == "forward" else -length
-            longest = max(longest, now)
-        lengths.append(longest)
+                time += length if element.tag == "forward" else -length
+            length_so_far = max(length_so_far, time)
+        lengths.append(length_so_far)
     return lengths, notes
 
 

@@ -50,56 +50,56 @@ _SEMITONES = (0, 2, 4, 5, 7, 9, 11)
 _ALTERED = {-1: "bb", Fraction(-1, 2): "b", 0: "", Fraction(1, 2): "#", 1: "##"}
 
 
-def tagged_symbols(group: Group, tags: Mapping[str, str], drawn: list[int], marks: list[Mark]) -> list[Symbol]:
+def tagged_symbols(group: Group, tags: Mapping[str, str], indices: list[int], marks: list[Mark]) -> list[Symbol]:
     """The symbols that a tagged object is: one, or one a mark.
 
     Args:
         group: the object; its kind is the name that LilyPond gives it.
         tags: the attributes that `lilypond_tags.ily` has put on it.
-        drawn: positions of its marks.
+        indices: positions of its marks.
         marks: all marks of the page.
     """
     kind = group.kind
     if kind == "StaffSymbol":
-        found = [Symbol("staff", "", drawn, group)]
+        symbols = [Symbol("staff", "", indices, group)]
     elif kind in _SINGLE_SYMBOLS:
-        found = [_make_symbol(_SINGLE_SYMBOLS[kind], drawn, group)]
+        symbols = [_make_symbol(_SINGLE_SYMBOLS[kind], indices, group)]
     elif kind in _SYMBOL_PER_MARK:
-        found = [_make_symbol(_SYMBOL_PER_MARK[kind], [i], group) for i in drawn]
+        symbols = [_make_symbol(_SYMBOL_PER_MARK[kind], [i], group) for i in indices]
     elif kind in ("KeySignature", "KeyCancellation"):
         sign = "Natural" if kind == "KeyCancellation" else "Flat" if tags["data-sign"].startswith("-") else "Sharp"
-        found = [_make_symbol(f"key{sign}", [i], group) for i in drawn]
+        symbols = [_make_symbol(f"key{sign}", [i], group) for i in indices]
     elif kind == "TimeSignature":
-        found = _time(tags, drawn, group, marks)
+        symbols = _time(tags, indices, group, marks)
     elif kind == "BarLine":
-        found = [_make_symbol("repeatDot", [i], group) for i in drawn if marks[i].shape == "glyph"]
+        symbols = [_make_symbol("repeatDot", [i], group) for i in indices if marks[i].shape == "glyph"]
     elif kind == "DynamicText":
-        found = _symbol_per_character("dynamic", tags["data-text"].upper(), drawn, group)
+        symbols = _symbol_per_character("dynamic", tags["data-text"].upper(), indices, group)
     elif kind in _NUMBERS:
-        found = _symbol_per_character(_NUMBERS[kind], tags["data-text"], drawn, group)
+        symbols = _symbol_per_character(_NUMBERS[kind], tags["data-text"], indices, group)
     else:
         label = _label(kind, tags)
-        found = [_make_symbol(label, drawn, group)] if label else []
-    found = [symbol for symbol in found if symbol.label in CLASSES]
-    for symbol in found:
+        symbols = [_make_symbol(label, indices, group)] if label else []
+    symbols = [symbol for symbol in symbols if symbol.label in CLASSES]
+    for symbol in symbols:
         _fill_attributes(symbol, tags)
-    return found
+    return symbols
 
 
-def unlabelled(group: Group, tags: Mapping[str, str], drawn: list[int], marks: list[Mark]) -> list[str]:
+def unlabelled(group: Group, tags: Mapping[str, str], indices: list[int], marks: list[Mark]) -> list[str]:
     """The names of the glyphs of an object that belong to no symbol, such as "Clef:clefs.C".
 
     Args:
         group: the object.
         tags: its attributes.
-        drawn: positions of those of its marks that are in no symbol.
+        indices: positions of those of its marks that are in no symbol.
         marks: all marks of the page.
     """
     if group.kind in _IGNORED_KINDS:
         return []
-    known = tags.get("data-glyph") or "".join(tags.get("data-text", "").split())
-    name = ":".join(filter(None, (group.kind or "untagged", known)))
-    return [name for i in drawn if _is_music(marks[i])]
+    label = tags.get("data-glyph") or "".join(tags.get("data-text", "").split())
+    name = ":".join(filter(None, (group.kind or "untagged", label)))
+    return [name for i in indices if _is_music(marks[i])]
 
 
 def _is_music(mark: Mark) -> bool:
@@ -108,12 +108,12 @@ def _is_music(mark: Mark) -> bool:
     return 0x2669 <= mark.code <= 0x266F or (mark.group.kind in _NUMBERS and chr(mark.code).isalnum())
 
 
-def _symbol_per_character(start: str, text: str, drawn: list[int], group: Group) -> list[Symbol]:
+def _symbol_per_character(prefix: str, text: str, indices: list[int], group: Group) -> list[Symbol]:
     """One symbol a character; none if the characters are not those that are drawn."""
     characters = "".join(text.split())
-    if len(characters) != len(drawn):
+    if len(characters) != len(indices):
         return []
-    return [_make_symbol(f"{start}{character}", [i], group) for character, i in zip(characters, drawn, strict=True)]
+    return [_make_symbol(f"{prefix}{character}", [i], group) for character, i in zip(characters, indices, strict=True)]
 
 
 def _label(kind: str, tags: Mapping[str, str]) -> str:
@@ -126,8 +126,8 @@ def _label(kind: str, tags: Mapping[str, str]) -> str:
         name = f"accidental{_SIGNS.get(tags['data-glyph'].removeprefix('accidentals.'), '')}"
         return name + small if name + small in CLASSES else name
     if kind == "Flag":
-        found = re.fullmatch(r"flags\.([ud])(\d)", tags["data-glyph"])
-        name = f"flag{_FLAGS[found[2]]}{'Up' if found[1] == 'u' else 'Down'}" if found else ""
+        match = re.fullmatch(r"flags\.([ud])(\d)", tags["data-glyph"])
+        name = f"flag{_FLAGS[match[2]]}{'Up' if match[1] == 'u' else 'Down'}" if match else ""
         return name + small if name + small in CLASSES else name
     if kind == "Clef":
         glyph = tags["data-glyph"].removesuffix("_change")
@@ -147,16 +147,16 @@ def _label(kind: str, tags: Mapping[str, str]) -> str:
     return {"Stem": "stem", "MultiMeasureRestNumber": "restHNr", "ClefModifier": "clef8"}.get(kind, "")
 
 
-def _time(tags: Mapping[str, str], drawn: list[int], group: Group, marks: list[Mark]) -> list[Symbol]:
+def _time(tags: Mapping[str, str], indices: list[int], group: Group, marks: list[Mark]) -> list[Symbol]:
     """The digits of a time signature, top row first, or the one sign for common or cut time."""
     pair = re.findall(r"\d+", tags["data-fraction"])
     if len(pair) != 2:
         return []
-    if len(drawn) == 1:
-        return [_make_symbol("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", drawn, group)]
-    if len(drawn) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
+    if len(indices) == 1:
+        return [_make_symbol("timeSigCommon" if pair == ["4", "4"] else "timeSigCutCommon", indices, group)]
+    if len(indices) != len("".join(pair)):  # 3 + 2 eighths are drawn as such, but the fraction is their sum
         return []
-    rows = sorted(drawn, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in drawn]), marks[i].x))
+    rows = sorted(indices, key=lambda i: (marks[i].y > np.mean([marks[k].y for k in indices]), marks[i].x))
     return [_make_symbol(f"timeSig{digit}", [i], group) for digit, i in zip("".join(pair), rows, strict=True)]
 
 

@@ -25,12 +25,12 @@ from entourage.engrave.render.outlines import (
     Edges,
     dashes,
     ellipse,
-    filled,
-    moved,
+    fill_edges,
+    orient_positive,
     parse_path,
-    positive,
     rectangle,
     stroke_edges,
+    transform_edges,
 )
 from entourage.engrave.render.page import Page, render_page
 from entourage.engrave.scores.parsing import Score
@@ -64,9 +64,9 @@ class SvgReader:
         own: archive with the glyphs of a font of the user's, for the same; None if there is none.
     """
 
-    def __init__(self, pixels: float, fonts: Path | None = None, own: Path | None = None) -> None:
+    def __init__(self, pixels: float, fonts: Path | None = None, custom: Path | None = None) -> None:
         self.pixels = pixels
-        self._music = MusicLetters(fonts, own)
+        self._music = MusicLetters(fonts, custom)
         self._glyphs: dict[str, Edges] = {}  # by path data, which tells fonts apart
         self._type = Typeface()
 
@@ -92,7 +92,7 @@ class SvgReader:
         if data not in self._glyphs:
             # Font units, a thousand an em with y upwards; an em is some 80 pixels.
             flip = np.array([1, -1, 1, -1]) / 1000
-            self._glyphs[data] = filled(parse_path(data, tolerance=_CURVE_TOLERANCE * 1000 / 80)) * flip
+            self._glyphs[data] = fill_edges(parse_path(data, tolerance=_CURVE_TOLERANCE * 1000 / 80)) * flip
         return int(g.get("id", "0").split("-")[0], 16), self._glyphs[data]
 
     def _walk(
@@ -124,7 +124,7 @@ class SvgReader:
                 code, outline = codes[child.get(_HREF)]
                 x, y, size = _shift_and_scale(child.get("transform", ""))
                 px, py, scale = (origin[0] + x) * self.pixels, (origin[1] + y) * self.pixels, 1000 * size * self.pixels
-                marks.append(Mark("glyph", moved(outline, scale, px, py), group, code, scale, px, py))
+                marks.append(Mark("glyph", transform_edges(outline, scale, px, py), group, code, scale, px, py))
             elif tag == "text":
                 self._text(child, group, origin, marks)
             else:
@@ -155,7 +155,7 @@ class SvgReader:
         else:
             return []
         if tag == "polygon" or (tag == "path" and element.get("fill") != "none" and any(len(p) > 2 for p in lines)):
-            parts = [positive(filled([p])) for p in lines] + [
+            parts = [orient_positive(fill_edges([p])) for p in lines] + [
                 stroke_edges(p, width, "round") for p in lines if width > 0
             ]
             return [Mark("area", np.concatenate(parts), group, x=lines[0][0, 0], y=lines[0][0, 1])]
@@ -169,14 +169,14 @@ class SvgReader:
 
     def _text(self, element: etree._Element, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
         kinds = {above.kind for above in group.ancestors()}
-        pen = _TextCursor(0.0, 0.0, "start")
-        self._set_text(element, pen, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
-        self._flush(pen, group, origin, marks)
+        cursor = _TextCursor(0.0, 0.0, "start")
+        self._set_text(element, cursor, bool(kinds & _BOLD), bool(kinds & _ITALIC), group, origin, marks)
+        self._flush(cursor, group, origin, marks)
 
     def _set_text(
         self,
         element: etree._Element,
-        pen: _TextCursor,
+        cursor: _TextCursor,
         bold: bool,
         italic: bool,
         group: Group,
@@ -185,40 +185,42 @@ class SvgReader:
     ) -> None:
         """Sets the text of an element and of those inside it; an element with a place of its own starts a new run."""
         if element.get("x") is not None or element.get("y") is not None:
-            self._flush(pen, group, origin, marks)
-            pen.x, pen.y = float(element.get("x", pen.x)), float(element.get("y", pen.y))
-        pen.anchor = element.get("text-anchor", pen.anchor)
+            self._flush(cursor, group, origin, marks)
+            cursor.x, cursor.y = float(element.get("x", cursor.x)), float(element.get("y", cursor.y))
+        cursor.anchor = element.get("text-anchor", cursor.anchor)
         size = NUMBER.match(element.get("font-size", ""))
-        pen.size = float(size[0]) if size else pen.size
+        cursor.size = float(size[0]) if size else cursor.size
         bold = {"bold": True, "normal": False}.get(element.get("font-weight", ""), bold)
         italic = {"italic": True, "normal": False}.get(element.get("font-style", ""), italic)
-        pen.font = element.get("font-family", pen.font)
-        self._write(element.text, pen, bold, italic)
-        outer = pen.size, pen.font
+        cursor.font = element.get("font-family", cursor.font)
+        self._write(element.text, cursor, bold, italic)
+        outer = cursor.size, cursor.font
         for child in element:
             if isinstance(child.tag, str) and child.tag.endswith("tspan"):
-                self._set_text(child, pen, bold, italic, group, origin, marks)
-                pen.size, pen.font = outer
-            self._write(child.tail, pen, bold, italic)
+                self._set_text(child, cursor, bold, italic, group, origin, marks)
+                cursor.size, cursor.font = outer
+            self._write(child.tail, cursor, bold, italic)
 
-    def _write(self, text: str | None, pen: _TextCursor, bold: bool, italic: bool) -> None:
-        along = sum(letter.advance * size for _, letter, _, size in pen.run)
+    def _write(self, text: str | None, cursor: _TextCursor, bold: bool, italic: bool) -> None:
+        along = sum(letter.advance * size for _, letter, _, size in cursor.run)
         for character in (text or "").replace("\n", ""):
             music = "\ue000" <= character <= "\uf8ff"  # the range of SMuFL
-            letter = self._music.letter(character, pen.font) if music else self._type.letter(character, bold, italic)
-            pen.run.append((along, letter, ord(character), pen.size))
-            along += letter.advance * pen.size
+            letter = self._music.letter(character, cursor.font) if music else self._type.letter(character, bold, italic)
+            cursor.run.append((along, letter, ord(character), cursor.size))
+            along += letter.advance * cursor.size
 
-    def _flush(self, pen: _TextCursor, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
-        length = sum(letter.advance * size for _, letter, _, size in pen.run)
-        left = pen.x - length * {"middle": 0.5, "end": 1.0}.get(pen.anchor, 0.0)
-        y = (origin[1] + pen.y) * self.pixels
-        for along, letter, code, size in pen.run:
+    def _flush(self, cursor: _TextCursor, group: Group, origin: tuple[float, float], marks: list[Mark]) -> None:
+        length = sum(letter.advance * size for _, letter, _, size in cursor.run)
+        left = cursor.x - length * {"middle": 0.5, "end": 1.0}.get(cursor.anchor, 0.0)
+        y = (origin[1] + cursor.y) * self.pixels
+        for along, letter, code, size in cursor.run:
             x = (origin[0] + left + along) * self.pixels
             if len(letter.edges):
-                marks.append(Mark("letter", moved(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y))
-        pen.run.clear()
-        pen.x = left + length
+                marks.append(
+                    Mark("letter", transform_edges(letter.edges, size * self.pixels, x, y), group, code, 0.0, x, y)
+                )
+        cursor.run.clear()
+        cursor.x = left + length
 
 
 def _continued_id(classes: tuple[str, ...]) -> str:
@@ -271,19 +273,19 @@ class VerovioEngraver:
         if font.file is not None:
             self._toolkit.setOptions({"fontAddCustom": [str(font.file)]})
 
-    def engrave(self, score: Score, degrade: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
+    def engrave(self, score: Score, make_degrader: Callable[[int], Degrader | None] = lambda _: None) -> Iterator[Page]:
         """The pages of a score, one after the other.
 
         Args:
             score: what to engrave.
-            degrade: what makes the page of a given number look used, or None.
+            make_degrader: what makes the page of a given number look used, or None.
 
         Raises:
             ValueError: the engraver cannot read the score, or nothing comes out.
         """
         events = self.load(score)
         for number in range(1, self._toolkit.getPageCount() + 1):
-            yield self.draw(self._toolkit.renderToSVG(number), events, score, number, degrade(number))
+            yield self.draw(self._toolkit.renderToSVG(number), events, score, number, make_degrader(number))
 
     def load(self, score: Score) -> dict[str, Event]:
         """Lays the score out and returns what its music says, by id."""

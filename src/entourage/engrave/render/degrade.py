@@ -64,11 +64,11 @@ class Degrader:
 
     def warp_points(self, points: Points) -> Points:
         """Where points of the flat page lie on the degraded one, shape (n, 2)."""
-        height, phase = self._curl
+        curl, phase = self._curl
         x, y = points.T
         along = np.pi * x / self.width + phase
         # A page that rises by h(x) seen from above: lines bend by it, and are pulled in where the page is steep.
-        bent = np.stack([x - 0.3 * height * np.sin(2 * along), y + height * np.sin(along), np.ones_like(x)])
+        bent = np.stack([x - 0.3 * curl * np.sin(2 * along), y + curl * np.sin(along), np.ones_like(x)])
         moved = self.homography @ bent
         return np.asarray((moved[:2] / moved[2]).T)
 
@@ -92,28 +92,28 @@ class Degrader:
         s, random = self.strength, self._random
         ink = self._print(np.asarray(1 - image / 255, dtype=np.float32))
         page: NDArray[np.floating] = self._paper() * (1 - ink * random.uniform(0.8, 0.97))
-        sheet = self._paper_coverage()
-        page = sheet * page + (1 - sheet) * random.uniform(0.15, 0.6)  # what the page lies on
+        coverage = self._paper_coverage()
+        page = coverage * page + (1 - coverage) * random.uniform(0.15, 0.6)  # what the page lies on
         page = page * self._light()
         page = np.asarray(cv2.GaussianBlur(page, (0, 0), random.uniform(*s.blur)), dtype=np.float32)
         page = 255 * page + random.uniform(*s.noise) * random.standard_normal(page.shape, dtype=np.float32)
         grey = np.clip(page, 0, 255).astype(np.uint8)
         quality = int(random.integers(*s.jpeg_quality))
-        packed = cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
-        return np.asarray(cv2.imdecode(packed, cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
+        jpeg = cv2.imencode(".jpg", grey, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
+        return np.asarray(cv2.imdecode(jpeg, cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 
     def _homography(self) -> NDArray[np.float64]:
         """A turn about the middle of the page and a shift of its corners; all corners stay near the image."""
         s, random = self.strength, self._random
         corners = np.array([[0, 0], [self.width, 0], [self.width, self.height], [0, self.height]], dtype=np.float64)
         angle = np.deg2rad(random.uniform(-s.rotation, s.rotation))
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         middle = corners.mean(axis=0)
         scale = 1 - s.corner_shift - 0.3 * abs(np.sin(angle))
-        moved = (corners - middle) * scale @ turn.T + middle
+        moved = (corners - middle) * scale @ rotation.T + middle
         moved += random.uniform(-s.corner_shift, s.corner_shift, (4, 2)) * [self.width, self.height]
-        found = cv2.getPerspectiveTransform(corners.astype(np.float32), moved.astype(np.float32))
-        return np.asarray(found, dtype=np.float64)
+        homography = cv2.getPerspectiveTransform(corners.astype(np.float32), moved.astype(np.float32))
+        return np.asarray(homography, dtype=np.float64)
 
     def _print(self, ink: Floats) -> Floats:
         """Uneven toner: faint patches, pin holes and specks, and edges that bleed a little."""
@@ -150,11 +150,11 @@ class Degrader:
     def _paper_coverage(self) -> Floats:
         """The share of each pixel that the bent sheet of paper covers."""
         (outline,) = self.warp_outlines([rectangle(0, 0, self.width, self.height)])
-        found = rasterise([outline])
-        inside = (found.x >= 0) & (found.x < self.width) & (found.y >= 0) & (found.y < self.height)
-        sheet = np.zeros((self.height, self.width), dtype=np.float32)
-        sheet[found.y[inside], found.x[inside]] = found.coverage[inside]
-        return sheet
+        ink = rasterise([outline])
+        inside = (ink.x >= 0) & (ink.x < self.width) & (ink.y >= 0) & (ink.y < self.height)
+        coverage = np.zeros((self.height, self.width), dtype=np.float32)
+        coverage[ink.y[inside], ink.x[inside]] = ink.coverage[inside]
+        return coverage
 
     def _cloud(self, cells: int = _NOISE_CELLS) -> Floats:
         """Smooth noise between 0 and 1, with about so many bumps across."""

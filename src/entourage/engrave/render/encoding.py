@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: int) -> list[str]:
+def encode_masks(mask_index: Ints, x: Ints, y: Ints, count: int, height: int, width: int) -> list[str]:
     """COCO's `counts` of each mask.
 
     Args:
-        owner: the mask that each pixel belongs to, shape (n,).
+        mask_index: the mask that each pixel belongs to, shape (n,).
         x, y: the pixels, shape (n,), mask by mask, each column by column from the left, top first, none twice.
         count: how many masks there are.
         height, width: of the page.
@@ -30,40 +30,40 @@ def encode_masks(owner: Ints, x: Ints, y: Ints, count: int, height: int, width: 
         The run lengths of each, column by column from the top left, off first, as the text that pycocotools reads.
     """
     size = height * width
-    place = owner * (size + 1) + x * height + y  # a gap between masks, so that runs never join
-    if len(place) == 0:
+    index = mask_index * (size + 1) + x * height + y  # a gap between masks, so that runs never join
+    if len(index) == 0:
         return [_encode_numbers(np.array([size]))[0]] * count
-    breaks = np.flatnonzero(np.diff(place) != 1) + 1
-    first = place[np.concatenate([[0], breaks])]
-    last = place[np.concatenate([breaks - 1, [len(place) - 1]])] + 1
-    mask = first // (size + 1)
+    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    starts = index[np.concatenate([[0], breaks])]
+    ends = index[np.concatenate([breaks - 1, [len(index) - 1]])] + 1
+    mask = starts // (size + 1)
     runs = np.bincount(mask, minlength=count)
-    begin = np.cumsum(runs) - runs
+    first_run = np.cumsum(runs) - runs
     # The borders of mask m are first, last, first, last, ... within the page, and then the end of the page.
     lengths = 2 * runs + 1
     offset = np.cumsum(lengths) - lengths
-    borders = np.zeros(lengths.sum(), dtype=np.int64)
-    at = offset[mask] + 2 * (np.arange(len(mask)) - begin[mask])
-    borders[at] = first - mask * (size + 1)
-    borders[at + 1] = last - mask * (size + 1)
-    borders[offset + 2 * runs] = size
-    counts = np.diff(borders, prepend=0)
-    counts[offset] = borders[offset]
+    boundaries = np.zeros(lengths.sum(), dtype=np.int64)
+    slots = offset[mask] + 2 * (np.arange(len(mask)) - first_run[mask])
+    boundaries[slots] = starts - mask * (size + 1)
+    boundaries[slots + 1] = ends - mask * (size + 1)
+    boundaries[offset + 2 * runs] = size
+    counts = np.diff(boundaries, prepend=0)
+    counts[offset] = boundaries[offset]
     return _encode_deltas(counts, offset)
 
 
 def mask_pixels(counts: str, height: int) -> tuple[Ints, Ints]:
     """The pixels x, y, shape (n,) each, of a mask that `encode_masks` wrote for a page of that height."""
     numbers: list[int] = []
-    place = 0
-    while place < len(counts):
+    position = 0
+    while position < len(counts):
         value = shift = 0
         more = True
         while more:
-            code = ord(counts[place]) - 48
+            code = ord(counts[position]) - 48
             value |= (code & 0x1F) << shift
             more = bool(code & 0x20)
-            place, shift = place + 1, shift + 5
+            position, shift = position + 1, shift + 5
             if not more and code & 0x10:
                 value |= -1 << shift
         if len(numbers) > 2:
@@ -80,8 +80,8 @@ def _encode_deltas(counts: Ints, offset: Ints) -> list[str]:
     """From the fourth number of a mask on, the difference to the last but one is written."""
     rank = np.arange(len(counts)) - np.repeat(offset, np.diff(np.append(offset, len(counts))))
     deltas = counts.copy()
-    late = np.flatnonzero(rank > 2)
-    deltas[late] -= counts[late - 2]
+    from_fourth = np.flatnonzero(rank > 2)
+    deltas[from_fourth] -= counts[from_fourth - 2]
     return _encode_numbers(deltas, offset)
 
 
@@ -90,14 +90,14 @@ def _encode_numbers(values: Ints, offset: Ints | None = None) -> list[str]:
     offset = np.zeros(1, dtype=np.int64) if offset is None else offset
     letters = np.zeros((len(values), 7), dtype=np.uint8)
     used = np.zeros((len(values), 7), dtype=bool)
-    rest, open_ = values.copy(), np.ones(len(values), dtype=bool)
+    rest, active = values.copy(), np.ones(len(values), dtype=bool)
     for k in range(7):
         bits = rest & 0x1F
         rest = rest >> 5
         more = np.where(bits & 0x10, rest != -1, rest != 0)
         letters[:, k] = bits | (more << 5)
-        used[:, k] = open_
-        open_ = open_ & more
+        used[:, k] = active
+        active = active & more
     text = (letters[used] + 48).tobytes().decode("ascii")
     ends = np.cumsum(used.sum(axis=1))
     cuts = np.append(offset, len(values))
@@ -118,8 +118,8 @@ def encode_png(image: NDArray[np.uint8] | NDArray[np.uint16], dpi: float, level:
     """
     # Without a filter and with run lengths alone: three times faster on line art than the default, and smaller.
     flags = [cv2.IMWRITE_PNG_COMPRESSION, level, cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
-    done, encoded = cv2.imencode(".png", image, [*flags, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE])
-    if not done:
+    ok, encoded = cv2.imencode(".png", image, [*flags, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE])
+    if not ok:
         raise ValueError(f"an image of shape {image.shape} and type {image.dtype} cannot be written as PNG")
     data = encoded.tobytes()
     per_metre = round(dpi / 0.0254)

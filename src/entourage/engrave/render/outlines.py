@@ -48,58 +48,60 @@ def _parse_commands(d: str, tolerance: float) -> list[Points]:
     tokens = _TOKEN.findall(d)
     subpaths: list[Points] = []
     points: list[complex] = []
-    here = start = control = 0j
-    command, place = "", 0
-    while place < len(tokens):
-        fresh = tokens[place].isalpha()
-        if fresh:
-            command, place = tokens[place], place + 1
+    current = start = control = 0j
+    command, index = "", 0
+    while index < len(tokens):
+        is_command = tokens[index].isalpha()
+        if is_command:
+            command, index = tokens[index], index + 1
         kind = command.upper()
         count = _ARGUMENTS.get(kind)
-        if count is None or place + count > len(tokens) or (count == 0 and not fresh):
+        if count is None or index + count > len(tokens) or (count == 0 and not is_command):
             raise ValueError(
-                f"path {d[:60]!r}: {command!r} at number {place} cannot be read; expected M L H V C S Q T Z"
+                f"path {d[:60]!r}: {command!r} at number {index} cannot be read; expected M L H V C S Q T Z"
             )
-        numbers = [float(token) for token in tokens[place : place + count]]
-        place += count
-        base = here if command.islower() else 0j
+        numbers = [float(token) for token in tokens[index : index + count]]
+        index += count
+        base = current if command.islower() else 0j
         if kind == "Z":
             if points:
                 subpaths.append(_as_points([*points, start]))
-            points, here = [], start
+            points, current = [], start
             continue
         if kind == "M":
             if len(points) > 1:
                 subpaths.append(_as_points(points))
-            here = start = base + complex(*numbers)
-            points, command = [here], "l" if command == "m" else "L"  # further pairs are lines
-            control = here
+            current = start = base + complex(*numbers)
+            points, command = [current], "l" if command == "m" else "L"  # further pairs are lines
+            control = current
             continue
         if not points:
-            points = [here]
-        ends = _segment_points(kind, numbers, base, here, control)
-        points += ends if len(ends) == 1 else _flatten([here, *ends], tolerance)
+            points = [current]
+        ends = _segment_points(kind, numbers, base, current, control)
+        points += ends if len(ends) == 1 else _flatten([current, *ends], tolerance)
         control = ends[-2] if kind in "CSQT" else ends[-1]
-        here = ends[-1]
+        current = ends[-1]
     if len(points) > 1:
         subpaths.append(_as_points(points))
     return subpaths
 
 
-def _segment_points(kind: str, numbers: list[float], base: complex, here: complex, control: complex) -> list[complex]:
+def _segment_points(
+    kind: str, numbers: list[float], base: complex, current: complex, control: complex
+) -> list[complex]:
     """The control points and the end of one segment."""
     if kind == "H":
-        return [complex(base.real + numbers[0], here.imag)]
+        return [complex(base.real + numbers[0], current.imag)]
     if kind == "V":
-        return [complex(here.real, base.imag + numbers[0])]
-    given = [base + complex(x, y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
-    return [2 * here - control, *given] if kind in "ST" else given
+        return [complex(current.real, base.imag + numbers[0])]
+    points = [base + complex(x, y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
+    return [2 * current - control, *points] if kind in "ST" else points
 
 
 def _flatten(controls: list[complex], tolerance: float) -> list[complex]:
     """Points on a quadratic or cubic curve after its first, close enough that chords stay within the tolerance."""
-    bend = max(abs(a - 2 * b + c) for a, b, c in zip(controls, controls[1:], controls[2:], strict=False))
-    n = min(max(math.ceil(math.sqrt(0.75 * bend / tolerance)), 1), 64)
+    curvature = max(abs(a - 2 * b + c) for a, b, c in zip(controls, controls[1:], controls[2:], strict=False))
+    n = min(max(math.ceil(math.sqrt(0.75 * curvature / tolerance)), 1), 64)
     t = np.arange(1, n + 1) / n
     curve = np.array(controls)[:, None] * np.ones(n)  # (degree + 1, n)
     while len(curve) > 1:  # de Casteljau
@@ -112,15 +114,15 @@ def _as_points(points: Sequence[complex]) -> Points:
     return np.stack([array.real, array.imag], axis=1)
 
 
-def filled(subpaths: Iterable[Points]) -> Edges:
+def fill_edges(subpaths: Iterable[Points]) -> Edges:
     """The edges of the area inside closed outlines; open ones are closed. Holes run against their surroundings."""
-    rings = []
+    polygons = []
     for points in subpaths:
         if len(points) > 2:
             ring = np.empty((len(points), 4))
             ring[:, :2], ring[:-1, 2:], ring[-1, 2:] = points, points[1:], points[0]
-            rings.append(ring)
-    return np.concatenate(rings) if rings else _NO_EDGES
+            polygons.append(ring)
+    return np.concatenate(polygons) if polygons else _NO_EDGES
 
 
 def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
@@ -133,8 +135,8 @@ def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
     """
     if len(line) == 2 and cap != "round":
         return _stroke_segment(line, width, cap)
-    moves = np.concatenate([[True], np.any(np.diff(line, axis=0) != 0, axis=1)])
-    line = line[moves]
+    distinct = np.concatenate([[True], np.any(np.diff(line, axis=0) != 0, axis=1)])
+    line = line[distinct]
     if len(line) < 2:
         return _NO_EDGES
     step = np.diff(line, axis=0)
@@ -150,10 +152,10 @@ def stroke_edges(line: Points, width: float, cap: str = "butt") -> Edges:
     normal = np.stack([-step[:, 1], step[:, 0]], axis=1)  # (n - 1, 2)
     mitre = np.concatenate([normal[:1], normal]) + np.concatenate([normal, normal[-1:]])  # (n, 2)
     offset = mitre / (mitre**2).sum(axis=1, keepdims=True) * width
-    edges = [filled([np.concatenate([line + offset, (line - offset)[::-1]])])]
+    edges = [fill_edges([np.concatenate([line + offset, (line - offset)[::-1]])])]
     if cap == "round":
         edges += [ellipse(end[0], end[1], width / 2, width / 2, sides=6) for end in (line[0], line[-1])]
-    return np.concatenate([positive(part) for part in edges])
+    return np.concatenate([orient_positive(part) for part in edges])
 
 
 def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
@@ -169,7 +171,7 @@ def _stroke_segment(line: Points, width: float, cap: str) -> Edges:
     return np.array([[*a, *b], [*b, *c], [*c, *d], [*d, *a]])
 
 
-def positive(edges: Edges) -> Edges:
+def orient_positive(edges: Edges) -> Edges:
     """The same area with its outline turned so that it counts positive: overlapping parts then add up, not cancel."""
     x0, y0, x1, y1 = edges.T
     return edges if (x0 * y1 - x1 * y0).sum() >= 0 else edges[:, [2, 3, 0, 1]]
@@ -178,13 +180,13 @@ def positive(edges: Edges) -> Edges:
 def ellipse(cx: float, cy: float, rx: float, ry: float, sides: int = 24) -> Edges:
     """The edges of an ellipse, as a polygon of the same area."""
     angle = np.arange(sides) * (2 * np.pi / sides)
-    grow = math.sqrt(2 * np.pi / (sides * math.sin(2 * np.pi / sides)))
-    return filled([np.stack([cx + rx * grow * np.cos(angle), cy + ry * grow * np.sin(angle)], axis=1)])
+    scale = math.sqrt(2 * np.pi / (sides * math.sin(2 * np.pi / sides)))
+    return fill_edges([np.stack([cx + rx * scale * np.cos(angle), cy + ry * scale * np.sin(angle)], axis=1)])
 
 
 def rectangle(x: float, y: float, width: float, height: float) -> Edges:
     """The edges of an upright rectangle."""
-    return filled([np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]])])
+    return fill_edges([np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]])])
 
 
 def dashes(line: Points, pattern: Sequence[float]) -> list[Points]:
@@ -220,17 +222,17 @@ def split_at(edges: Edges, y: float) -> tuple[Edges, Edges]:
     halves: tuple[list[Points], list[Points]] = ([], [])
     for ring in rings(edges):
         for points, sign in zip(halves, (1, -1), strict=True):
-            kept = []
+            corners = []
             for x0, y0, x1, y1 in ring:
                 if sign * y0 <= sign * y:
-                    kept.append((x0, y0))
+                    corners.append((x0, y0))
                 if (y0 - y) * (y1 - y) < 0:  # the edge crosses: the cut is a corner of both parts
-                    kept.append((x0 + (x1 - x0) * (y - y0) / (y1 - y0), y))
-            points.append(np.array(kept).reshape(-1, 2))
-    return filled(halves[0]), filled(halves[1])
+                    corners.append((x0 + (x1 - x0) * (y - y0) / (y1 - y0), y))
+            points.append(np.array(corners).reshape(-1, 2))
+    return fill_edges(halves[0]), fill_edges(halves[1])
 
 
-def moved(edges: Edges, scale: float, x: float, y: float) -> Edges:
+def transform_edges(edges: Edges, scale: float, x: float, y: float) -> Edges:
     """Edges scaled about the origin and then shifted."""
     return np.asarray(edges * scale + np.array([x, y, x, y]))
 

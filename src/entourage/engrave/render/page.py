@@ -29,7 +29,7 @@ _PAINT_ORDER += ("dynamicCrescendo", "dynamicDiminuendo", "slur", "tie", "beam")
 class Pixels:
     """The ink of symbols: which symbol (or mark), and where, shape (n,) each."""
 
-    owner: Ints
+    symbol_index: Ints
     x: Ints
     y: Ints
 
@@ -68,13 +68,13 @@ class Page:
     @cached_property
     def areas(self) -> Ints:
         """Pixels of each symbol, shape (n,)."""
-        return np.bincount(self.pixels.owner, minlength=len(self.symbols))
+        return np.bincount(self.pixels.symbol_index, minlength=len(self.symbols))
 
     @cached_property
     def masks(self) -> list[str]:
         """The mask of each symbol, hidden parts included, as COCO's compressed run lengths."""
         height, width = self.image.shape
-        return encode_masks(self.pixels.owner, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
+        return encode_masks(self.pixels.symbol_index, self.pixels.x, self.pixels.y, len(self.symbols), height, width)
 
     def segmentation(self, ids: Mapping[str, int]) -> Image:
         """Each pixel's class number, 0 where there is none, shape (height, width).
@@ -92,9 +92,9 @@ class Page:
 
     def _paint(self, numbers: NDArray[Number]) -> NDArray[Number]:
         canvas = np.zeros(self.image.shape, dtype=numbers.dtype)
-        values = numbers[self.pixels.owner]  # already in the order of painting
-        seen = values != 0
-        canvas[self.pixels.y[seen], self.pixels.x[seen]] = values[seen]
+        values = numbers[self.pixels.symbol_index]  # already in the order of painting
+        visible = values != 0
+        canvas[self.pixels.y[visible], self.pixels.x[visible]] = values[visible]
         return canvas
 
 
@@ -120,20 +120,20 @@ def render_page(
         shapes = degrader.warp_outlines(shapes)
     ink = _clip_to_page(rasterise(shapes), height, width)
     image = np.ones(height * width, dtype=np.float32)
-    place = ink.y * width + ink.x
-    np.multiply.at(image, place, 1 - ink.coverage)
+    index = ink.y * width + ink.x
+    np.multiply.at(image, index, 1 - ink.coverage)
     grey = np.asarray(cv2.convertScaleAbs(image.reshape(height, width), alpha=255), dtype=np.uint8)
     if degrader is not None:
         grey = degrader.degrade_image(grey)
-    solid = _binarise(ink, place, image < 0.5)
-    inked = np.diff(solid.start) > 0
-    symbols = [s for s in annotated.symbols if any(inked[i] for i in s.marks)]
+    solid = _binarise(ink, index, image < 0.5)
+    has_ink = np.diff(solid.start) > 0
+    symbols = [s for s in annotated.symbols if any(has_ink[i] for i in s.marks)]
     symbols.sort(key=lambda s: (_layer(s), s.marks[0]))
     pixels = _pixels(symbols, solid, height)
     boxes = _boxes(pixels, len(symbols))
     oriented = _oriented(symbols, shapes, boxes)
-    claimed = {i for symbol in symbols for i in symbol.marks}
-    unassigned = [shape for i, shape in enumerate(shapes) if i not in claimed]
+    assigned = {i for symbol in symbols for i in symbol.marks}
+    unassigned = [shape for i, shape in enumerate(shapes) if i not in assigned]
     return Page(grey, symbols, boxes, oriented, pixels, annotated.unlabelled, number, unassigned)
 
 
@@ -153,22 +153,22 @@ def _subset(ink: Ink, keep: NDArray[np.bool_]) -> Ink:
     return Ink(ink.x[keep], ink.y[keep], ink.coverage[keep], start)
 
 
-def _binarise(ink: Ink, place: Ints, dark: NDArray[np.bool_]) -> Ink:
+def _binarise(ink: Ink, index: Ints, dark: NDArray[np.bool_]) -> Ink:
     """The pixels that a mark covers by half; by half of its darkest if it is thinner than that everywhere.
 
     Where marks that cover less meet and are dark together, the pixel goes to the one that covers most of it, so that no
     dark pixel is left without an owner.
     """
     counts = np.diff(ink.start)
-    full = np.flatnonzero(counts)
-    peak = np.ones(len(counts), dtype=np.float32)
-    if len(full):
-        peak[full] = np.maximum.reduceat(ink.coverage, ink.start[full])
-    keep = ink.coverage >= np.repeat(np.minimum(0.5, peak / 2), counts)
-    dark[place[keep]] = False
-    seams = np.flatnonzero(dark[place])
-    order = seams[np.lexsort((-ink.coverage[seams], place[seams]))]
-    first = np.concatenate([[True], np.diff(place[order]) != 0]) if len(order) else np.empty(0, dtype=bool)
+    non_empty = np.flatnonzero(counts)
+    max_coverage = np.ones(len(counts), dtype=np.float32)
+    if len(non_empty):
+        max_coverage[non_empty] = np.maximum.reduceat(ink.coverage, ink.start[non_empty])
+    keep = ink.coverage >= np.repeat(np.minimum(0.5, max_coverage / 2), counts)
+    dark[index[keep]] = False
+    seams = np.flatnonzero(dark[index])
+    order = seams[np.lexsort((-ink.coverage[seams], index[seams]))]
+    first = np.concatenate([[True], np.diff(index[order]) != 0]) if len(order) else np.empty(0, dtype=bool)
     keep[order[first]] = True
     return _subset(ink, keep)
 
@@ -177,33 +177,35 @@ def _pixels(symbols: list[Symbol], ink: Ink, height: int) -> Pixels:
     """The pixels of each symbol, each once, column by column."""
     pairs = [(k, i) for k, symbol in enumerate(symbols) for i in symbol.marks]
     if not pairs:
-        nothing = np.empty(0, dtype=np.int64)
-        return Pixels(nothing, nothing, nothing)
-    owner, mark = np.array(pairs).T
+        empty = np.empty(0, dtype=np.int64)
+        return Pixels(empty, empty, empty)
+    symbol_index, mark = np.array(pairs).T
     sizes = np.diff(ink.start)[mark]
     first = np.cumsum(sizes) - sizes
-    place = np.arange(sizes.sum()) - np.repeat(first, sizes) + np.repeat(ink.start[mark], sizes)
-    owner, x, y = np.repeat(owner, sizes), ink.x[place], ink.y[place]
+    source = np.arange(sizes.sum()) - np.repeat(first, sizes) + np.repeat(ink.start[mark], sizes)
+    symbol_index, x, y = np.repeat(symbol_index, sizes), ink.x[source], ink.y[source]
     # The pixels of one mark are in order as they are; only those of symbols with several marks have to be merged.
-    several = np.array([len(symbol.marks) > 1 for symbol in symbols])[owner]
-    if several.any():
-        reach = int(x.max() + 1) * height
-        merged = np.sort(owner[several] * reach + x[several] * height + y[several])
-        merged = merged[np.concatenate([[True], merged[1:] != merged[:-1]])]  # np.unique hashes, which is slower
-        owners, places = np.divmod(merged, reach)
-        owner, x, y = (
-            np.concatenate([old[~several], new])
-            for old, new in ((owner, owners), (x, places // height), (y, places % height))
+    has_several_marks = np.array([len(symbol.marks) > 1 for symbol in symbols])[symbol_index]
+    if has_several_marks.any():
+        stride = int(x.max() + 1) * height
+        merged = np.sort(
+            symbol_index[has_several_marks] * stride + x[has_several_marks] * height + y[has_several_marks]
         )
-        order = np.argsort(owner, kind="stable")
-        owner, x, y = owner[order], x[order], y[order]
-    return Pixels(owner, x, y)
+        merged = merged[np.concatenate([[True], merged[1:] != merged[:-1]])]  # np.unique hashes, which is slower
+        symbol_indices, positions = np.divmod(merged, stride)
+        symbol_index, x, y = (
+            np.concatenate([single[~has_several_marks], unique])
+            for single, unique in ((symbol_index, symbol_indices), (x, positions // height), (y, positions % height))
+        )
+        order = np.argsort(symbol_index, kind="stable")
+        symbol_index, x, y = symbol_index[order], x[order], y[order]
+    return Pixels(symbol_index, x, y)
 
 
 def _boxes(pixels: Pixels, count: int) -> Ints:
     if count == 0:
         return np.empty((0, 4), dtype=np.int64)
-    first = np.searchsorted(pixels.owner, np.arange(count))
+    first = np.searchsorted(pixels.symbol_index, np.arange(count))
     low = [np.minimum.reduceat(v, first) for v in (pixels.x, pixels.y)]
     high = [np.maximum.reduceat(v, first) + 1 for v in (pixels.x, pixels.y)]
     return np.stack([*low, *high], axis=1)

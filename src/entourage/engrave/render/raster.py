@@ -52,9 +52,9 @@ def rasterise(shapes: list[Edges]) -> Ink:
         The ink. Costs O(pixels in the bounding boxes) time and memory.
     """
     sizes = np.array([len(edges) for edges in shapes], dtype=np.int64)
-    upright = _axis_aligned(shapes, sizes)
-    others = np.setdiff1d(np.flatnonzero(sizes), upright, assume_unique=True)
-    parts = [_boxes(shapes, upright), _polygons(shapes, others)]
+    rectangles = _axis_aligned(shapes, sizes)
+    others = np.setdiff1d(np.flatnonzero(sizes), rectangles, assume_unique=True)
+    parts = [_boxes(shapes, rectangles), _polygons(shapes, others)]
     counts = np.zeros(len(shapes), dtype=np.int64)
     for shape, *_ in parts:
         counts += np.bincount(shape, minlength=len(shapes))
@@ -64,8 +64,8 @@ def rasterise(shapes: list[Edges]) -> Ink:
     for shape, x, y, coverage in parts:
         # Within its part a shape's pixels lie together: the first goes to the shape's place, the others follow.
         first = np.concatenate([[True], shape[1:] != shape[:-1]]).nonzero()[0] if len(shape) else shape
-        place = start[shape] + np.arange(len(shape)) - np.repeat(first, np.diff(np.append(first, len(shape))))
-        ink.x[place], ink.y[place], ink.coverage[place] = x, y, np.minimum(coverage, 1.0)
+        index = start[shape] + np.arange(len(shape)) - np.repeat(first, np.diff(np.append(first, len(shape))))
+        ink.x[index], ink.y[index], ink.coverage[index] = x, y, np.minimum(coverage, 1.0)
     return ink
 
 
@@ -93,15 +93,15 @@ def _boxes(shapes: list[Edges], which: Ints) -> _Part:
     size = np.ceil(high).astype(np.int64) - first
     # Shares of columns and of rows first, each once; then every pixel is a column of a box times a row of it.
     box, column = _expand_ranges(first[:, 0], size[:, 0])
-    wide = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
-    owner, row = _expand_ranges(first[:, 1], size[:, 1])
-    tall = np.minimum(high[owner, 1], row + 1) - np.maximum(low[owner, 1], row)
+    covered_width = np.minimum(high[box, 0], column + 1) - np.maximum(low[box, 0], column)
+    row_box, row = _expand_ranges(first[:, 1], size[:, 1])
+    covered_height = np.minimum(high[row_box, 1], row + 1) - np.maximum(low[row_box, 1], row)
     rows = np.cumsum(size[:, 1]) - size[:, 1]
     across, down = _expand_ranges(rows[box], size[box, 1])
-    coverage = wide[across] * tall[down]
-    seen = np.flatnonzero(coverage > _MIN_COVERAGE)
-    across, down = across[seen], down[seen]
-    return which[box[across]], column[across], row[down], coverage[seen]
+    coverage = covered_width[across] * covered_height[down]
+    visible = np.flatnonzero(coverage > _MIN_COVERAGE)
+    across, down = across[visible], down[visible]
+    return which[box[across]], column[across], row[down], coverage[visible]
 
 
 def _polygons(shapes: list[Edges], which: Ints) -> _Part:
@@ -118,14 +118,14 @@ def _polygons(shapes: list[Edges], which: Ints) -> _Part:
     length = (high[:, 0] - low[:, 0]).astype(np.int64) + 2  # the sum reaches one pixel beyond the last edge
     area = length * np.maximum(high[:, 1] - low[:, 1], 1).astype(np.int64)
     begin = np.concatenate([[0], np.cumsum(area)])
-    owner = np.repeat(np.arange(len(which)), sizes)
-    edges = edges - low[owner][:, [0, 1, 0, 1]]
-    covered = np.abs(np.cumsum(_accumulate(edges, length[owner], begin[owner], int(begin[-1]))))
-    place = np.flatnonzero(covered > _MIN_COVERAGE)
-    shape = np.repeat(np.arange(len(which)), np.diff(np.searchsorted(place, begin)))
-    column, row = np.divmod(place - begin[shape], length[shape])
+    polygon = np.repeat(np.arange(len(which)), sizes)
+    edges = edges - low[polygon][:, [0, 1, 0, 1]]
+    covered = np.abs(np.cumsum(_accumulate(edges, length[polygon], begin[polygon], int(begin[-1]))))
+    index = np.flatnonzero(covered > _MIN_COVERAGE)
+    shape = np.repeat(np.arange(len(which)), np.diff(np.searchsorted(index, begin)))
+    column, row = np.divmod(index - begin[shape], length[shape])
     corner = low.astype(np.int64)
-    return which[shape], column + corner[shape, 1], row + corner[shape, 0], covered[place]
+    return which[shape], column + corner[shape, 1], row + corner[shape, 0], covered[index]
 
 
 def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[np.float64]:
@@ -135,32 +135,32 @@ def _accumulate(edges: Edges, length: Ints, begin: Ints, total: int) -> NDArray[
     """
     u0, v0, u1, v1 = edges.T
     across = v0 != v1
-    along = v0 < v1
-    sign = np.where(along, 1.0, -1.0)[across]
+    forward = v0 < v1
+    sign = np.where(forward, 1.0, -1.0)[across]
     u0, v0, u1, v1 = (
-        np.where(along, a, b)[across] for a, b in ((u0, u1), (v0, v1), (u1, u0), (v1, v0))
+        np.where(forward, a, b)[across] for a, b in ((u0, u1), (v0, v1), (u1, u0), (v1, v0))
     )  # now all run the same way
     length, begin = length[across], begin[across]
     slope = (u1 - u0) / (v1 - v0)
     # One piece for each lane that an edge crosses...
     lane0 = np.floor(v0).astype(np.int64)
-    which, lane = _expand_ranges(lane0, np.ceil(v1).astype(np.int64) - lane0)
-    before = np.maximum(v0[which], lane)
-    after = np.minimum(v1[which], lane + 1)
-    ua = u0[which] + (before - v0[which]) * slope[which]
-    ub = u0[which] + (after - v0[which]) * slope[which]
-    height = (after - before) * sign[which]
-    base = begin[which] + lane * length[which]
+    edge_index, lane = _expand_ranges(lane0, np.ceil(v1).astype(np.int64) - lane0)
+    before = np.maximum(v0[edge_index], lane)
+    after = np.minimum(v1[edge_index], lane + 1)
+    ua = u0[edge_index] + (before - v0[edge_index]) * slope[edge_index]
+    ub = u0[edge_index] + (after - v0[edge_index]) * slope[edge_index]
+    height = (after - before) * sign[edge_index]
+    base = begin[edge_index] + lane * length[edge_index]
     # ... and then one for each pixel in it.
     left, right = np.minimum(ua, ub), np.maximum(ua, ub)
     first = np.floor(left).astype(np.int64)
-    which, place = _expand_ranges(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
-    left, right, height, base = left[which], right[which], height[which], base[which]
-    a, b = np.maximum(left, place), np.minimum(right, place + 1)
+    edge_index, position = _expand_ranges(first, np.maximum(np.ceil(right).astype(np.int64) - first, 1))
+    left, right, height, base = left[edge_index], right[edge_index], height[edge_index], base[edge_index]
+    a, b = np.maximum(left, position), np.minimum(right, position + 1)
     span = right - left
     height = np.where(span > 0, height * (b - a) / np.where(span > 0, span, 1), height)
-    inside = (a + b) / 2 - place
-    pixel = base + place
+    inside = (a + b) / 2 - position
+    pixel = base + position
     here = np.bincount(pixel, weights=height * (1 - inside), minlength=total)
     beyond = np.bincount(pixel + 1, weights=height * inside, minlength=total)
     return np.asarray(here + beyond, dtype=np.float64)

@@ -65,8 +65,8 @@ class OpenArchive:
 
 def _file_state(path: Path) -> tuple[int, int, int]:
     """What changes with a file."""
-    known = path.stat()
-    return known.st_ino, known.st_size, known.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
@@ -128,7 +128,7 @@ def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> l
         ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
             readable archive, holds more than `MAX_MEMBERS`, or all sources together hold no score.
     """
-    found: list[ScoreEntry] = []
+    entries: list[ScoreEntry] = []
     for source in map(Path, sources):
         if not source.exists():
             raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
@@ -139,28 +139,28 @@ def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> l
         if source.is_dir():
             for path in _search_folder(source, exclude):
                 name = path.relative_to(source).as_posix()
-                found += _limited(_list_tunes(name, path, "", partial(_open, path)), "tunes", path)
+                entries += _limited(_list_tunes(name, path, "", partial(_open, path)), "tunes", path)
         elif not source.is_file():  # reading a pipe would wait for ever
             raise ValueError(
                 f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
             )
         elif _is_archive(source):
-            found += _list_archive(source)
+            entries += _list_archive(source)
         else:
-            found += _limited(_list_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
-    if not found:
+            entries += _limited(_list_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
+    if not entries:
         kinds = " ".join(SCORE_SUFFIXES)
         raise ValueError(
             f"no score in {', '.join(map(str, sources)) or 'nothing'}; expected files of the kinds {kinds}"
         )
-    return _assign_names(found)
+    return _assign_names(entries)
 
 
 class ScoreReader:
     """Reads one score after another; the archive of the last one stays open for the next.
 
-    Scores of an archive should be read in the order of their `member_index`: who goes back in a compressed tar has to unpack
-    all that is before.
+    Scores of an archive should be read in the order of their `member_index`: to go back in a compressed tar means to
+    decompress it again from the start.
     """
 
     def __init__(self) -> None:
@@ -253,10 +253,10 @@ def _list_archive(archive: Path) -> list[ScoreEntry]:
     """The scores in an archive; those whose names point out of it are among them, to be reported when read."""
     try:
         if _is_zip(archive):
-            with zipfile.ZipFile(archive) as opened:
-                infos = _limited(opened.infolist(), "files", archive)
+            with zipfile.ZipFile(archive) as zip_file:
+                infos = _limited(zip_file.infolist(), "files", archive)
                 names = _filter_scores(info.filename for info in infos if not info.is_dir())
-                return _list_members(archive, names, lambda name: opened.open(name))
+                return _list_members(archive, names, lambda name: zip_file.open(name))
         with tarfile.open(archive) as tar:
             members = {member.name: member for member in _limited(tar, "files", archive) if member.isfile()}
             return _list_members(archive, _filter_scores(members), lambda name: tar.extractfile(members[name]))
@@ -264,10 +264,10 @@ def _list_archive(archive: Path) -> list[ScoreEntry]:
         raise ValueError(f"{archive} cannot be read as an archive: {_first_line(error)}") from error
 
 
-def _list_members(archive: Path, names: list[str], opener: Callable[[str], IO[bytes] | None]) -> list[ScoreEntry]:
+def _list_members(archive: Path, names: list[str], open_member: Callable[[str], IO[bytes] | None]) -> list[ScoreEntry]:
     """The scores that members are, or hold, in the order of the archive."""
-    each = (f for k, n in enumerate(names) for f in _list_tunes(n, archive, n, partial(opener, n), k))
-    return _limited(each, "scores", archive)
+    entries = (f for k, n in enumerate(names) for f in _list_tunes(n, archive, n, partial(open_member, n), k))
+    return _limited(entries, "scores", archive)
 
 
 def _first_line(error: Exception) -> str:
@@ -281,11 +281,11 @@ def _filter_scores(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(scores))
 
 
-def _limited(things: Iterable[T], kind: str, where: Path) -> list[T]:
+def _limited(items: Iterable[T], noun: str, source: Path) -> list[T]:
     """All of them, unless they are so many that a small file must be meant to fill the memory."""
-    taken = list(islice(things, MAX_MEMBERS + 1))
+    taken = list(islice(items, MAX_MEMBERS + 1))
     if len(taken) > MAX_MEMBERS:
-        raise ValueError(f"{where} holds more than {MAX_MEMBERS} {kind}; expected at most as many")
+        raise ValueError(f"{source} holds more than {MAX_MEMBERS} {noun}; expected at most as many")
     return taken
 
 
@@ -294,35 +294,39 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _list_tunes(
-    name: str, path: Path, member: str, opener: Callable[[], IO[bytes] | None], place: int = 0
+    name: str, path: Path, member: str, open_member: Callable[[], IO[bytes] | None], member_index: int = 0
 ) -> list[ScoreEntry]:
     """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
     suffix = PurePosixPath(name).suffix.lower()
     numbers: list[str] = []
     if suffix == ".abc" or suffix not in SCORE_SUFFIXES:
         with suppress(*_UNREADABLE):
-            stream = opener()
+            stream = open_member()
             if stream is not None:
                 with stream:
                     numbers = list(islice(tune_numbers(stream.read(MAX_SCORE_BYTES)), MAX_MEMBERS + 1))
     if len(numbers) < 2:
-        return [ScoreEntry(name, "", path, member, 0, place)]
-    return [ScoreEntry(name, f"-X{number or k}", path, member, k, place) for k, number in enumerate(numbers, start=1)]
+        return [ScoreEntry(name, "", path, member, 0, member_index)]
+    return [
+        ScoreEntry(name, f"-X{number or k}", path, member, k, member_index) for k, number in enumerate(numbers, start=1)
+    ]
 
 
-def _assign_names(found: list[ScoreEntry]) -> list[ScoreFile]:
+def _assign_names(entries: list[ScoreEntry]) -> list[ScoreFile]:
     """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
-    named: dict[tuple[Path, str, int], tuple[str, Path]] = {}
-    places: dict[tuple[Path, str], int] = {}
-    for name, ending, path, member, tune, place in found:
-        stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + ending
-        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
-        named.setdefault((path.resolve(), member, tune), (plain, path))
-        places[path, member] = place
-    seen: dict[str, int] = {}
+    by_location: dict[tuple[Path, str, int], tuple[str, Path]] = {}
+    member_indices: dict[tuple[Path, str], int] = {}
+    for name, suffix, path, member, tune, member_index in entries:
+        stem = PurePosixPath(name.replace("\\", "/")).stem[:80] + suffix
+        safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem)
+        by_location.setdefault((path.resolve(), member, tune), (safe, path))
+        member_indices[path, member] = member_index
+    counts: dict[str, int] = {}
     files = []
-    for (_, member, tune), (name, path) in sorted(named.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
-        same = name.casefold()  # on macOS and Windows, Song and song are the same file
-        count = seen[same] = seen.get(same, 0) + 1
-        files.append(ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune, places[path, member]))
+    for (_, member, tune), (name, path) in sorted(by_location.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
+        folded = name.casefold()  # on macOS and Windows, Song and song are the same file
+        count = counts[folded] = counts.get(folded, 0) + 1
+        files.append(
+            ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune, member_indices[path, member])
+        )
     return files

@@ -57,10 +57,10 @@ class Figures:
         home: the clef that the score is in, such as "G2", to which figures return.
     """
 
-    def __init__(self, random: np.random.Generator, home: str) -> None:
+    def __init__(self, random: np.random.Generator, base_clef: str) -> None:
         self.random = random
-        self.base_clef = home
-        self.middle = {"G2": 34, "F4": 22, "C3": 28, "C4": 26, "P": 34}[home]  # step of the middle line
+        self.base_clef = base_clef
+        self.middle = {"G2": 34, "F4": 22, "C3": 28, "C4": 26, "P": 34}[base_clef]  # step of the middle line
 
     def all_figures(self) -> Iterator[list[Bar]]:
         """Every figure once.
@@ -68,26 +68,26 @@ class Figures:
         Symbols that stand beside, above or before notes are spread over the measures that other figures need anyway:
         measures of their own would make plain notes and rests too frequent.
         """
-        carriers = self._shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
-        beside = self._shuffled(self.directions())
+        contents = self._shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
+        surrounding = self._shuffled(self.directions())
         graces = self.graces()
 
-        def carry(before: str = "", middle: int = self.middle) -> Bar:
-            start, end = beside.pop() if beside else ("", "")
-            return Bar(before + start + carriers.pop()(middle) + end)
+        def make_bar(before: str = "", middle: int = self.middle) -> Bar:
+            start, end = surrounding.pop() if surrounding else ("", "")
+            return Bar(before + start + contents.pop()(middle) + end)
 
-        yield self.clefs(carry)
-        yield self.meters(carry)
-        yield [self.long_values(), *self.long_rests(carry)]
-        yield [carry(attributes(key=key)) for key in ("-1", "-1/1", "1/0")]
-        yield self.repeated(carry)
+        yield self.clefs(make_bar)
+        yield self.meters(make_bar)
+        yield [self.long_values(), *self.long_rests(make_bar)]
+        yield [make_bar(attributes(key=key)) for key in ("-1", "-1/1", "1/0")]
+        yield self.repeated(make_bar)
         yield self.multi_measure_rest()
         yield self.tied()
-        for head in self.ornamented_notes():
-            start, end = beside.pop() if beside else ("", "")
-            yield [Bar(start + (graces.pop() if graces else "") + head + end)]
-        while carriers:
-            yield [carry()]
+        for notes in self.ornamented_notes():
+            start, end = surrounding.pop() if surrounding else ("", "")
+            yield [Bar(start + (graces.pop() if graces else "") + notes + end)]
+        while contents:
+            yield [make_bar()]
 
     def random_step(self, line: bool | None = None, middle: int | None = None) -> int:
         """A step on the staff; on a line, or in a space, if asked; about another middle line, in another clef."""
@@ -99,8 +99,8 @@ class Figures:
     def ornamented_notes(self) -> Iterator[str]:
         """Whole notes, each with an ornament (or the like), most with an articulation."""
         names = ("accent", "staccato", "tenuto", "staccatissimo", "strong-accent")
-        places = [(name, place) for name in names for place in ("above", "below")]
-        articulations = [f"<articulations><{name} placement='{place}'/></articulations>" for name, place in places]
+        placements = [(name, place) for name in names for place in ("above", "below")]
+        articulations = [f"<articulations><{name} placement='{place}'/></articulations>" for name, place in placements]
         articulations += ["<fermata type='upright'/>", "<fermata type='inverted'/>"]
         articulations.append("<articulations><caesura/></articulations>")
         ornaments = [f"<ornaments><{name}/></ornaments>" for name in ("trill-mark", "turn", "inverted-turn", "mordent")]
@@ -108,20 +108,20 @@ class Figures:
         ornaments += [f"<technical><{bow}/></technical>" for bow in ("up-bow", "down-bow")]
         ornaments += [f"<technical><fingering>{n}</fingering></technical>" for n in range(6)]
         articulations += [""] * (len(ornaments) - len(articulations))
-        for k, inside in enumerate(zip(self._shuffled(articulations), self._shuffled(ornaments), strict=True)):
-            yield note(self.random_step(line=k % 2 == 0), _WHOLE, notations="".join(inside))
+        for k, notations in enumerate(zip(self._shuffled(articulations), self._shuffled(ornaments), strict=True)):
+            yield note(self.random_step(line=k % 2 == 0), _WHOLE, notations="".join(notations))
 
     def directions(self) -> list[tuple[str, str]]:
         """What stands before and after the notes of a measure: dynamics, signs, hairpins, pedal and octave line."""
-        found = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
-        found.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
-        found += [(direction("<segno/>", "above"), ""), (direction("<coda/>", "above"), "")]
+        pairs = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
+        pairs.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
+        pairs += [(direction("<segno/>", "above"), ""), (direction("<coda/>", "above"), "")]
         stop = direction("<wedge type='stop'/>")
-        found += [(direction(f"<wedge type='{kind}'/>"), stop) for kind in ("crescendo", "diminuendo")]
+        pairs += [(direction(f"<wedge type='{kind}'/>"), stop) for kind in ("crescendo", "diminuendo")]
         start, end = (direction(f"<pedal type='{end}' sign='yes' line='no'/>") for end in ("start", "stop"))
-        found.append((start, end))
+        pairs.append((start, end))
         start, end = (direction(f"<octave-shift type='{end}' size='8'/>", "above") for end in ("down", "stop"))
-        return [*found, (start, end)]
+        return [*pairs, (start, end)]
 
     def flags(self) -> list[MeasureContent]:
         """Notes of each flag and direction with all kinds of accidentals, completed by rests."""
@@ -180,14 +180,14 @@ class Figures:
         eighth = Value(Fraction(1, 2))
         signs = ("flat", "natural", "sharp", "")
         kinds = [(grace, stem) for grace in ("slash", "plain") for stem in ("up", "down")]
-        found = [
+        texts = [
             note(self.random_step(line=k % 2 == 0), eighth, grace=grace, accidental=sign, stem=stem)
             for k, ((grace, stem), sign) in enumerate(zip(kinds, signs, strict=True))
         ]
         for written in (Fraction(2), Fraction(4)):
             low = self.random_step(line=True)
-            found.append(note((low, low + 1), Value(written), grace="plain"))
-        return found
+            texts.append(note((low, low + 1), Value(written), grace="plain"))
+        return texts
 
     def long_values(self) -> Bar:
         """Breves, large and small, as seconds, in four halves."""
@@ -196,28 +196,28 @@ class Figures:
         small = note((low, low + 1), breve, grace="plain")
         return Bar(attributes(time="4/2") + small + note((low, low + 1), breve), Fraction(8))
 
-    def long_rests(self, carry: BarFactory) -> list[Bar]:
+    def long_rests(self, make_bar: BarFactory) -> list[Bar]:
         """A breve rest, a longa rest and a maxima rest."""
         bars = [Bar(note((), Value(Fraction(8))), Fraction(8))]
         for length, time in ((16, "16/4"), (32, "32/4")):
             bars.append(Bar(attributes(time=time) + note((), Value(Fraction(length))), Fraction(length)))
-        return [*bars, carry(attributes(time="common"))]
+        return [*bars, make_bar(attributes(time="common"))]
 
-    def meters(self, carry: BarFactory) -> list[Bar]:
+    def meters(self, make_bar: BarFactory) -> list[Bar]:
         """Every digit of time signatures, over rests."""
         bars = []
         for time in ("10/8", "12/16", "9/8", "7/8", "5/4", "6/4", "3/4", "cut"):
             count, unit = map(int, ("2/2" if time == "cut" else time).split("/"))
             length = Fraction(4 * count, unit)
             bars.append(Bar(attributes(time=time) + measure_rest(length), length))
-        return [*bars, carry(attributes(time="common"))]
+        return [*bars, make_bar(attributes(time="common"))]
 
-    def clefs(self, carry: BarFactory) -> list[Bar]:
+    def clefs(self, make_bar: BarFactory) -> list[Bar]:
         """All clefs, and back home; the notes stay on the staff."""
         bars = []
         for clef in ("F4", "C3", "C4", "P", "G2-1", "G2", "G22", self.base_clef):
             middle = {"F4": 22, "C3": 28, "C4": 26, "G2-1": 27, "G22": 48}.get(clef, 34)
-            bars.append(carry(attributes(clef=clef), middle))
+            bars.append(make_bar(attributes(clef=clef), middle))
         return bars
 
     def multi_measure_rest(self) -> list[Bar]:
@@ -232,11 +232,11 @@ class Figures:
         at = self.middle - 6
         return [Bar(note(at, _WHOLE, tie="start")), Bar(note(at, _WHOLE, tie="stop"))]
 
-    def repeated(self, carry: BarFactory) -> list[Bar]:
+    def repeated(self, make_bar: BarFactory) -> list[Bar]:
         """A repeat of two measures."""
         left = "<barline location='left'><repeat direction='forward'/></barline>"
         right = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
-        return [replace(carry(), left=left), replace(carry(), right=right)]
+        return [replace(make_bar(), left=left), replace(make_bar(), right=right)]
 
     def _shuffled(self, items: list[Item]) -> list[Item]:
         return [items[i] for i in self.random.permutation(len(items))]
@@ -254,12 +254,14 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
         balanced: every figure equally often, and no melody.
     """
     writer = Figures(np.random.default_rng([seed, index, balanced]), _CLEFS[index % 5])
-    rounds = [bars for _ in range(2) for bars in writer.all_figures()] if balanced else list(writer.all_figures())
-    order = writer.random.permutation(len(rounds))
-    figures = [rounds[i] for i in order]
+    figures_in_order = (
+        [bars for _ in range(2) for bars in writer.all_figures()] if balanced else list(writer.all_figures())
+    )
+    order = writer.random.permutation(len(figures_in_order))
+    figures = [figures_in_order[i] for i in order]
     if not balanced:
-        chosen = sorted(writer.random.choice(len(figures), size=len(figures) // 3, replace=False))
-        figures = [part for i in chosen for part in (_melody(writer.random, writer.middle), figures[i])]
+        inserted = sorted(writer.random.choice(len(figures), size=len(figures) // 3, replace=False))
+        figures = [part for i in inserted for part in (_melody(writer.random, writer.middle), figures[i])]
     bars = [bar for figure in figures for bar in figure]
     return _score(bars, clef=_CLEFS[index % 5], staves=2 if index % 7 == 0 else 1, name=f"Composition {index + 1}")
 
@@ -267,23 +269,23 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
 def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
     """A few measures of quarters, eighths and halves that wander up and down about the middle line."""
     bars = []
-    at = int(middle + random.integers(-3, 4))
+    step = int(middle + random.integers(-3, 4))
     for _ in range(int(random.integers(1, 4))):
-        content, left = "", Fraction(4)
-        while left > 0:
+        content, remaining = "", Fraction(4)
+        while remaining > 0:
             choice = random.choice(4, p=(0.45, 0.3, 0.15, 0.1))
             value = (Fraction(1), Fraction(1), Fraction(2), Fraction(4))[choice]
-            at = int(np.clip(at + random.integers(-2, 3), middle - 7, middle + 7))
-            if value > left:
+            step = int(np.clip(step + random.integers(-2, 3), middle - 7, middle + 7))
+            if value > remaining:
                 continue
             if choice == 1:  # a pair of eighths
-                pair = (at, int(np.clip(at + random.integers(-2, 3), middle - 7, middle + 7)))
+                pair = (step, int(np.clip(step + random.integers(-2, 3), middle - 7, middle + 7)))
                 ends = ("begin", "end")
                 eighths = [note(s, Value(Fraction(1, 2)), beams=(b,)) for s, b in zip(pair, ends, strict=True)]
                 content += "".join(eighths)
             else:
-                content += note(at, Value(value)) if random.random() > 0.1 else note((), Value(value))
-            left -= value
+                content += note(step, Value(value)) if random.random() > 0.1 else note((), Value(value))
+            remaining -= value
         bars.append(Bar(content))
     return bars
 

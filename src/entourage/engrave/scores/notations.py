@@ -22,13 +22,13 @@ from entourage.io.safe_formats import parse_xml
 _CONTAINER = "META-INF/container.xml"
 
 
-def unpack_mxl(data: bytes, max_bytes: int, where: object) -> bytes:
+def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
     """The score inside compressed MusicXML: the first root file of its container, or else its first XML file.
 
     Args:
         data: the bytes of the .mxl.
         max_bytes: how many bytes may come out, whatever the file says of itself.
-        where: how errors call it.
+        source: how errors call it.
 
     Raises:
         ValueError: there is no score inside, its container is no XML, or it is larger than that.
@@ -38,15 +38,15 @@ def unpack_mxl(data: bytes, max_bytes: int, where: object) -> bytes:
         names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
         names = [n for n in names if not n.startswith("META-INF")]
         if not names:
-            raise ValueError(f"{where} holds no score; expected a MusicXML file inside")
+            raise ValueError(f"{source} holds no score; expected a MusicXML file inside")
         container = b""
         if _CONTAINER in archive.namelist():
-            container = read_limited(archive.open(_CONTAINER), max_bytes, where)
-        rooted = [path for path in _root_files(container, where) if path in names]
-        return read_limited(archive.open((rooted or names)[0]), max_bytes, where)
+            container = read_limited(archive.open(_CONTAINER), max_bytes, source)
+        root_files = [path for path in _root_files(container, source) if path in names]
+        return read_limited(archive.open((root_files or names)[0]), max_bytes, source)
 
 
-def read_limited(stream: IO[bytes], max_bytes: int, where: object) -> bytes:
+def read_limited(stream: IO[bytes], max_bytes: int, source: object) -> bytes:
     """All bytes of a stream, which is closed.
 
     Raises:
@@ -55,22 +55,22 @@ def read_limited(stream: IO[bytes], max_bytes: int, where: object) -> bytes:
     with stream:
         data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise ValueError(f"{where} is larger than {max_bytes // 2**20} MB; expected one score")
+        raise ValueError(f"{source} is larger than {max_bytes // 2**20} MB; expected one score")
     return data
 
 
-def _root_files(container: bytes, where: object) -> list[str]:
+def _root_files(container: bytes, source: object) -> list[str]:
     """The files that a container names as its scores, the first of which is the score itself."""
     if not container.strip():
         return []
     try:
         root = parse_xml(container)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{where}: {_CONTAINER} is not well-formed XML: {error.msg}") from error
+        raise ValueError(f"{source}: {_CONTAINER} is not well-formed XML: {error.msg}") from error
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 
-# Both are searched for after a newline, not with ^, which takes three times as long; `_normalise_newlines` puts one first.
+# Both patterns start at a newline, not with ^, which takes three times as long; `_normalise_newlines` puts one first.
 _MARK = re.compile(r"\n(?:X:[ \t]*([0-9]{0,9})|K:)")
 _FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # those that a file may give for all of its tunes
 _EMPTY = re.compile(r"\n[ \t]*\n")
@@ -90,8 +90,8 @@ def nth_tune(text: str, k: int = 0) -> str:
         ValueError: one line that says what is wrong with the file, which it does not name.
     """
     text = _normalise_newlines(text)
-    found = next(islice(_find_tunes(text), max(k - 1, 0), None), None)
-    if found is None or k == 0:
+    tune = next(islice(_find_tunes(text), max(k - 1, 0), None), None)
+    if tune is None or k == 0:
         count = sum(1 for _ in _find_tunes(text))
         if k > count:
             raise ValueError(f"it holds {count} tunes; expected at least {k}")
@@ -99,9 +99,9 @@ def nth_tune(text: str, k: int = 0) -> str:
             raise ValueError(f"it holds {count} tunes; expected one, as find_scores tells them apart")
         if "\nK:" not in text:
             raise ValueError("it has no K: field; expected ABC, in which every tune has a key")
-    if found is None:
+    if tune is None:
         return text[1:]
-    _, start, key = found
+    _, start, key = tune
     return _extract_tune(text[start : text.find("\nX:", key) + 1 or None], key - start, text[: text.index("\nX:") + 1])
 
 
@@ -114,13 +114,13 @@ def tune_numbers(data: bytes) -> Iterator[str]:
 
 def _find_tunes(text: str) -> Iterator[tuple[str, int, int]]:
     """Number, start and place of the key of each tune; an `X:` without a key before the next one begins none."""
-    begun: re.Match[str] | None = None
+    start: re.Match[str] | None = None
     for mark in _MARK.finditer(text):
         if mark[1] is not None:
-            begun = mark
-        elif begun is not None:
-            yield begun[1], begun.start() + 1, mark.start() + 1
-            begun = None
+            start = mark
+        elif start is not None:
+            yield start[1], start.start() + 1, mark.start() + 1
+            start = None
 
 
 def _normalise_newlines(text: str) -> str:
@@ -129,12 +129,12 @@ def _normalise_newlines(text: str) -> str:
 
 def _extract_tune(text: str, key: int, shared: str) -> str:
     """A tune without the prose that follows, and with those shared fields that it lacks before its key."""
-    own = set(_FIELD.findall("\n" + text[:key]))
-    given = "".join(found[0][1:] + "\n" for found in _FIELD.finditer(shared) if found[1] not in own)
-    if len(given) > MAX_SHARED_FIELDS:
-        raise ValueError(f"its fields for all tunes have {len(given)} characters; expected at most {MAX_SHARED_FIELDS}")
+    present = set(_FIELD.findall("\n" + text[:key]))
+    added = "".join(field[0][1:] + "\n" for field in _FIELD.finditer(shared) if field[1] not in present)
+    if len(added) > MAX_SHARED_FIELDS:
+        raise ValueError(f"its fields for all tunes have {len(added)} characters; expected at most {MAX_SHARED_FIELDS}")
     end = _EMPTY.search(text, key)
-    return text[:key] + given + text[key : end.start() + 1 if end else None]
+    return text[:key] + added + text[key : end.start() + 1 if end else None]
 
 
 _MEI = "{http://www.music-encoding.org/ns/mei}"

@@ -55,8 +55,8 @@ class Score:
     @property
     def work(self) -> str:
         """What tells works apart: two editions of one song share it, so that they land in the same split."""
-        plain = re.sub(r"[\W_]+", " ", f"{self.composer} {self.title}".casefold()).strip()
-        return plain or self.name
+        key = re.sub(r"[\W_]+", " ", f"{self.composer} {self.title}".casefold()).strip()
+        return key or self.name
 
 
 def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
@@ -169,9 +169,9 @@ def _add_ids(root: etree._Element) -> frozenset[str]:
     """Puts an id, such as p1m12n3, on what has none; given ids stay unless they occur twice."""
     ids: set[str] = set()
 
-    def name(element: etree._Element, fallback: str) -> None:
-        given = element.get("id")
-        if given is None or given in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", given):
+    def set_id(element: etree._Element, fallback: str) -> None:
+        existing = element.get("id")
+        if existing is None or existing in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", existing):
             while fallback in ids:  # given to another element
                 fallback += "x"
             element.set("id", fallback)
@@ -179,29 +179,29 @@ def _add_ids(root: etree._Element) -> frozenset[str]:
 
     for p, part in enumerate(root.iterchildren("part"), start=1):
         for m, measure in enumerate(part.iterchildren("measure"), start=1):
-            name(measure, f"p{p}m{m}")
+            set_id(measure, f"p{p}m{m}")
             counts: dict[str, int] = {}
             for element in measure.iter("note", *_ELEMENTS_WITH_IDS):
                 tag = "n" if element.tag == "note" else str(element.tag)
                 counts[tag] = counts.get(tag, 0) + 1
-                name(element, f"p{p}m{m}{tag}{counts[tag]}")
+                set_id(element, f"p{p}m{m}{tag}{counts[tag]}")
     return frozenset(ids)
 
 
 def _partwise(root: etree._Element) -> etree._Element:
     """A timewise score (measures that hold parts) as a partwise one."""
-    turned = etree.Element("score-partwise", dict(root.attrib))
+    partwise = etree.Element("score-partwise", dict(root.attrib))
     parts: dict[str, etree._Element] = {}
     for child in list(root):
         if child.tag != "measure":
-            turned.append(child)
+            partwise.append(child)
             continue
         for part in list(child):
             key = part.get("id", "P1")
             if key not in parts:
-                parts[key] = etree.SubElement(turned, "part", id=key)
+                parts[key] = etree.SubElement(partwise, "part", id=key)
             measure = etree.SubElement(parts[key], "measure", dict(child.attrib))
             measure.extend(list(part))
     for part in parts.values():
-        turned.append(part)  # after everything else
-    return turned
+        partwise.append(part)  # after everything else
+    return partwise

@@ -38,7 +38,7 @@ _SUBSTITUTES: dict[str, tuple[str, ...]] = {
 _DOUBLED = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
 
 
-def substitute_symbols(score: Score, share: float, seed: int) -> Score:
+def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
     """The score with some of its common symbols replaced.
 
     Articulations, ornaments and dynamics take the name of a rarer one; sharps and flats that no other note of the
@@ -47,17 +47,17 @@ def substitute_symbols(score: Score, share: float, seed: int) -> Score:
 
     Args:
         score: the score; other notations than MusicXML are returned as they are.
-        share: of the symbols that could be replaced, how many are.
+        fraction: of the symbols that could be replaced, how many are.
         seed: decides which, together with the name of the score.
     """
-    if share == 0 or score.notation != "musicxml":
+    if fraction == 0 or score.notation != "musicxml":
         return score
     root = parse_xml(score.text.encode())
     random = np.random.default_rng(derive_seed(seed, "replace", score.name))
     for element in list(root.iter()):
-        replace = _rule(element)
-        if replace is not None and random.random() < share:
-            replace(element, random)
+        substitute = _rule(element)
+        if substitute is not None and random.random() < fraction:
+            substitute(element, random)
     return parse_score(etree.tostring(root, encoding="unicode"), score.name)
 
 
@@ -77,19 +77,19 @@ def _rule(element: etree._Element) -> Substitution | None:
 
 
 def _rename(element: etree._Element, random: np.random.Generator) -> None:
-    kin = _SUBSTITUTES[str(element.tag)]
-    element.tag = kin[int(random.integers(len(kin)))]
+    candidates = _SUBSTITUTES[str(element.tag)]
+    element.tag = candidates[int(random.integers(len(candidates)))]
 
 
 def _double_accidental(element: etree._Element, random: np.random.Generator) -> None:
     sign, alter = _DOUBLED[element.text]
     pitch = element.getparent().find("pitch")
     element.text = sign
-    found = pitch.find("alter")
-    if found is None:
-        found = etree.Element("alter")
-        pitch.insert(1, found)
-    found.text = str(alter)
+    alter_element = pitch.find("alter")
+    if alter_element is None:
+        alter_element = etree.Element("alter")
+        pitch.insert(1, alter_element)
+    alter_element.text = str(alter)
 
 
 def _affects_no_other_note(accidental: etree._Element) -> bool:
@@ -97,10 +97,10 @@ def _affects_no_other_note(accidental: etree._Element) -> bool:
     note = accidental.getparent()
     if note is None or note.find("pitch") is None:
         return False
-    place = (note.findtext("pitch/step"), note.findtext("pitch/octave"))
+    position = (note.findtext("pitch/step"), note.findtext("pitch/octave"))
     others = [n for n in note.getparent().iterchildren("note") if n is not note]
     tied = note.find("tie") is not None
-    return not tied and all((n.findtext("pitch/step"), n.findtext("pitch/octave")) != place for n in others)
+    return not tied and all((n.findtext("pitch/step"), n.findtext("pitch/octave")) != position for n in others)
 
 
 def _use_sign(element: etree._Element, random: np.random.Generator) -> None:
