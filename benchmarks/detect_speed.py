@@ -71,11 +71,11 @@ def measure(arguments: argparse.Namespace) -> None:
         own = {}
         for half in (False, True) if device == "cuda" else (False,):
             print(f" {FORMATS[half]}")
-            times = house_times(model, page, interline, device, arguments.repeats, half=half)
+            times = detector_times(model, page, interline, device, arguments.repeats, half=half)
             own[half] = times["network"] + times["decoding"]
             _print(times)
     if "cuda" in devices:
-        rival_times(to_working_scale(page, interline), own, arguments.repeats)
+        baseline_times(to_working_scale(page, interline), own, arguments.repeats)
 
 
 def composed_page() -> Page:
@@ -86,7 +86,7 @@ def composed_page() -> Page:
         return np.asarray(cv2.imread(str(pages[0]), cv2.IMREAD_GRAYSCALE), dtype=np.uint8)
 
 
-def house_times(
+def detector_times(
     model: WatershedDetector, page: Page, interline: float, device: str, repeats: int, *, half: bool = False
 ) -> dict[str, float]:
     """Seconds of the parts, and of all together; `half` computes in bfloat16."""
@@ -117,7 +117,7 @@ def house_times(
     }
 
 
-def rival_times(working: Page, own: Mapping[bool, float], repeats: int) -> None:
+def baseline_times(working: Page, own: Mapping[bool, float], repeats: int) -> None:
     """The same page at the same scale, through torchvision's detectors.
 
     Args:
@@ -126,9 +126,9 @@ def rival_times(working: Page, own: Mapping[bool, float], repeats: int) -> None:
         repeats: of which the median is taken.
     """
     try:
-        from experiments.detect_rival_models import RIVALS, make_rival
+        from experiments.detect_rival_models import BASELINES, make_baseline
 
-        models = {name: make_rival(name, 142) for name in RIVALS}
+        models = {name: make_baseline(name, 142) for name in BASELINES}
     except ValueError as error:
         print(error)
         return
@@ -143,10 +143,10 @@ def rival_times(working: Page, own: Mapping[bool, float], repeats: int) -> None:
                 with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
                     return model([image])
 
-            print(rival_line(f"{name}, {format_name}", median(whole, repeats, "cuda"), own[half]))
+            print(baseline_line(f"{name}, {format_name}", median(whole, repeats, "cuda"), own[half]))
 
 
-def rival_line(name: str, seconds: float, own: float) -> str:
+def baseline_line(name: str, seconds: float, own: float) -> str:
     """A rival's time, and how many times that of the house's network and decoding it is."""
     return f"  {name:<34}{1000 * seconds:9.1f} ms{seconds / own:9.1f} x"
 

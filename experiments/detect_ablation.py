@@ -30,18 +30,18 @@ from entourage.detect.training.train import TrainConfig
 from entourage.detect.training.windows import PagePack
 from experiments.command import run_command
 from experiments.detect_rows import (
-    arguments,
-    in_order,
-    keep_training,
+    load_test_sets,
+    make_recipe,
     measured_rows,
-    need_sets,
-    packed,
+    packed_pages,
     percent,
-    recipe_of,
-    scores,
-    sets_of,
-    trained,
-    training_of,
+    record_training,
+    require_test_sets,
+    score_row,
+    sort_rows,
+    train_or_load,
+    training_parser,
+    training_row,
 )
 from experiments.ledger import Ledger, ledger_of
 from experiments.tables import missing_told, table
@@ -59,9 +59,9 @@ class Variant:
         composed: whether composed pages are learned from as well.
         staged: the thesis' stages.
         recipe: changes of the recipe.
-        drawn: whether boxes are drawn to the ink and to whole pixels, or are left as the maps say.
-        cached: whether boxes have the size of their class.
-        learns: False: this is another way to read the default's maps, not another training.
+        refined: whether boxes are drawn to the ink and to whole pixels, or are left as the maps say.
+        typical_sizes: whether boxes have the size of their class.
+        trained: False: this is another way to read the default's maps, not another training.
     """
 
     text: str
@@ -69,18 +69,18 @@ class Variant:
     composed: bool = True
     staged: bool = False
     recipe: tuple[tuple[str, Any], ...] = ()
-    drawn: bool = True
-    cached: bool = False
-    learns: bool = True
+    refined: bool = True
+    typical_sizes: bool = False
+    trained: bool = True
 
 
 _LARGE = (("batch", 2), ("learning_rate", 3e-4))  # of the presets with ResNet-101 and a map cell a pixel
 VARIANTS = {
     "default": Variant("default"),
-    "undrawn": Variant("default, boxes not drawn to the ink", drawn=False, learns=False),
-    "cached": Variant("default, cached boxes, not drawn to the ink", drawn=False, cached=True, learns=False),
-    "thesis": Variant("preset thesis, in stages", preset="thesis", staged=True, recipe=_LARGE, drawn=False),
-    "original": Variant("preset original, in stages", preset="original", staged=True, recipe=_LARGE, drawn=False),
+    "undrawn": Variant("default, boxes not drawn to the ink", refined=False, trained=False),
+    "cached": Variant("default, cached boxes, not drawn to the ink", refined=False, typical_sizes=True, trained=False),
+    "thesis": Variant("preset thesis, in stages", preset="thesis", staged=True, recipe=_LARGE, refined=False),
+    "original": Variant("preset original, in stages", preset="original", staged=True, recipe=_LARGE, refined=False),
     "margin": Variant("with 12 margin crops", recipe=(("margin", 12),)),
     "no-composed": Variant("without composed pages", composed=False),
     "no-composed-margin": Variant("margin crops in place of composed pages", composed=False, recipe=(("margin", 12),)),
@@ -89,17 +89,17 @@ VARIANTS = {
     "plain": Variant("without disguises", recipe=(("degradation", None),)),
     "staged": Variant("the thesis' stages", staged=True),
 }
-UNDRAWN = InferenceOptions(refine_boxes=False, round_boxes=False)
+UNREFINED = InferenceOptions(refine_boxes=False, round_boxes=False)
 
 
 def main() -> None:
     """Trains, measures, and writes the table."""
-    parser = arguments("What each part of the detector is worth", minutes=4)
+    parser = training_parser("What each part of the detector is worth", minutes=4)
     parser.add_argument("--composed", nargs="*", default=[], help="folders of composed pages, learned from as well")
     parser.add_argument("--steps", type=int, default=None, help="of each training, in place of --minutes")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="some of these, which are all")
     options = parser.parse_args()
-    need_sets(options)
+    require_test_sets(options)
     if options.steps is not None:
         options.minutes = None
     book = ledger_of("detect_ablation", options.results, small=options.small)
@@ -108,7 +108,7 @@ def main() -> None:
     for name in names:
         if name not in VARIANTS:
             raise ValueError(f"variant {name!r} is unknown; expected some of {', '.join(VARIANTS)}")
-    sets = sets_of(options)
+    sets = load_test_sets(options)
     book.work_through({name: partial(measure, book, name, sets, counts, options) for name in names})
     book.write_table("Detection: what each part is worth", _text)
 
@@ -125,7 +125,7 @@ def measure(
     if not book.free(keys.values()):
         return
     detector, summary = detector_of(name, options)
-    keep_training(book, _learner(name), summary)
+    record_training(book, _trained_variant(name), summary)
     for test, pages in sets.items():
         book.row(keys[test], partial(scored_row, detector, pages, counts))
 
@@ -137,20 +137,20 @@ def detector_of(name: str, options: argparse.Namespace) -> tuple[Detector, dict[
     recipe = Recipe() if options.steps is None else Recipe(steps=options.steps)
     if "class_balanced" in changes:
         recipe = replace(recipe, window=replace(recipe.window, class_balanced=changes.pop("class_balanced")))
-    recipe = recipe_of(options, replace(recipe, **changes))
+    recipe = make_recipe(options, replace(recipe, **changes))
     folders = [*options.train, *(options.composed if variant.composed else ())]
     config = TrainConfig(folders, options.runs, preset=variant.preset, recipe=recipe, staged=variant.staged)
-    inference = InferenceOptions() if variant.drawn else UNDRAWN
-    detector, summary = trained(f"detect_ablation-{_learner(name)}", config, options, inference)
-    return with_cached_boxes(detector, packed(config)) if variant.cached else detector, summary
+    inference = InferenceOptions() if variant.refined else UNREFINED
+    detector, summary = train_or_load(f"detect_ablation-{_trained_variant(name)}", config, options, inference)
+    return with_typical_sizes(detector, packed_pages(config)) if variant.typical_sizes else detector, summary
 
 
-def _learner(name: str) -> str:
+def _trained_variant(name: str) -> str:
     """The variant that learns what a variant knows."""
-    return name if VARIANTS[name].learns else "default"
+    return name if VARIANTS[name].trained else "default"
 
 
-def with_cached_boxes(detector: Detector, pack: PagePack) -> Detector:
+def with_typical_sizes(detector: Detector, pack: PagePack) -> Detector:
     """The detector with cached boxes, as the thesis has them: around every centre the typical box of its class.
 
     Args:
@@ -166,7 +166,7 @@ def with_cached_boxes(detector: Detector, pack: PagePack) -> Detector:
 
 def scored_row(detector: PageDetector, pages: Sequence[GroundTruthPage], counts: dict[str, int]) -> dict[str, Any]:
     """How well a detector does on pages, and on the rare classes among them."""
-    row = scores(evaluate(detector, pages, "v1"))
+    row = score_row(evaluate(detector, pages, "v1"))
     rare = [values[1] for label, values in row["classes"].items() if counts.get(label, 0) < RARE]
     return {**row, "rare classes": len(rare), "mAP of rare classes": float(np.mean(rare)) if rare else None}
 
@@ -179,9 +179,9 @@ def corpus_counts(pages: Sequence[GroundTruthPage]) -> dict[str, int]:
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in in_order(measured_rows(book), VARIANTS).items():
+    for key, row in sort_rows(measured_rows(book), VARIANTS).items():
         name, _, test = key.partition(": ")
-        known = training_of(book, _learner(name)) or row  # a row may tell its own
+        known = training_row(book, _trained_variant(name)) or row  # a row may tell its own
         figures = (percent(row[figure]) for figure in ("mAP", "AP50", "mAP of rare classes"))
         minutes = f"{known['training_minutes']:.1f}" if "training_minutes" in known else ""
         learned = (str(known.get("steps", "")), minutes)

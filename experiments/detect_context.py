@@ -22,7 +22,7 @@ from entourage.detect.evaluation.ground_truth import GroundTruthPage
 from entourage.detect.options import INTERLINE
 from entourage.detect.training.windows import scaled_page
 from experiments.command import run_command
-from experiments.detect_rows import measuring_arguments, need_sets, percent, sets_of
+from experiments.detect_rows import load_test_sets, measurement_parser, percent, require_test_sets
 from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
 
@@ -41,14 +41,14 @@ _BATCH = 32
 
 def main() -> None:
     """Measures and writes the table."""
-    parser = measuring_arguments("Dots with and without their surroundings")
+    parser = measurement_parser("Dots with and without their surroundings")
     parser.add_argument("--dots", type=int, default=400, help="of each kind, at most")
     options = parser.parse_args()
-    need_sets(options)
+    require_test_sets(options)
     book = ledger_of("detect_context", options.results)
     detector = Detector.load(options.model, options.device)
     check_dots(detector, options.model)
-    for name, pages in sets_of(options).items():
+    for name, pages in load_test_sets(options).items():
         for radius in (None, *reversed(RADII)):
             book.row(key_of(name, radius, options.model), lambda p=pages, r=radius: accuracy(detector, p, r, options))  # type: ignore[misc]
     book.write_table("Detection: dots and their surroundings", _text)

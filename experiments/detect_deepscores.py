@@ -30,22 +30,22 @@ from entourage.detect.training.train import TrainConfig
 from experiments.claims import alone
 from experiments.command import run_command
 from experiments.detect_handwriting import handwritten_table
-from experiments.detect_rival_models import RIVALS, need_torchvision
-from experiments.detect_rivals import RivalDetector, train_rival
+from experiments.detect_rival_models import BASELINES, need_torchvision
+from experiments.detect_rivals import BaselineDetector, train_baseline
 from experiments.detect_rows import (
-    arguments,
-    in_order,
-    keep_training,
+    load_test_sets,
+    make_recipe,
     measured_rows,
-    need_sets,
-    packed,
+    packed_pages,
     percent,
-    recipe_of,
+    record_training,
+    require_test_sets,
     run_folder,
-    scores,
-    sets_of,
-    trained,
-    training_of,
+    score_row,
+    sort_rows,
+    train_or_load,
+    training_parser,
+    training_row,
 )
 from experiments.ledger import Ledger, ledger_of
 from experiments.tables import table
@@ -54,7 +54,7 @@ RUN = "detect_deepscores-dwd"  # the folder of what is trained here
 SHIPPED = "DWD, shipped"  # the name of what comes with the package, which has learned for longer
 HANDWRITTEN = "MUSCIMA++, own"  # pages and classes
 LISTS: tuple[ClassList, ...] = ("v1", "extended")
-SMALL_MINUTES = 0.01  # of a rehearsal: a few steps
+REHEARSAL_MINUTES = 0.01  # of a rehearsal: a few steps
 PUBLISHED = {
     "thesis, DWD": ("41.4", "47.3", "19.9"),
     "thesis, U-Net": ("24.8", "-", "16.6"),
@@ -65,17 +65,19 @@ PUBLISHED = {
 
 def main() -> None:
     """Trains, measures, and writes the table."""
-    parser = arguments("Detection on synthetic, degraded and handwritten pages", minutes=8)
-    parser.add_argument("--rivals", default="", help=f"some of {','.join(RIVALS)}; they learn from the same pages")
+    parser = training_parser("Detection on synthetic, degraded and handwritten pages", minutes=8)
+    parser.add_argument(
+        "--rivals", dest="baselines", default="", help=f"some of {','.join(BASELINES)}; they learn from the same pages"
+    )
     parser.add_argument("--muscima", action="store_true", help="also fine-tune all for MUSCIMA++ and measure there")
     options = parser.parse_args()
     if not options.muscima:
-        need_sets(options, ", or --muscima")
-    rivals = chosen_rivals(options)
+        require_test_sets(options, ", or --muscima")
+    baselines = selected_baselines(options)
     book = ledger_of("detect_deepscores", options.results, small=options.small)
     jobs: dict[str, Callable[[], None]] = {}
-    for name in (name_of(options), *rivals):
-        make, tune = (rival, rival_handwriting) if name in rivals else (own, handwriting)
+    for name in (name_of(options), *baselines):
+        make, tune = (baseline, baseline_handwriting) if name in baselines else (train_or_load_detector, handwriting)
         jobs[name] = partial(measure, book, name, partial(make, book, name, options), options)
         if options.muscima:
             tuned = partial(tune, book, name, options)
@@ -84,21 +86,21 @@ def main() -> None:
     book.write_table("Detection: synthetic, degraded, handwritten", _text)
 
 
-def chosen_rivals(options: argparse.Namespace) -> list[str]:
+def selected_baselines(options: argparse.Namespace) -> list[str]:
     """The rivals that are asked for.
 
     Raises:
         ValueError: one is unknown, or there are no pages to train them on, or no torchvision.
     """
-    rivals = [name for name in options.rivals.split(",") if name]
-    for name in rivals:
-        if name not in RIVALS:
-            raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(RIVALS)}")
-    if rivals and not options.train:
+    baselines = [name for name in options.baselines.split(",") if name]
+    for name in baselines:
+        if name not in BASELINES:
+            raise ValueError(f"rival {name!r} is unknown; expected some of {', '.join(BASELINES)}")
+    if baselines and not options.train:
         raise ValueError("--rivals without --train: a rival learns here alone; expected folders to learn from")
-    if rivals:
+    if baselines:
         need_torchvision()
-    return rivals
+    return baselines
 
 
 def name_of(options: argparse.Namespace) -> str:
@@ -111,23 +113,25 @@ def name_of(options: argparse.Namespace) -> str:
     return "DWD" if options.train else SHIPPED
 
 
-def own(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
+def train_or_load_detector(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
     """The detector of the house: trained, or one that is ready."""
-    if not _learns(options):
+    if not _is_trained(options):
         return Detector.load(options.model, options.device)
-    detector, summary = trained(RUN, TrainConfig(options.train, options.runs, recipe=recipe_of(options)), options)
-    keep_training(book, name, summary)
+    detector, summary = train_or_load(
+        RUN, TrainConfig(options.train, options.runs, recipe=make_recipe(options)), options
+    )
+    record_training(book, name, summary)
     return detector
 
 
-def _learns(options: argparse.Namespace) -> bool:
+def _is_trained(options: argparse.Namespace) -> bool:
     """Whether the detector of the house is trained here."""
     return bool(options.train and not options.model)
 
 
 def measure(book: Ledger, name: str, make: Callable[[], PageDetector], options: argparse.Namespace) -> None:
     """The rows of one detector: every test set, in V1's classes and in the extended ones; pages are seen once."""
-    sets = sets_of(options)
+    sets = load_test_sets(options)
     keys = {(test, class_list): f"{name}: {test}, {class_list}" for test in sets for class_list in LISTS}
     if not book.free(keys.values()):
         return
@@ -141,35 +145,35 @@ def measure(book: Ledger, name: str, make: Callable[[], PageDetector], options: 
 def _scored_row(
     seen: Callable[[], TimedDetections], pages: Sequence[GroundTruthPage], class_list: ClassList
 ) -> dict[str, Any]:
-    return scores(evaluate_detections(seen(), pages, class_list))
+    return score_row(evaluate_detections(seen(), pages, class_list))
 
 
-def rival(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
+def baseline(book: Ledger, name: str, options: argparse.Namespace) -> BaselineDetector:
     """A detector of torchvision, trained on the same pages for the same time."""
-    pack = packed(TrainConfig(options.train, options.runs))
+    pack = packed_pages(TrainConfig(options.train, options.runs))
     run, minutes = run_folder(f"detect_deepscores-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, pack, recipe_of(options), minutes, run, options.device)
-    keep_training(book, name, summary)
+        detector, summary = train_baseline(name, pack, make_recipe(options), minutes, run, options.device)
+    record_training(book, name, summary)
     return detector
 
 
 def _minutes(options: argparse.Namespace) -> float:
     """How long rivals learn, who know times and not steps."""
-    return SMALL_MINUTES if options.small else float(options.minutes)
+    return REHEARSAL_MINUTES if options.small else float(options.minutes)
 
 
 def handwriting(book: Ledger, name: str, options: argparse.Namespace) -> PageDetector:
     """The detector of the house, fine-tuned for the classes of MUSCIMA++."""
-    if _learns(options):
-        own(book, name, options)  # it has to be ready
+    if _is_trained(options):
+        train_or_load_detector(book, name, options)  # it has to be ready
         begin = run_folder(RUN, options) / "detect.safetensors"
     else:
         begin = find_detector(options.model)
-    recipe = recipe_of(options, Recipe.for_handwriting())
+    recipe = make_recipe(options, Recipe.for_handwriting())
     config = TrainConfig(["muscima"], options.runs, classes="muscima", start=begin, recipe=recipe)
-    detector, summary = trained(_tuned_run(options), config, options)
-    keep_training(book, f"{name}, handwriting", summary)
+    detector, summary = train_or_load(_tuned_run(options), config, options)
+    record_training(book, f"{name}, handwriting", summary)
     return detector
 
 
@@ -180,15 +184,15 @@ def _tuned_run(options: argparse.Namespace) -> str:
     return "detect_deepscores-muscima-dwd" if options.train else "detect_deepscores-muscima"
 
 
-def rival_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> RivalDetector:
+def baseline_handwriting(book: Ledger, name: str, options: argparse.Namespace) -> BaselineDetector:
     """The same for a rival: it goes on from what it learned of print, for the same time."""
-    recipe = recipe_of(options, Recipe.for_handwriting())
-    begin = rival(book, name, options).model
-    pack = packed(TrainConfig(["muscima"], options.runs, classes="muscima"))
+    recipe = make_recipe(options, Recipe.for_handwriting())
+    begin = baseline(book, name, options).model
+    pack = packed_pages(TrainConfig(["muscima"], options.runs, classes="muscima"))
     run, minutes = run_folder(f"detect_deepscores-muscima-{name}", options), _minutes(options)
     with alone(run):
-        detector, summary = train_rival(name, pack, recipe, minutes, run, options.device, begin)
-    keep_training(book, f"{name}, handwriting", summary)
+        detector, summary = train_baseline(name, pack, recipe, minutes, run, options.device, begin)
+    record_training(book, f"{name}, handwriting", summary)
     return detector
 
 
@@ -198,21 +202,21 @@ def measure_handwriting(book: Ledger, name: str, make: Callable[[], PageDetector
     if book.free([key]):
         pages = subsample_evenly(read_ground_truth("muscima", "test"), options.pages)
         detector = make()
-        book.row(key, lambda: scores(evaluate(detector, pages, "own")))
+        book.row(key, lambda: score_row(evaluate(detector, pages, "own")))
 
 
 def _learned(book: Ledger, key: str) -> str:
     """The minutes that the detector of a row has learned, as far as they are known: of print, + of handwriting."""
     detector, _, test = key.partition(": ")
-    stages = [training_of(book, detector) or book.rows[key]]
+    stages = [training_row(book, detector) or book.rows[key]]
     if test == HANDWRITTEN:
-        stages = [training_of(book, detector), training_of(book, f"{detector}, handwriting")]
+        stages = [training_row(book, detector), training_row(book, f"{detector}, handwriting")]
     return " + ".join(f"{one['training_minutes']:.1f}" if "training_minutes" in one else "" for one in stages).strip()
 
 
 def _text(book: Ledger) -> str:
     rows = []
-    for key, row in in_order(measured_rows(book), (SHIPPED, "DWD", *RIVALS)).items():
+    for key, row in sort_rows(measured_rows(book), (SHIPPED, "DWD", *BASELINES)).items():
         detector, _, test = key.partition(": ")
         figures = tuple(percent(row[name]) for name in ("mAP", "AP50", "AP25"))
         rows.append((detector, test, str(row["pages"]), str(len(row["classes"])), *figures, _learned(book, key)))

@@ -29,19 +29,19 @@ from entourage.detect.training.windows import PagePack, WindowOptions, Windows, 
 from entourage.training import TrainingOptions, train
 from entourage.training.task import Losses
 from entourage.training.time_budget import TRIAL_STEPS, steps_in_budget
-from experiments.detect_rival_models import make_rival
+from experiments.detect_rival_models import make_baseline
 
 # torchvision's second versions were trained with AdamW, this decay and 16 images a step, at a third of this rate: they
 # began with weights from ImageNet and had days, here they begin with random ones and have minutes. The rest is the
 # detector's own: as many windows a step, warm-up, cosine, average of the weights.
 RATE = 3e-4
 DECAY = 0.05
-LEAST_PART = 2.0  # pixels of a symbol whose centre lies beyond the window
+MIN_VISIBLE = 2.0  # pixels of a symbol whose centre lies beyond the window
 PARTS = 2  # of the windows of a step, whose gradients are averaged
 CHECKPOINTS = 500  # steps; a rival and what its optimiser knows take half a gigabyte
 
 
-class RivalLearner(nn.Module):
+class BaselineLossModule(nn.Module):
     """A rival as the loop calls it: one batch in, its losses out.
 
     Args:
@@ -67,7 +67,7 @@ class RivalLearner(nn.Module):
         return losses
 
 
-class RivalTask(PageTask[WindowSample]):
+class BaselineTask(PageTask[WindowSample]):
     """A rival on the same windows as the detector of the house.
 
     Args:
@@ -78,7 +78,7 @@ class RivalTask(PageTask[WindowSample]):
     """
 
     def __init__(self, model: nn.Module, pack: PagePack, recipe: Recipe, parts: int = 1) -> None:
-        super().__init__(RivalLearner(model), pack, recipe, recipe.average)
+        super().__init__(BaselineLossModule(model), pack, recipe, recipe.average)
         self.parts = parts
         self._sampler = WindowSampler(pack, recipe.window)
 
@@ -90,7 +90,9 @@ class RivalTask(PageTask[WindowSample]):
     def load(self, item: int, rng: np.random.Generator) -> WindowSample:
         """Draws windows, with the parts of symbols whose centres lie beyond them."""
         window = self.recipe.window
-        sample = WindowSample(with_parts(self._sampler.sample(self.recipe.batch // self.parts, rng), self.pack, window))
+        sample = WindowSample(
+            add_truncated_symbols(self._sampler.sample(self.recipe.batch // self.parts, rng), self.pack, window)
+        )
         return cut_on_host(sample, self.pack.pixels, self.device, window.height, window.width)
 
     def loss(self, model: nn.Module, batch: WindowSample, step: int) -> Losses:
@@ -104,11 +106,11 @@ class RivalTask(PageTask[WindowSample]):
     def config(self) -> dict[str, Any]:
         """What makes this run this run."""
         recipe = json.loads(json.dumps(asdict(self.recipe)))
-        rival = type(_inner(self.model)).__name__
-        return {"rival": rival, "recipe": recipe, "pages": len(self.pack), "batches a step": self.parts}
+        baseline = type(_inner(self.model)).__name__
+        return {"baseline": baseline, "recipe": recipe, "pages": len(self.pack), "batches a step": self.parts}
 
 
-class RivalDetector:
+class BaselineDetector:
     """A trained rival, whose boxes are turned back, drawn to the ink and rounded as those of the house are.
 
     Args:
@@ -136,7 +138,7 @@ class RivalDetector:
         return to_page_coordinates(Detections.from_dict(found, self.classes), prepared, options)
 
 
-def train_rival(
+def train_baseline(
     name: str,
     pack: PagePack,
     recipe: Recipe,
@@ -144,16 +146,16 @@ def train_rival(
     run_dir: Path,
     device: str = "auto",
     start: nn.Module | None = None,
-) -> tuple[RivalDetector, dict[str, Any]]:
+) -> tuple[BaselineDetector, dict[str, Any]]:
     """Trains a rival for a time, from random weights or from those of `start` that fit, and says how that went."""
     torch.manual_seed(recipe.seed)
-    recipe = rival_recipe(recipe)
-    model = make_rival(name, len(pack.classes))
+    recipe = baseline_recipe(recipe)
+    model = make_baseline(name, len(pack.classes))
     if start is not None:
-        take_weights(model, start)
+        load_matching_weights(model, start)
     parts = PARTS if recipe.batch % PARTS == 0 else 1
-    task = RivalTask(model, pack, recipe, parts)
-    trial = RivalTask(copy.deepcopy(_inner(task.model)), pack, recipe, parts)
+    task = BaselineTask(model, pack, recipe, parts)
+    trial = BaselineTask(copy.deepcopy(_inner(task.model)), pack, recipe, parts)
     steps = steps_in_budget(
         trial,
         range(TRIAL_STEPS),
@@ -166,22 +168,22 @@ def train_rival(
     )
     task.recipe = replace(recipe, steps=steps)
     result = train(task, _training_options(task.recipe, parts), run_dir, device=device, title=name)
-    rival = RivalDetector(_inner(task.final_model()), pack.classes, device)
-    return rival, {"steps": result.steps, "seconds": result.seconds}
+    baseline = BaselineDetector(_inner(task.final_model()), pack.classes, device)
+    return baseline, {"steps": result.steps, "seconds": result.seconds}
 
 
 def _training_options(recipe: Recipe, parts: int) -> TrainingOptions:
     return replace(recipe.training_options(), accumulate=parts, checkpoint_every=CHECKPOINTS)
 
 
-def take_weights(model: nn.Module, start: nn.Module) -> None:
+def load_matching_weights(model: nn.Module, start: nn.Module) -> None:
     """Gives a rival what another knows; what has another shape there, as heads for other classes, it keeps."""
     known = start.state_dict()
     fits = {name: known[name] for name, own in model.state_dict().items() if known[name].shape == own.shape}
     model.load_state_dict(fits, strict=False)
 
 
-def with_parts(windows: Windows, pack: PagePack, window: WindowOptions) -> Windows:
+def add_truncated_symbols(windows: Windows, pack: PagePack, window: WindowOptions) -> Windows:
     """The windows with what reaches into them from beyond, which the detector of the house leaves to its neighbours.
 
     A rival is taught boxes, not centres: a staff that is cut off is one in the window too, as far as it can be seen.
@@ -197,7 +199,7 @@ def with_parts(windows: Windows, pack: PagePack, window: WindowOptions) -> Windo
         part = whole.clamp(min=0).minimum(size.repeat(2))
         centre = (whole[:, :2] + whole[:, 2:]) / 2
         beyond = ((centre < 0) | (centre >= size)).any(1)
-        enough = ((part[:, 2:] - part[:, :2]) >= (whole[:, 2:] - whole[:, :2]).clamp(max=LEAST_PART) - 1e-3).all(1)
+        enough = ((part[:, 2:] - part[:, :2]) >= (whole[:, 2:] - whole[:, :2]).clamp(max=MIN_VISIBLE) - 1e-3).all(1)
         kept = beyond & enough
         boxes.append(part[kept])
         labels.append(torch.from_numpy(pack.labels[rows])[kept])
@@ -205,12 +207,12 @@ def with_parts(windows: Windows, pack: PagePack, window: WindowOptions) -> Windo
     return replace(windows, boxes=torch.cat(boxes), labels=torch.cat(labels), image=torch.cat(image))
 
 
-def rival_recipe(recipe: Recipe) -> Recipe:
+def baseline_recipe(recipe: Recipe) -> Recipe:
     """The recipe of the detector with the optimiser's settings that are usual for the rivals."""
     return replace(recipe, optimizer="adamw", learning_rate=RATE, weight_decay=DECAY)
 
 
 def _inner(learner: nn.Module) -> nn.Module:
     """The rival itself."""
-    assert isinstance(learner, RivalLearner)
+    assert isinstance(learner, BaselineLossModule)
     return learner.model

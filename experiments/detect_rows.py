@@ -26,7 +26,7 @@ SMALL_NETWORK = NetworkOptions(widths=(16, 32, 32), blocks=(1, 1, 1), upwards=(1
 _TRAINING = "training of "  # begins the names of rows that tell of one
 
 
-def measuring_arguments(text: str) -> argparse.ArgumentParser:
+def measurement_parser(text: str) -> argparse.ArgumentParser:
     """Options of an experiment that measures what is ready."""
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--test", nargs="+", default=[], metavar="NAME=FOLDER", help="what to measure on")
@@ -38,9 +38,9 @@ def measuring_arguments(text: str) -> argparse.ArgumentParser:
     return parser
 
 
-def arguments(text: str, minutes: float) -> argparse.ArgumentParser:
+def training_parser(text: str, minutes: float) -> argparse.ArgumentParser:
     """The same for an experiment that trains."""
-    parser = measuring_arguments(text)
+    parser = measurement_parser(text)
     parser.add_argument("--train", nargs="+", default=[], help="folders made by `entourage engrave`, to learn from")
     parser.add_argument("--minutes", type=float, default=minutes, help="of training, for each detector")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="for detectors and checkpoints")
@@ -54,7 +54,7 @@ def run_folder(name: str, options: argparse.Namespace) -> Path:
     return folder
 
 
-def keep_training(book: Ledger, name: str, summary: Mapping[str, Any]) -> None:
+def record_training(book: Ledger, name: str, summary: Mapping[str, Any]) -> None:
     """Keeps how much something has learned, in a row of its own: however many rows it is measured in, it counts once.
 
     What was trained anew replaces what is known: the rows that are measured with it are the new one's.
@@ -65,11 +65,11 @@ def keep_training(book: Ledger, name: str, summary: Mapping[str, Any]) -> None:
         summary: how its training went.
     """
     values = {"steps": summary["steps"], "training_minutes": summary["seconds"] / 60}
-    if training_of(book, name) != values:
+    if training_row(book, name) != values:
         book.add(f"{_TRAINING}{name}", values, 0.0)
 
 
-def training_of(book: Ledger, name: str) -> dict[str, Any]:
+def training_row(book: Ledger, name: str) -> dict[str, Any]:
     """How much something has learned; nothing if that is not known, as of what was ready."""
     return book.values(f"{_TRAINING}{name}") or {}
 
@@ -79,13 +79,13 @@ def measured_rows(book: Ledger) -> dict[str, Row]:
     return {key: row for key, row in book.rows.items() if not key.startswith(_TRAINING)}
 
 
-def in_order(rows: Mapping[str, Row], names: Collection[str]) -> dict[str, Row]:
+def sort_rows(rows: Mapping[str, Row], names: Collection[str]) -> dict[str, Row]:
     """Rows NAME: SET of a table by the order of the names, however they came in; those of other names come last."""
     places = {name: place for place, name in enumerate(names)}
     return dict(sorted(rows.items(), key=lambda row: places.get(row[0].partition(": ")[0], len(places))))
 
 
-def sets_of(options: argparse.Namespace) -> dict[str, list[GroundTruthPage]]:
+def load_test_sets(options: argparse.Namespace) -> dict[str, list[GroundTruthPage]]:
     """Pages by the name of their set, evenly from all of its test pages."""
     sets = {}
     for given in options.test:
@@ -98,7 +98,7 @@ def sets_of(options: argparse.Namespace) -> dict[str, list[GroundTruthPage]]:
     return sets
 
 
-def need_sets(options: argparse.Namespace, more: str = "") -> None:
+def require_test_sets(options: argparse.Namespace, more: str = "") -> None:
     """Refuses a command that says nothing to measure on, before it trains what nobody asks for.
 
     Args:
@@ -112,7 +112,7 @@ def need_sets(options: argparse.Namespace, more: str = "") -> None:
         raise ValueError(f"--test is missing, so there is nothing to measure on; expected --test NAME=FOLDER{more}")
 
 
-def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Recipe:
+def make_recipe(options: argparse.Namespace, recipe: Recipe | None = None) -> Recipe:
     """The recipe, or a tiny version of it."""
     recipe = recipe or Recipe()
     if not options.small:
@@ -121,7 +121,7 @@ def recipe_of(options: argparse.Namespace, recipe: Recipe | None = None) -> Reci
     return replace(recipe, steps=3, batch=1, epoch=3, validation=1, warmup=1, window=window)
 
 
-def trained(
+def train_or_load(
     name: str, config: TrainConfig, options: argparse.Namespace, inference: InferenceOptions | None = None
 ) -> tuple[Detector, dict[str, Any]]:
     """A detector trained for the time, or found in its folder, and how its training went.
@@ -146,21 +146,21 @@ def trained(
             summary = json.loads(done.read_text(encoding="utf-8"))
         else:
             config = replace(config, device=options.device)
-            summary = train_detector(config, packed(config))
+            summary = train_detector(config, packed_pages(config))
     return Detector.load(config.out / "detect.safetensors", options.device, inference), summary
 
 
-def packed(config: TrainConfig) -> PagePack:
+def packed_pages(config: TrainConfig) -> PagePack:
     """The pages that a job learns from, read once for all jobs on the same pages."""
-    return _sheets(tuple(map(str, config.data)), config.classes)
+    return _packed_pages(tuple(map(str, config.data)), config.classes)
 
 
 @cache
-def _sheets(folders: tuple[str, ...], classes: TrainingClasses) -> PagePack:
+def _packed_pages(folders: tuple[str, ...], classes: TrainingClasses) -> PagePack:
     return load_training_pages(TrainConfig(folders, Path(), classes=classes))
 
 
-def scores(found: Evaluation) -> dict[str, Any]:
+def score_row(found: Evaluation) -> dict[str, Any]:
     """Means over classes, seconds a page, and of every class the number of objects, AP, AP50 and AP25."""
     means = found.scores.means()
     parts = (found.scores.ap, found.scores.ap50, found.scores.ap25)

@@ -5,13 +5,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from benchmarks.detect_speed import rival_line
+from benchmarks.detect_speed import baseline_line
 
 from benchmarks import detect_speed
 
 
 def test_a_rival_s_line_has_its_time_and_how_many_times_ours_it_is() -> None:
-    assert rival_line("fcos, bfloat16", 0.05, 0.02).split() == ["fcos,", "bfloat16", "50.0", "ms", "2.5", "x"]
+    assert baseline_line("fcos, bfloat16", 0.05, 0.02).split() == ["fcos,", "bfloat16", "50.0", "ms", "2.5", "x"]
 
 
 @pytest.mark.parametrize(("name", "told"), [("blank.png", "no staves found"), ("none.png", "no such file")])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from tests.detect.drawn import staff_page
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_detector
+from tests.detect.synthetic import staff_page
 from typer.testing import CliRunner
 
 from entourage.cli.main import app, main

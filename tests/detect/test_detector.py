@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.detect.drawn import Grey, SquareFinder, staff_page, with_squares
+from tests.detect.synthetic import Grey, SquareFinder, staff_page, with_squares
 from torch import Tensor
 
 from entourage.detect import detector as module

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.detect.drawn import SquareFinder, staff_page, with_squares
 from tests.detect.engraved import some_pages
 from tests.detect.preprocessing.test_reading import huge_png
+from tests.detect.synthetic import SquareFinder, staff_page, with_squares
 
 from entourage.detect import pipeline
 from entourage.detect.detections import Detections

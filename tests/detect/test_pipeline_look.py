@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
-from tests.detect.drawn import SquareFinder, staff_page, with_squares
+from tests.detect.synthetic import SquareFinder, staff_page, with_squares
 
 from entourage.detect.detector import Detector
 from entourage.detect.inference.results import PageRecords, PageResult, write_xml

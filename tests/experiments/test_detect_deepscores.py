@@ -44,18 +44,18 @@ class Trainings:
 
     runs: list[str] = field(default_factory=list)
     jobs: dict[str, TrainConfig] = field(default_factory=dict)
-    rivals: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    baselines: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def trained(self, name: str, config: TrainConfig, options: argparse.Namespace) -> tuple[Blank, dict[str, Any]]:
         self.runs.append(name)
         self.jobs[name] = config
         return Blank(), SUMMARY
 
-    def rival(
+    def baseline(
         self, name: str, pack: str, recipe: Recipe, minutes: float, run: Path, device: str, start: object = None
     ) -> tuple[Blank, dict[str, Any]]:
         self.runs.append(run.name)
-        self.rivals[run.name] = (name, pack, recipe, minutes, start)
+        self.baselines[run.name] = (name, pack, recipe, minutes, start)
         return Blank(f"{run.name}'s"), SUMMARY
 
 
@@ -67,10 +67,12 @@ def data(tmp_path: Path) -> str:
 @pytest.fixture
 def trainings(data: str, monkeypatch: pytest.MonkeyPatch) -> Trainings:
     made = Trainings()
-    monkeypatch.setattr(detect_deepscores, "trained", made.trained)
-    monkeypatch.setattr(detect_deepscores, "train_rival", made.rival)
+    monkeypatch.setattr(detect_deepscores, "train_or_load", made.trained)
+    monkeypatch.setattr(detect_deepscores, "train_baseline", made.baseline)
     monkeypatch.setattr(detect_deepscores, "need_torchvision", lambda: None)
-    monkeypatch.setattr(detect_deepscores, "packed", lambda config: f"{config.classes} of {Path(config.data[0]).name}")
+    monkeypatch.setattr(
+        detect_deepscores, "packed_pages", lambda config: f"{config.classes} of {Path(config.data[0]).name}"
+    )
     monkeypatch.setattr(detect_deepscores, "read_ground_truth", lambda folder, split: read_ground_truth(data, split))
     return made
 
@@ -96,7 +98,7 @@ def test_all_are_fine_tuned_for_handwriting_from_what_they_learned_of_print(
     own = trainings.jobs["detect_deepscores-muscima-dwd"]
     assert own.start == tmp_path / "runs" / "detect_deepscores-dwd" / "detect.safetensors"
     assert (list(own.data), own.classes, own.recipe) == (["muscima"], "muscima", Recipe.for_handwriting())
-    assert trainings.rivals == {
+    assert trainings.baselines == {
         "detect_deepscores-fcos": ("fcos", "detector of data", Recipe(), 3.0, None),
         "detect_deepscores-muscima-fcos": (
             "fcos",
@@ -246,7 +248,7 @@ def test_a_rehearsal_is_kept_apart(
     assert trainings.jobs["detect_deepscores-muscima-dwd"].start == (
         tmp_path / "runs" / "small-detect_deepscores-dwd" / "detect.safetensors"
     )
-    assert set(trainings.rivals) == {"small-detect_deepscores-fcos", "small-detect_deepscores-muscima-fcos"}
-    assert {minutes for _, _, _, minutes, _ in trainings.rivals.values()} == {detect_deepscores.SMALL_MINUTES}
+    assert set(trainings.baselines) == {"small-detect_deepscores-fcos", "small-detect_deepscores-muscima-fcos"}
+    assert {minutes for _, _, _, minutes, _ in trainings.baselines.values()} == {detect_deepscores.REHEARSAL_MINUTES}
     with pytest.raises(ValueError, match="small True, now None"):
         command(tmp_path, monkeypatch, *words)

@@ -36,12 +36,12 @@ def test_every_work_is_in_one_part_whatever_its_file_is_called(tmp_path: Path) -
 
 def test_one_font_is_never_learned_from_and_tests_see_only_works_of_their_part(tmp_path: Path) -> None:
     sets = data_sets(tmp_path, compose=10)
-    learn = {name: job for name, job in sets.items() if name.startswith("learn-")}
-    test = {name: job for name, job in sets.items() if name.startswith("test-")}
-    assert all(HELD_OUT_FONT not in {font.name for font in job.fonts} for job in learn.values())
+    learn = {name: options for name, options in sets.items() if name.startswith("learn-")}
+    test = {name: options for name, options in sets.items() if name.startswith("test-")}
+    assert all(HELD_OUT_FONT not in {font.name for font in options.fonts} for options in learn.values())
     assert [font.name for font in test["test-font"].fonts] == [HELD_OUT_FONT]
-    assert {path.name for job in test.values() for path in job.sources} == {"test.zip"}
-    assert "test.zip" not in {path.name for job in learn.values() for path in job.sources}
-    assert {job.page.interline for job in learn.values()} == {10.0}
-    assert {job.page.interline for job in test.values()} == {20.0}
+    assert {path.name for options in test.values() for path in options.sources} == {"test.zip"}
+    assert "test.zip" not in {path.name for options in learn.values() for path in options.sources}
+    assert {options.page.interline for options in learn.values()} == {10.0}
+    assert {options.page.interline for options in test.values()} == {20.0}
     assert {learn["learn-composed"].seed, learn["learn-used"].seed}.isdisjoint({test["test-composed"].seed})

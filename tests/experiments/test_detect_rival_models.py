@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.detect_rival_models import (
-    CANDIDATES,
-    LEAST,
-    MOST,
-    PROPOSALS,
+    BASELINES,
+    MAX_DETECTIONS,
+    MIN_SCORE,
+    N_CANDIDATES,
+    N_PROPOSALS,
     RATIOS,
-    RIVALS,
     SIZES,
     STRIDES,
-    Precise,
-    make_rival,
+    Float32Output,
+    make_baseline,
     need_torchvision,
 )
 from tests.experiments.stand_in_torchvision import AnchorGenerator, modules
@@ -32,9 +32,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_pages_keep_their_size_in_training_and_in_evaluation_and_paper_is_0(name: str) -> None:
-    model = make_rival(name, 5)
+    model = make_baseline(name, 5)
     page = torch.rand(3, 947, 30)
     for _ in range(2):
         model.train(not model.training)
@@ -44,26 +44,30 @@ def test_pages_keep_their_size_in_training_and_in_evaluation_and_paper_is_0(name
 
 @pytest.mark.usefixtures("stand_in")
 def test_nothing_is_capped_below_what_a_page_holds() -> None:
-    first = make_rival("faster-rcnn", 5)
-    assert first.roi_heads.detections_per_img == MOST  # type: ignore[union-attr]
-    assert first.rpn.kept == PROPOSALS  # type: ignore[union-attr]
+    first = make_baseline("faster-rcnn", 5)
+    assert first.roi_heads.detections_per_img == MAX_DETECTIONS  # type: ignore[union-attr]
+    assert first.rpn.kept == N_PROPOSALS  # type: ignore[union-attr]
     for name in ("retinanet", "fcos"):
-        model = make_rival(name, 5)
-        assert (model.detections_per_img, model.topk_candidates, model.score_thresh) == (MOST, CANDIDATES, LEAST)
+        model = make_baseline(name, 5)
+        assert (model.detections_per_img, model.topk_candidates, model.score_thresh) == (
+            MAX_DETECTIONS,
+            N_CANDIDATES,
+            MIN_SCORE,
+        )
 
 
 @pytest.mark.usefixtures("stand_in")
 def test_heads_fit_the_anchors_and_the_classes_with_the_background() -> None:
     places = len(SIZES[0]) * len(RATIOS)
-    rpn = make_rival("faster-rcnn", 5).rpn
+    rpn = make_baseline("faster-rcnn", 5).rpn
     assert rpn.anchor_generator.num_anchors_per_location() == [places] * 5  # type: ignore[union-attr,operator]
     assert (rpn.head.part.num_anchors, rpn.head.part.conv_depth) == (places, 2)  # type: ignore[union-attr]
-    retinanet = make_rival("retinanet", 5)
+    retinanet = make_baseline("retinanet", 5)
     assert retinanet.anchor_generator.num_anchors_per_location() == [places] * 5  # type: ignore[union-attr,operator]
     head = retinanet.head.part  # type: ignore[union-attr]
     assert (head.num_anchors, head.num_classes) == (places, 6)  # type: ignore[union-attr]
     assert head.regression_head._loss_type == "giou"  # type: ignore[union-attr]
-    fcos = make_rival("fcos", 5)
+    fcos = make_baseline("fcos", 5)
     assert fcos.anchor_generator.num_anchors_per_location() == [1] * 5  # type: ignore[union-attr,operator]
     assert fcos.anchor_generator.sizes == tuple((stride,) for stride in STRIDES)  # type: ignore[union-attr]
     assert (fcos.head.part.regression_head.bbox_reg.bias == 1).all()  # type: ignore[union-attr]
@@ -84,9 +88,9 @@ def test_no_anchor_is_empty_and_symbols_of_all_sizes_have_one() -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_maps_and_heads_give_float32_where_the_loop_computes_in_bfloat16_also_in_a_copy(name: str) -> None:
-    for model in (made := make_rival(name, 5), copy.deepcopy(made)):
+    for model in (made := make_baseline(name, 5), copy.deepcopy(made)):
         with torch.autocast("cpu", torch.bfloat16):
             maps = model.backbone(torch.rand(1, 3, 8, 8))  # type: ignore[operator]
             assert {value.dtype for value in maps.values()} == {torch.float32}
@@ -105,17 +109,17 @@ def test_a_precise_part_keeps_the_shape_of_what_is_given_back() -> None:
         def forward(self, x: Tensor) -> tuple[list[Tensor], dict[str, Tensor]]:
             return [x.half()], {"a": x.half()}
 
-    (one,), two = Precise(Odd())(torch.ones(2))
+    (one,), two = Float32Output(Odd())(torch.ones(2))
     assert one.dtype == two["a"].dtype == torch.float32
 
 
 def test_rivals_have_a_name_and_need_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'yolo' is unknown; expected one of faster-rcnn, retinanet, fcos"):
-        make_rival("yolo", 3)
+        make_baseline("yolo", 3)
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setitem(sys.modules, "torchvision.models.detection", None)
     with pytest.raises(ValueError, match="torchvision's; expected it to be installed"):
-        make_rival("fcos", 3)
+        make_baseline("fcos", 3)
 
 
 def test_a_torchvision_that_does_not_fit_torch_is_told_in_a_line(
@@ -130,11 +134,11 @@ def test_a_torchvision_that_does_not_fit_torch_is_told_in_a_line(
         need_torchvision()
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", BASELINES)
 def test_the_real_ones_learn_and_look(name: str) -> None:
     pytest.importorskip("torchvision")
     torch.manual_seed(0)
-    model = make_rival(name, 4)
+    model = make_baseline(name, 4)
     seen: list[torch.Size] = []
     model.backbone.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))  # type: ignore[union-attr]
     boxes = torch.tensor([[10.0, 12.0, 14.0, 16.0], [40.0, 20.0, 41.3, 55.0], [5.0, 30.0, 120.0, 71.0]])

@@ -12,15 +12,15 @@ from experiments.detect_rivals import (
     DECAY,
     PARTS,
     RATE,
-    RivalDetector,
-    RivalLearner,
-    rival_recipe,
-    take_weights,
-    with_parts,
+    BaselineDetector,
+    BaselineLossModule,
+    add_truncated_symbols,
+    baseline_recipe,
+    load_matching_weights,
 )
-from tests.detect.drawn import staff_page
 from tests.detect.engraved import write_engraved
 from tests.detect.small import RECIPE, small_data
+from tests.detect.synthetic import staff_page
 
 from entourage.detect.evaluation.ground_truth import class_names, read_ground_truth
 from entourage.detect.training.task import Recipe, WindowSample, make_batch
@@ -43,7 +43,7 @@ def test_a_rival_is_given_boxes_inside_the_window_each_by_its_picture(tmp_path: 
 
     windows = WindowSampler(pack, WindowOptions(height=64, width=128)).sample(3, np.random.default_rng(0))
     batch = make_batch(WindowSample(windows), pack.pixels, 64, 128, None)
-    assert set(RivalLearner(Fake())(batch)) == {"a", "b"}
+    assert set(BaselineLossModule(Fake())(batch)) == {"a", "b"}
     assert [image.shape for image in given["images"]] == [(3, 64, 128)] * 3  # type: ignore[attr-defined]
     assert sum(len(target["labels"]) for target in given["targets"]) == len(batch.labels)  # type: ignore[index]
     for target in given["targets"]:
@@ -63,7 +63,7 @@ def test_a_rival_sees_paper_where_the_detector_of_the_house_is_not_asked() -> No
     ignore[1, :2] = True
     none = torch.zeros(0, dtype=torch.int64)
     batch = Batch(torch.ones(2, 1, 8, 8), torch.zeros(0, 4), none, none, ignore)
-    assert RivalLearner(Fake())(batch)["ink"].tolist() == [3 * 64, 3 * 48]
+    assert BaselineLossModule(Fake())(batch)["ink"].tolist() == [3 * 64, 3 * 48]
 
 
 def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Path) -> None:
@@ -81,26 +81,28 @@ def test_a_rival_is_taught_the_parts_of_what_reaches_into_a_window(tmp_path: Pat
     windows = WindowSampler(pack, window).cut(np.array([1]), corner, np.ones((1, 2)))
     before = [pack.classes[label - 1] for label in windows.labels.tolist()]
     assert before == ["restQuarter"]  # of the staff, whose centre is inside, too little can be seen
-    parts = with_parts(windows, pack, window)
+    parts = add_truncated_symbols(windows, pack, window)
     assert [pack.classes[label - 1] for label in parts.labels.tolist()] == [*before, "flag8thUp"]
     assert parts.boxes[-1].tolist() == [0, 10, 5, 25]
     assert parts.image.tolist() == [0, 0]
     beside = WindowSampler(pack, window).cut(np.array([1]), np.array([[150.0, 20.0]]), np.ones((1, 2)))
     assert beside.boxes.shape == (0, 4)
-    assert with_parts(beside, pack, window).boxes.tolist() == [[0, 40, 70, 64]]  # of the staff, what can be seen
+    assert add_truncated_symbols(beside, pack, window).boxes.tolist() == [
+        [0, 40, 70, 64]
+    ]  # of the staff, what can be seen
 
 
 def test_a_rival_goes_on_with_what_fits_another_number_of_classes() -> None:
     torch.manual_seed(0)
     old, new = (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, classes)) for classes in (5, 2))
     head = new[1].weight.clone()
-    take_weights(new, old)
+    load_matching_weights(new, old)
     assert torch.equal(new[0].weight, old[0].weight)
     assert torch.equal(new[1].weight, head)
 
 
 def test_rivals_have_the_detector_s_schedule_and_batch_and_their_own_rate() -> None:
-    own, other = Recipe(), rival_recipe(Recipe())
+    own, other = Recipe(), baseline_recipe(Recipe())
     assert (other.batch, other.warmup, other.schedule, other.average) == (own.batch, own.warmup, "cosine", own.average)
     assert (other.learning_rate, other.weight_decay, other.optimizer) == (RATE, DECAY, "adamw")
     options = replace(other, steps=2000).training_options()
@@ -124,12 +126,12 @@ def test_a_rival_is_trained_for_the_time_and_then_looks_at_pages(
             boxes = torch.tensor([[10.0, 10.0, 20.0, 20.0], [30.0, 10.0, 40.0, 20.0]])
             return [{"boxes": boxes, "labels": torch.tensor([0, 1]), "scores": torch.tensor([0.9, 0.8])}]
 
-    monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: Tiny())
+    monkeypatch.setattr(detect_rivals, "make_baseline", lambda name, classes: Tiny())
     recipe = replace(RECIPE, validation=0, batch=4)
-    rival, known = detect_rivals.train_rival("tiny", pack, recipe, 0.005, tmp_path / "run", "cpu")
+    baseline, known = detect_rivals.train_baseline("tiny", pack, recipe, 0.005, tmp_path / "run", "cpu")
     assert known["steps"] >= 2
-    assert rival.model.weight > 0  # type: ignore[operator]
-    found = rival.detect(staff_page())
+    assert baseline.model.weight > 0  # type: ignore[operator]
+    found = baseline.detect(staff_page())
     assert found.names == [pack.classes[0]]  # what is background is left out
 
 
@@ -139,18 +141,18 @@ def test_windows_that_are_no_multiple_of_the_parts_are_seen_at_once(
     _, pack = small_data(tmp_path / "data")
     seen: list[tuple[int, int]] = []
 
-    def look(task: detect_rivals.RivalTask, options: TrainingOptions, *_: object, **__: object) -> None:
+    def look(task: detect_rivals.BaselineTask, options: TrainingOptions, *_: object, **__: object) -> None:
         windows = task.load(0, np.random.default_rng(0)).windows
         seen.append((len(windows.start) * options.accumulate, len(task.plan(1)) // options.accumulate))
         raise StopIteration
 
-    monkeypatch.setattr(detect_rivals, "make_rival", lambda name, classes: torch.nn.Linear(1, 1))
+    monkeypatch.setattr(detect_rivals, "make_baseline", lambda name, classes: torch.nn.Linear(1, 1))
     monkeypatch.setattr(detect_rivals, "steps_in_budget", lambda *_, **__: 5)
     monkeypatch.setattr(detect_rivals, "train", look)
     for batch in (3, 4):
         recipe = replace(RECIPE, validation=0, batch=batch)
         with pytest.raises(StopIteration):
-            detect_rivals.train_rival("tiny", pack, recipe, 1.0, tmp_path / str(batch), "cpu")
+            detect_rivals.train_baseline("tiny", pack, recipe, 1.0, tmp_path / str(batch), "cpu")
     assert seen == [(3, RECIPE.epoch), (4, RECIPE.epoch)]  # windows a step, and steps an epoch
 
 
@@ -166,6 +168,6 @@ def test_a_rival_s_boxes_are_put_on_the_page_like_the_house_s_own() -> None:
             found = torch.tensor([exact]) * scale + off
             return [{"boxes": found, "labels": torch.tensor([1]), "scores": torch.tensor([0.9])}]
 
-    found = RivalDetector(Fixed(), ("augmentationDot",), "cpu").detect(page)
+    found = BaselineDetector(Fixed(), ("augmentationDot",), "cpu").detect(page)
     assert found.boxes.tolist() == [exact]
-    assert len(RivalDetector(Fixed(), ("augmentationDot",), "cpu").detect(np.full_like(page, 255))) == 0
+    assert len(BaselineDetector(Fixed(), ("augmentationDot",), "cpu").detect(np.full_like(page, 255))) == 0

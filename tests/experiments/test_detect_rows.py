@@ -11,8 +11,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from experiments.detect_ablation import UNDRAWN, corpus_counts, with_cached_boxes
-from experiments.detect_rows import in_order, keep_training, percent, sets_of, training_of
+from experiments.detect_ablation import UNREFINED, corpus_counts, with_typical_sizes
+from experiments.detect_rows import load_test_sets, percent, record_training, sort_rows, training_row
 from experiments.ledger import Ledger
 from tests.detect.engraved import some_pages
 from tests.detect.small import small_data, small_detector
@@ -46,13 +46,13 @@ def test_the_last_table_is_trained_measured_and_continued(tmp_path: Path, monkey
 
 def test_a_training_is_kept_once_and_one_made_anew_replaces_it(tmp_path: Path) -> None:
     book = Ledger("rows", tmp_path)
-    keep_training(book, "fcos", {"steps": 54, "seconds": 45.0})
+    record_training(book, "fcos", {"steps": 54, "seconds": 45.0})
     first = dict(book.rows)
-    keep_training(book, "fcos", {"steps": 54, "seconds": 45.0})
+    record_training(book, "fcos", {"steps": 54, "seconds": 45.0})
     assert book.rows == first
-    keep_training(book, "fcos", {"steps": 151, "seconds": 228.0})
+    record_training(book, "fcos", {"steps": 151, "seconds": 228.0})
     assert list(book.rows) == ["training of fcos"]
-    assert training_of(Ledger("rows", tmp_path), "fcos") == {"steps": 151, "training_minutes": 3.8}
+    assert training_row(Ledger("rows", tmp_path), "fcos") == {"steps": 151, "training_minutes": 3.8}
     assert book.rows["training of fcos"]["minutes"] == 3.8
 
 
@@ -117,8 +117,8 @@ def test_cached_boxes_are_the_typical_ones_of_their_classes_and_leave_the_detect
     _, pack = small_data(tmp_path / "data")
     model = small_detector(pack.classes)
     torch.nn.init.normal_(model.network.energy.weight, std=1.0)
-    plain = Detector(model, replace(UNDRAWN, threshold=0.0, interline=20.0), "cpu")
-    cached = with_cached_boxes(plain, pack)
+    plain = Detector(model, replace(UNREFINED, threshold=0.0, interline=20.0), "cpu")
+    cached = with_typical_sizes(plain, pack)
     page = np.random.default_rng(0).integers(0, 256, (200, 200), dtype=np.uint8)
     found, as_it_was = cached.detect(page), plain.detect(page)
     inside = (found.boxes[:, :2] > 0).all(1) & (found.boxes[:, 2:] < 200).all(1)
@@ -137,14 +137,14 @@ def test_systems_of_the_text_are_measured_as_they_were(tmp_path: Path, monkeypat
     staged: dict[str, bool] = {}
     steps: set[int] = set()
 
-    def trained(
+    def train_or_load(
         folder: str, config: TrainConfig, options: object, how: InferenceOptions
     ) -> tuple[str, dict[str, float]]:
         inference[name], folders[name], staged[name] = how, folder, config.staged
         steps.add(config.recipe.steps)
         return "detector", {"steps": 1, "seconds": 60.0}
 
-    monkeypatch.setattr(detect_ablation, "trained", trained)
+    monkeypatch.setattr(detect_ablation, "train_or_load", train_or_load)
     options = argparse.Namespace(train=[], composed=[], runs=tmp_path, small=False, steps=None)
     for name in ("default", "undrawn", "thesis", "original"):
         detect_ablation.detector_of(name, options)
@@ -163,11 +163,11 @@ def test_steps_that_are_given_take_the_place_of_minutes(tmp_path: Path, monkeypa
     data = some_pages(tmp_path / "data", train=2, val=1, test=1)
     minutes: list[float | None] = []
 
-    def trained(config: TrainConfig, pack: object) -> None:
+    def train_or_load(config: TrainConfig, pack: object) -> None:
         minutes.append(config.minutes)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(detect_rows, "train_detector", trained)
+    monkeypatch.setattr(detect_rows, "train_detector", train_or_load)
     words = ["--train", str(data), "--test", f"a={data}", "--variants", "default"]
     words += ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     for more in ((), ("--steps", "7")):
@@ -178,7 +178,7 @@ def test_steps_that_are_given_take_the_place_of_minutes(tmp_path: Path, monkeypa
 
 def test_rows_of_a_table_have_an_order() -> None:
     rows: dict[str, dict[str, int]] = {"b: x": {}, "new: x": {}, "a: x": {}, "b: y": {}}
-    assert list(in_order(rows, ["a", "b"])) == ["a: x", "b: x", "b: y", "new: x"]
+    assert list(sort_rows(rows, ["a", "b"])) == ["a: x", "b: x", "b: y", "new: x"]
 
 
 def test_dots_are_asked_for_at_their_place_and_blanked_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,10 +271,10 @@ def test_what_trains_nothing_has_no_options_of_trainings(
 
 def test_sets_are_named_and_spread(tmp_path: Path) -> None:
     data = some_pages(tmp_path / "data", train=1, val=0, test=5)
-    sets = sets_of(argparse.Namespace(test=[f"a={data}"], pages=3, split="test"))
+    sets = load_test_sets(argparse.Namespace(test=[f"a={data}"], pages=3, split="test"))
     assert [page.name for page in sets["a"]] == ["page-1", "page-3", "page-5"]
     assert len(subsample_evenly(sets["a"], 10)) == 3
     with pytest.raises(ValueError, match="names no folder"):
-        sets_of(argparse.Namespace(test=["a"], pages=3, split="test"))
+        load_test_sets(argparse.Namespace(test=["a"], pages=3, split="test"))
     assert percent(0.1234) == "12.3"
     assert percent(None) == percent(float("nan")) == "-"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.detect.drawn import SquareFinder, with_squares
+from tests.detect.synthetic import SquareFinder, with_squares
 
 from entourage.detect.detector import Detector
 from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles

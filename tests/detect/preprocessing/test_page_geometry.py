@@ -3,7 +3,7 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from tests.detect.drawn import staff_page, with_squares
+from tests.detect.synthetic import staff_page, with_squares
 
 from entourage.detect.preprocessing.page_geometry import estimate_interline, staff_ink
 from entourage.engrave.engines.verovio import VerovioEngraver

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.detect.drawn import staff_page, with_squares
+from tests.detect.synthetic import staff_page, with_squares
 
 from entourage.detect.detections import Detections
 from entourage.detect.preprocessing.page_geometry import Rotation, estimate_skew, staff_ink

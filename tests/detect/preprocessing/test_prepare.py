@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.detect.drawn import staff_page
+from tests.detect.synthetic import staff_page
 
 from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing import prepare as ready_module

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.detect.drawn import staff_page
+from tests.detect.synthetic import staff_page
 
 from entourage.data.media import UnreadableImageError
 from entourage.detect.preprocessing import reading as read

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from tests.detect.drawn import staff_page
+from tests.detect.synthetic import staff_page
 
 from entourage.detect.preprocessing.reading import (
     MAX_PIXELS,
