@@ -96,7 +96,7 @@ def measure(ledger: Ledger, name: str, seed: int, options: argparse.Namespace) -
     rows = rows_of(name, seed, options)
     if not ledger.free(rows):
         return
-    network = learned(name, seed, options.runs / run_of(ledger.name, name, seed, options), options)
+    network = train_or_load(name, seed, options.runs / run_of(ledger.name, name, seed, options), options)
     for key, find in rows.items():
         ledger.row(key, partial(find, network))
 
@@ -120,7 +120,7 @@ def rows_of(name: str, seed: int, options: argparse.Namespace) -> dict[str, Meas
     return rows
 
 
-def learned(name: str, seed: int, run: Path, options: argparse.Namespace) -> ClusterNetwork:
+def train_or_load(name: str, seed: int, run: Path, options: argparse.Namespace) -> ClusterNetwork:
     """The network, trained in its folder or found there."""
     chosen, attention, few = NETWORKS[name], _attends(name), PointSampler(K)
     many = PointSampler(LARGE_K if attention else K, varied=chosen.varied, unequal=chosen.unequal)
@@ -157,30 +157,30 @@ def shuffled_row(network: ClusterNetwork, options: argparse.Namespace) -> dict[s
 @torch.no_grad()
 def growth_row(network: ClusterNetwork, n: int, device: str) -> dict[str, Any]:
     """Seconds and peak memory of one set of n points; memory is known on a GPU only."""
-    place = resolve_device(device)
-    network = copy.deepcopy(network).to(place).eval()
-    x = next(draw_sets(PointSampler(LARGE_K), 1, n, seed=TEST_SEED)).x.to(place)
+    torch_device = resolve_device(device)
+    network = copy.deepcopy(network).to(torch_device).eval()
+    x = next(draw_sets(PointSampler(LARGE_K), 1, n, seed=TEST_SEED)).x.to(torch_device)
     network(x)
-    if place.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(place)
+    if torch_device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(torch_device)
     repeats = 5
-    with timed(place) as seconds:
+    with timed(torch_device) as seconds:
         for _ in range(repeats):
             network(x)
         each = seconds() / repeats
-    memory = torch.cuda.max_memory_allocated(place) / 2**20 if place.type == "cuda" else None
+    memory = torch.cuda.max_memory_allocated(torch_device) / 2**20 if torch_device.type == "cuda" else None
     return {"n": n, "seconds": each, "mebibytes": memory}
 
 
 def ship(ledger: Ledger, options: argparse.Namespace) -> None:
     """Keeps the default network of the seed that does best on validation sets, for the package."""
-    found = []
+    candidates = []
     for file in sorted(options.runs.glob(f"{run_of(ledger.name, 'default', '*', options)}/{NETWORK}")):
         network = load_network(file)
-        found.append((scores_of_validation(network, options), file.parent, network))
-    if not found:
+        candidates.append((scores_of_validation(network, options), file.parent, network))
+    if not candidates:
         raise ValueError(f"{options.runs}: holds no default network that is ready; train one first")
-    mr, run, network = min(found, key=lambda one: one[0])
+    mr, run, network = min(candidates, key=lambda one: one[0])
     network.notes |= {"items": "points", "backbone": "", "trained by": "experiments.cluster_points", "run": run.name}
     save_network(network.cpu(), options.ship, half=True)
     print(f"{run.name} (validation MR {mr:.4f}) is kept as {options.ship}", flush=True)
@@ -190,8 +190,8 @@ def scores_of_validation(network: ClusterNetwork, options: argparse.Namespace) -
     """Misclassification rate on validation sets, of equal and of unequal clusters: never on those of the tables."""
     device = resolve_device(options.device)
     kinds = ((PointSampler(K), N), (PointSampler(K, unequal=1), UNEQUAL_N))
-    found = [evaluate(network.to(device), sampler, options.sets, n, device=device) for sampler, n in kinds]
-    return fmean(mean_scores(scores).mr for scores in found)
+    scores_by_kind = [evaluate(network.to(device), sampler, options.sets, n, device=device) for sampler, n in kinds]
+    return fmean(mean_scores(scores).mr for scores in scores_by_kind)
 
 
 def _text(ledger: Ledger) -> str:

@@ -169,7 +169,7 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
     if options.small:
         model = replace(model, width=32, depth=2, heads=4, layers=2, units=32, recurrent_units=16)
     torch.manual_seed(recipe.seed)
-    title, say = f"{name}, seed {recipe.seed}", partial(print, flush=True)
+    title, log = f"{name}, seed {recipe.seed}", partial(print, flush=True)
     about = {"preset": network.preset}
     if options.start is None:
         built = ClusterNetwork(data.train.shape, model)
@@ -180,13 +180,13 @@ def _train(name: str, data: Data, recipe: Recipe, run: Path, options: argparse.N
             raise ValueError(f"{options.start}: holds another network than {name!r} is; expected one of its kind")
     loss = chosen.loss_for(points=len(data.train.shape) == 1)
     task = ClusterTask(
-        built, data.train, data.validation, loss, recipe, notes=about, log=lambda s: say(f"{title}: {s}")
+        built, data.train, data.validation, loss, recipe, notes=about, log=lambda s: log(f"{title}: {s}")
     )
-    ready, result = train_network(task, run, minutes=options.minutes, device=options.device, title=title)
-    ready.notes["date"] = date.today().isoformat()
-    save_network(ready, run / NETWORK)
+    trained_network, result = train_network(task, run, minutes=options.minutes, device=options.device, title=title)
+    trained_network.notes["date"] = date.today().isoformat()
+    save_network(trained_network, run / NETWORK)
     print(f"{title}: {result.steps} steps in {result.seconds / 60:.1f} min, {result.metrics}", flush=True)
-    return ready
+    return trained_network
 
 
 def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: argparse.Namespace) -> None:
@@ -205,10 +205,10 @@ def measure_episodes(ledger: Ledger, name: str, seed: int, data: Data, options: 
 
 def scores_of(model: Any, sampler: EpisodeSampler, sets: int, n: int, device: str) -> dict[str, Any]:
     """Mean scores on the test sets, as a row."""
-    place = resolve_device(device)
+    torch_device = resolve_device(device)
     if isinstance(model, ClusterNetwork):
-        model.to(place).eval()
-    found = evaluate(model, sampler, sets, n, device=place, seed=TEST_SEED)
+        model.to(torch_device).eval()
+    found = evaluate(model, sampler, sets, n, device=torch_device, seed=TEST_SEED)
     return {"sets": sets, "n": n, **asdict(mean_scores(found))}
 
 
@@ -223,35 +223,35 @@ def network_row(
 
 def baseline_rows(ledger: Ledger, data: Data, sets: int, n: int, features: Features, prefix: str = "") -> None:
     """Rows of chance, k-means, DBSCAN and HDBSCAN on the same test sets, which are drawn on the CPU."""
-    most = data.test.k_max
+    k_max = data.test.k_max
 
     def run(baseline: Callable[[NDArray[np.float64], int], NDArray[Any]]) -> dict[str, Any]:
         found = []
         for episode in draw_sets(data.test, sets, n, seed=TEST_SEED):
-            rows = zip(*_given(episode, features), episode.k.tolist(), strict=True)
+            rows = zip(*_baseline_input(episode, features), episode.k.tolist(), strict=True)
             found += [score(truth, baseline(X, k)) for X, truth, k in rows]
         return {"sets": sets, "n": n, **asdict(mean_scores(found))}
 
     def tuned(best: Callable[..., Any]) -> dict[str, Any]:
         pairs = []
         for episode in draw_sets(data.validation, min(BASELINE_SETS, sets), n, seed=BASELINE_SEED):
-            pairs += list(zip(*_given(episode, features), strict=True))
+            pairs += list(zip(*_baseline_input(episode, features), strict=True))
         baseline, name = best(pairs)
         return {"setting": name, **run(lambda X, k: baseline(X))}
 
     dice = np.random.default_rng(TEST_SEED)
-    ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "random": partial(run, lambda X, k: random_clusters(X, most, seed=int(dice.integers(2**31)))),
+    methods: dict[str, Callable[[], dict[str, Any]]] = {
+        "random": partial(run, lambda X, k: random_clusters(X, k_max, seed=int(dice.integers(2**31)))),
         "k-means, k given": partial(run, k_means),
-        "k-means, k by silhouette": partial(run, lambda X, k: k_means_silhouette(X, most)),
+        "k-means, k by silhouette": partial(run, lambda X, k: k_means_silhouette(X, k_max)),
         "DBSCAN": partial(tuned, tune_dbscan),
         "HDBSCAN": partial(tuned, tune_hdbscan),
     }
     for name in BASELINES:
-        ledger.row(f"{prefix}{name}", ways[name])
+        ledger.row(f"{prefix}{name}", methods[name])
 
 
-def _given(episode: Episode, features: Features) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _baseline_input(episode: Episode, features: Features) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The input of a baseline for each set, shape (b, n, d), and the truth, shape (b, n)."""
     if episode.labels is None:
         raise ValueError("the sets have no labels; expected a sampler of labelled items")

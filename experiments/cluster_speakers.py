@@ -46,7 +46,7 @@ from experiments.ledger import Ledger
 N, K = EPISODE_N, EPISODE_K
 VALIDATION_FRACTION = TEST_FRACTION = 0.16  # the appendix: 100 of 630 speakers each
 LONGEST = 16.0  # seconds of an utterance that are kept
-MOST_UTTERANCES = 3  # of a speaker
+MAX_UTTERANCES = 3  # of a speaker
 LOWEST, STEP = -1.7, 0.02  # of a spectrogram as bytes
 PUBLISHED = {
     "thesis": ("0.060", "0.928"),
@@ -103,7 +103,7 @@ def prepare(out: Path) -> None:
     with progress_bar("Reading voices", len(found)) as advance:
         for speaker, read in found:
             advance(1)
-            if len(parts.setdefault(speaker, [])) < MOST_UTTERANCES:
+            if len(parts.setdefault(speaker, [])) < MAX_UTTERANCES:
                 samples = torch.from_numpy(read()[: int(LONGEST * SAMPLE_RATE)])
                 scaled = (mel_spectrogram(samples).T - LOWEST) / STEP  # (frames, bands)
                 parts[speaker].append(scaled.round().clamp(0, 255).byte().numpy())
@@ -136,26 +136,26 @@ def utterances(root: Path) -> Iterator[tuple[str, Callable[[], NDArray[np.float3
 
 def split(voices: Voices, seed: int) -> Data:
     """Speakers to learn from, to validate with and to be tested on, none in two of them."""
-    people = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
-    some = round(TEST_FRACTION * len(people)), round(VALIDATION_FRACTION * len(people))
-    test, validate, learn = np.split(people, np.cumsum(some))
-    heard = cut(voices, learn, 2 * N_FRAMES, N_FRAMES)
+    speakers = np.random.default_rng(seed).permutation(np.unique(voices.speakers))
+    some = round(TEST_FRACTION * len(speakers)), round(VALIDATION_FRACTION * len(speakers))
+    test, validation, train = np.split(speakers, np.cumsum(some))
+    train_items = cut(voices, train, 2 * N_FRAMES, N_FRAMES)
     stretches = LabelledSampler(
-        *heard, K, augmentation=_Bytes(SoundAugmentation()), class_augmentation=SoundClassAugmentation()
+        *train_items, K, augmentation=_Bytes(SoundAugmentation()), class_augmentation=SoundClassAugmentation()
     )
-    unheard = [cut(voices, who, N_FRAMES, N_FRAMES) for who in (validate, test)]
-    others = [LabelledSampler(*snippets, K, augmentation=_Bytes(unaugmented_sound)) for snippets in unheard]
+    other_items = [cut(voices, part, N_FRAMES, N_FRAMES) for part in (validation, test)]
+    others = [LabelledSampler(*snippets, K, augmentation=_Bytes(unaugmented_sound)) for snippets in other_items]
     return Data(stretches, *others)
 
 
-def cut(voices: Voices, people: NDArray[np.str_], length: int, step: int) -> tuple[Tensor, NDArray[np.str_]]:
+def cut(voices: Voices, speakers: NDArray[np.str_], length: int, step: int) -> tuple[Tensor, NDArray[np.str_]]:
     """Stretches of some speakers' utterances, as bytes (m, 128, length), and whose each is.
 
     To be tested on, snippets lie side by side; to learn from, stretches overlap and views take a random half of each.
     """
     stretches, whose, first = [], [], 0
     for end, speaker in zip(voices.ends.tolist(), voices.speakers, strict=True):
-        if speaker in people:
+        if speaker in speakers:
             for start in range(first, end - length + 1, step):
                 stretches.append(voices.frames[start : start + length].T)
                 whose.append(speaker)
@@ -187,12 +187,12 @@ def _speaker(name: str) -> str:
 
 
 def _text(ledger: Ledger, voices: Voices) -> str:
-    people = len(np.unique(voices.speakers))
-    other = round(TEST_FRACTION * people)
+    n_speakers = len(np.unique(voices.speakers))
+    other = round(TEST_FRACTION * n_speakers)
     lead = (
         f"Sets of n = {N} snippets of 1.28 s as {N_MELS} x {N_FRAMES} mel spectrograms, k = 1 to {K}, of {other} "
-        f"speakers that no network has heard; {people - 2 * other} are learned from and {other} validate, drawn by the "
-        "seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The "
+        f"speakers that no network has heard; {n_speakers - 2 * other} are learned from and {other} validate, drawn by "
+        "the seed. Most have one utterance of some 14 s, so that clusters of more than ten snippets repeat some. The "
         "published figures are on TIMIT. Baselines get the mean and spread of each band."
     )
     return f"{lead}\n\n{shown(ledger, '', PUBLISHED)}"

@@ -34,8 +34,8 @@ def test_points_are_clustered(tmp_path: Path, network: Path) -> None:
     assert (tmp_path / "out" / "clusters.csv").read_text().startswith("item,cluster,probability,p0")
     in_parts = CliRunner().invoke(app, [*arguments, "--set-size", "8"])
     assert ", the mean of 4 parts): " in in_parts.output
-    known = CliRunner().invoke(app, [*arguments, "--n-clusters", "2", "--set-size", "8"])
-    assert "P(k)" not in known.output
+    fixed = CliRunner().invoke(app, [*arguments, "--n-clusters", "2", "--set-size", "8"])
+    assert "P(k)" not in fixed.output
     alone = CliRunner().invoke(app, [*arguments, "--n-clusters", "1"])
     assert alone.output.startswith("20 items, 1 cluster: ")
 
@@ -47,8 +47,8 @@ def test_more_clusters_can_be_asked_for_than_the_network_was_trained_with(tmp_pa
     assert CliRunner().invoke(app, [*arguments, "--max-clusters", "9"]).exit_code == 0
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["count_probabilities"]) == 9
     assert CliRunner().invoke(app, [*arguments, "--n-clusters", "6"]).exit_code == 0
-    refused = CliRunner().invoke(app, [*arguments, "--n-clusters", "25"])
-    assert "25 clusters were asked for; expected 1 to 20, the items there are" in str(refused.exception)
+    rejected = CliRunner().invoke(app, [*arguments, "--n-clusters", "25"])
+    assert "25 clusters were asked for; expected 1 to 20, the items there are" in str(rejected.exception)
 
 
 def test_skipped_files_are_reported_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_bad_input_is_one_line_and_exit_code_two(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("entourage: ")
-    assert said.count("\n") == 1
-    assert message in said
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("entourage: ")
+    assert stderr.count("\n") == 1
+    assert message in stderr
     assert not out.exists()
 
 

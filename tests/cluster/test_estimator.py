@@ -232,12 +232,12 @@ def test_it_clones_and_says_when_it_has_not_learned() -> None:
 
 def test_ties_leave_no_cluster_empty() -> None:
     probabilities = np.array([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
-    labels, kept = module._order_by_size(probabilities)
+    labels, ordered = module._order_by_size(probabilities)
     assert labels.tolist() == [1, 0, 0, 2]
-    np.testing.assert_allclose(kept, probabilities[:, [1, 0, 2]])
-    labels, kept = module._order_by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
+    np.testing.assert_allclose(ordered, probabilities[:, [1, 0, 2]])
+    labels, ordered = module._order_by_size(np.array([[0.6, 0.1, 0.3], [0.6, 0.2, 0.2]]))
     assert labels.tolist() == [0, 0]
-    assert kept.tolist() == [[1], [1]]
+    assert ordered.tolist() == [[1], [1]]
 
 
 def test_fewer_clusters_than_asked_for_are_told_of() -> None:

@@ -20,10 +20,10 @@ POINT, PICTURE = (2,), (3, 4, 4)
     ],
 )
 def test_numbers_of_any_kind_are_taken(X: object) -> None:
-    found = validate_items(X, POINT, torch.float64)  # type: ignore[arg-type]
-    assert found.dtype == torch.float64
-    assert not found.requires_grad
-    assert found.tolist() == [[1, 2], [3, 4]]
+    items = validate_items(X, POINT, torch.float64)  # type: ignore[arg-type]
+    assert items.dtype == torch.float64
+    assert not items.requires_grad
+    assert items.tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from entourage.cluster.sampling.points import PointSampler
 
 def test_evaluation_uses_the_same_sets_again_and_takes_any_method() -> None:
     def perfect(x: torch.Tensor) -> torch.Tensor:
-        seen.append(x)
+        batches.append(x)
         return torch.zeros(x.shape[:2], dtype=torch.long)
 
-    seen: list[torch.Tensor] = []
+    batches: list[torch.Tensor] = []
     first = evaluate(perfect, PointSampler(1), 5, 8, batch=2)
     assert [s.mr for s in first] == [0] * 5
     evaluate(perfect, PointSampler(1), 5, 8, batch=2)
-    assert torch.equal(seen[0], seen[3])
-    assert [len(x) for x in seen[:3]] == [2, 2, 1]
-    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(batches[0], batches[3])
+    assert [len(x) for x in batches[:3]] == [2, 2, 1]
+    assert not torch.equal(batches[0], batches[1])
 
 
 def test_where_pairs_alone_are_known_those_held_together_are_what_is_compared_with() -> None:

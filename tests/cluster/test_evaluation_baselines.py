@@ -47,9 +47,9 @@ def test_a_radius_is_a_share_of_the_extent() -> None:
 def test_chance_knows_nothing_but_its_seed() -> None:
     X, labels_true = blobs()
     np.testing.assert_array_equal(random_clusters(X, 5, seed=1), random_clusters(X, 5, seed=1))
-    drawn = [random_clusters(X, 5, seed=s) for s in range(200)]
-    assert {len(np.unique(labels)) for labels in drawn} == {1, 2, 3, 4, 5}
-    assert np.mean([score(labels_true, labels).ari for labels in drawn]) == pytest.approx(0, abs=0.02)
+    predictions = [random_clusters(X, 5, seed=s) for s in range(200)]
+    assert {len(np.unique(labels)) for labels in predictions} == {1, 2, 3, 4, 5}
+    assert np.mean([score(labels_true, labels).ari for labels in predictions]) == pytest.approx(0, abs=0.02)
 
 
 def test_the_best_setting_is_that_of_the_validation_sets(monkeypatch: pytest.MonkeyPatch) -> None:

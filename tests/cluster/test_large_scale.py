@@ -80,14 +80,16 @@ class Contrary(Oracle):
         self.at, self.other = at, other
 
     def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-        answer = super().__call__(rows)
+        prediction = super().__call__(rows)
         if len(self.calls) == 1 + self.at:
-            probabilities = answer.assignment[0, :, 2, :3]
-            answer.assignment[0, :, 1, :2] = torch.stack([probabilities[:, 0], probabilities[:, 1:].sum(-1)], dim=-1)
-            answer.assignment[0, :, 3, :3] = probabilities
-            answer.assignment[0, :, 3, 3] = 0
-            answer.count[0, [2, self.other - 1]] = answer.count[0, [self.other - 1, 2]]
-        return answer
+            probabilities = prediction.assignment[0, :, 2, :3]
+            prediction.assignment[0, :, 1, :2] = torch.stack(
+                [probabilities[:, 0], probabilities[:, 1:].sum(-1)], dim=-1
+            )
+            prediction.assignment[0, :, 3, :3] = probabilities
+            prediction.assignment[0, :, 3, 3] = 0
+            prediction.count[0, [2, self.other - 1]] = prediction.count[0, [self.other - 1, 2]]
+        return prediction
 
 
 @pytest.mark.parametrize("other", [2, 4])
@@ -113,9 +115,9 @@ def test_no_part_is_looked_at_more_than_once_more_for_the_number_chosen() -> Non
         """Thinks of two at first, and later of three, ever more surely."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-            answer = super().__call__(rows)
+            prediction = super().__call__(rows)
             confidence = min(0.1 + 0.3 * len(self.calls), 0.99)
-            return replace(answer, count=torch.tensor([[1e-9, 1 - confidence, confidence, 1e-9, 1e-9, 1e-9]]).log())
+            return replace(prediction, count=torch.tensor([[1e-9, 1 - confidence, confidence, 1e-9, 1e-9, 1e-9]]).log())
 
     oracle = Undecided(truth)
     result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1))
@@ -130,10 +132,12 @@ def test_names_are_not_those_of_a_part_that_groups_the_core_as_no_other_does() -
         """At its first look it has the clusters wrong, if not their number."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-            answer = super().__call__(rows)
+            prediction = super().__call__(rows)
             if len(self.calls) == 1:
-                answer.assignment[0] = answer.assignment[0, torch.randperm(len(rows), generator=torch.Generator())]
-            return answer
+                prediction.assignment[0] = prediction.assignment[
+                    0, torch.randperm(len(rows), generator=torch.Generator())
+                ]
+            return prediction
 
     oracle = Confused(truth)
     result = cluster_in_subsets(oracle, 120, 40, np.random.default_rng(1)).probabilities
@@ -146,12 +150,12 @@ class Patient(Oracle):
     """Asked for more clusters than it sees, it leaves some empty."""
 
     def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-        answer = super().__call__(rows)
-        k = int(answer.count.argmax()) + 1
+        prediction = super().__call__(rows)
+        k = int(prediction.count.argmax()) + 1
         for more in range(k + 1, K_MAX + 1):
-            answer.assignment[0, :, more - 1, :more] = 0
-            answer.assignment[0, :, more - 1, :k] = answer.assignment[0, :, k - 1, :k]
-        return answer
+            prediction.assignment[0, :, more - 1, :more] = 0
+            prediction.assignment[0, :, more - 1, :k] = prediction.assignment[0, :, k - 1, :k]
+        return prediction
 
 
 def test_a_core_that_lacks_a_cluster_is_renewed_though_the_number_is_given() -> None:
@@ -213,10 +217,10 @@ def test_the_number_is_the_mean_opinion_of_all_parts() -> None:
         """Is ever less sure of three clusters, and thinks of four instead."""
 
         def __call__(self, rows: NDArray[np.int64]) -> SetPrediction:
-            answer = super().__call__(rows)
+            prediction = super().__call__(rows)
             confidence = 1 - 0.1 * len(self.calls)
             count = torch.tensor([[1e-9, 1e-9, confidence, 1 - confidence, 1e-9, 1e-9]])
-            return replace(answer, count=count.log())
+            return replace(prediction, count=count.log())
 
     truth = np.tile([0, 1, 2], 20)
     partition = cluster_in_subsets(Wavering(truth), 60, 30, np.random.default_rng(0))

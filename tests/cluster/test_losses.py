@@ -23,11 +23,11 @@ def leaf(*shape: int) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
-def assert_same_with_gradients(ours: Tensor, plain: Tensor, x: Tensor) -> None:
+def assert_same_with_gradients(ours: Tensor, expected: Tensor, x: Tensor) -> None:
     near = {"rtol": 1e-5, "atol": 1e-6}  # probabilities are kept 1e-7 from 0 and 1
-    torch.testing.assert_close(ours, plain, **near)
+    torch.testing.assert_close(ours, expected, **near)
     (mine,) = torch.autograd.grad(ours, x, retain_graph=True)  # the two may share a part
-    (theirs,) = torch.autograd.grad(plain, x)
+    (theirs,) = torch.autograd.grad(expected, x)
     assert mine.abs().max() > 0
     torch.testing.assert_close(mine, theirs, **near)
 
@@ -42,7 +42,7 @@ def test_the_weights_are_those_of_the_appendix() -> None:
         pair_weights(1.2)
 
 
-def plain_assignment(p: Tensor, phi: float, pairs: list[tuple[int, int, int]]) -> Tensor:
+def explicit_loss(p: Tensor, phi: float, pairs: list[tuple[int, int, int]]) -> Tensor:
     c = 2 / (math.sqrt(1 - phi) + math.sqrt(phi))
     total = torch.zeros((), dtype=p.dtype)
     for s, i, j in pairs:
@@ -57,7 +57,7 @@ ALL_PAIRS = [(s, i, j) for s in range(2) for i in range(5) for j in range(i + 1,
 
 def test_the_assignment_loss_is_that_of_the_appendix() -> None:
     p = leaf(2, 5, 5)
-    assert_same_with_gradients(assignment_loss(p, episode(), 0.3), plain_assignment(p, 0.3, ALL_PAIRS), p)
+    assert_same_with_gradients(assignment_loss(p, episode(), 0.3), explicit_loss(p, 0.3, ALL_PAIRS), p)
 
 
 def test_unknown_pairs_have_no_say() -> None:
@@ -66,27 +66,27 @@ def test_unknown_pairs_have_no_say() -> None:
         known[0, i, j] = known[0, j, i] = False
     p = leaf(2, 5, 5)
     pairs = [(s, i, j) for s, i, j in ALL_PAIRS if known[s, i, j]]
-    assert_same_with_gradients(assignment_loss(p, episode(known), 0.3), plain_assignment(p, 0.3, pairs), p)
+    assert_same_with_gradients(assignment_loss(p, episode(known), 0.3), explicit_loss(p, 0.3, pairs), p)
     nothing = torch.zeros(2, 5, 5, dtype=torch.bool)
     assert assignment_loss(p, episode(nothing), 0.3).item() == 0
 
 
 @pytest.mark.parametrize("certain", [1.0, 1.0 + 2e-6])  # a sum of float32 probabilities may be a little more than 1
 def test_the_assignment_loss_survives_certainty(certain: float) -> None:
-    wrong = certain * (1 - episode().same.float())
-    wrong.requires_grad_()
-    loss = assignment_loss(wrong, episode(), 0.3)
+    prediction = certain * (1 - episode().same.float())
+    prediction.requires_grad_()
+    loss = assignment_loss(prediction, episode(), 0.3)
     loss.backward()
     assert loss.isfinite()
-    assert wrong.grad is not None
-    assert wrong.grad.isfinite().all()
+    assert prediction.grad is not None
+    assert prediction.grad.isfinite().all()
     upper = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    assert (wrong.grad[:, upper] != 0).all()  # what is certain and wrong still learns
+    assert (prediction.grad[:, upper] != 0).all()  # what is certain and wrong still learns
 
 
 def test_the_pairwise_loss_is_the_same_cross_entropy() -> None:
     d = leaf(2, 5, 5)
-    assert_same_with_gradients(pairwise_loss(d, episode(), 0.3), plain_assignment((-d).exp(), 0.3, ALL_PAIRS), d)
+    assert_same_with_gradients(pairwise_loss(d, episode(), 0.3), explicit_loss((-d).exp(), 0.3, ALL_PAIRS), d)
     zero = torch.zeros(2, 5, 5, requires_grad=True)
     loss = pairwise_loss(zero, episode(), 0.3)
     loss.backward()
@@ -99,8 +99,8 @@ def test_the_count_loss_is_the_cross_entropy_of_known_counts() -> None:
     for k in (torch.tensor([2, 4, 1]), torch.tensor([2, 0, 1])):
         count = leaf(3, 4)
         log = count.log_softmax(-1)
-        plain = -torch.stack([log[s, k[s] - 1] for s in range(3) if k[s]]).mean()
-        assert_same_with_gradients(count_loss(log, k), plain, count)
+        expected = -torch.stack([log[s, k[s] - 1] for s in range(3) if k[s]]).mean()
+        assert_same_with_gradients(count_loss(log, k), expected, count)
     assert count_loss(log, torch.tensor([0, 0, 0])).item() == 0
 
 

@@ -53,13 +53,13 @@ def test_a_plan_is_a_function_of_the_epoch() -> None:
 
 
 def test_the_network_counts_to_twice_what_is_drawn_and_an_lstm_to_what_it_was_built_for() -> None:
-    asked: list[int] = []
+    k_max_values: list[int] = []
     for options in (replace(SMALL, k_max=5), replace(SMALL, network="lstm", k_max=5, units=8, layers=1)):
         task = make(options=options)
-        task.network.register_forward_pre_hook(lambda _, inputs: asked.append(inputs[1]))
+        task.network.register_forward_pre_hook(lambda _, inputs: k_max_values.append(inputs[1]))
         for k_max in (2, 3):
             task.loss(task.model, BatchSpec(seed=3, sets=4, n=30, k_max=k_max), 0)
-    assert asked == [4, 5, 5, 5]
+    assert k_max_values == [4, 5, 5, 5]
 
 
 def test_the_loss_is_that_of_the_drawn_sets_with_their_phi() -> None:
@@ -95,22 +95,22 @@ def test_every_validation_is_told() -> None:
     task = make()
     task.log = lines.append
     task.after_step(3)
-    found = task.validate(task.model)
-    assert lines == [f"step 3 of 6: MR {found['mr']:.4f}, NMI {found['nmi']:.4f}, k right {found['k_right']:.3f}"]
+    scores = task.validate(task.model)
+    assert lines == [f"step 3 of 6: MR {scores['mr']:.4f}, NMI {scores['nmi']:.4f}, k right {scores['k_right']:.3f}"]
 
 
 def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
     items, codes = torch.randn(12, 2), np.repeat([0, 1, 2], 4)
 
-    def described(learn: object, validate: object = GAUSSIANS, **notes: str) -> str:
+    def described(sampler: object, validation: object = GAUSSIANS, **notes: str) -> str:
         network = ClusterNetwork((2,), SMALL)
-        task = ClusterTask(network, learn, validate, LossOptions(), RECIPE, notes=notes)  # type: ignore[arg-type]
+        task = ClusterTask(network, sampler, validation, LossOptions(), RECIPE, notes=notes)  # type: ignore[arg-type]
         return json.dumps(task.config())
 
     other = items.clone()
     other[3, 1] += 1e-3
     links = [(0, 1)], [(0, 2)]
-    ways = [
+    configs = [
         described(GAUSSIANS),
         described(PointSampler(3)),
         described(PointSampler(3, varied=1)),
@@ -127,7 +127,7 @@ def test_a_run_is_known_by_what_it_learns_from_and_validates_with() -> None:
         described(ConstraintSampler(other, *links, 3)),
         described(ConstraintSampler(items, *links[::-1], 3)),
     ]
-    assert len(set(ways)) == len(ways)
+    assert len(set(configs)) == len(configs)
     assert described(LabelledSampler(items.clone(), codes, 3)) == described(LabelledSampler(items, codes, 3))
 
 
@@ -148,6 +148,6 @@ def test_a_sampler_of_many_clusters_or_large_ones_is_asked_for_what_it_draws(sam
 
 def test_a_sampler_whose_clusters_never_fit_is_refused_before_the_first_step() -> None:
     large = LabelledSampler(torch.randn(90, 2), [0, 1, 2] * 30, 3, k_min=3, min_cluster_size=9)
-    for learn, validate in ((large, GAUSSIANS), (GAUSSIANS, large)):
+    for sampler, validation in ((large, GAUSSIANS), (GAUSSIANS, large)):
         with pytest.raises(ValueError, match="base_size is 24; expected 27 or more"):
-            ClusterTask(ClusterNetwork((2,), SMALL), learn, validate, LossOptions(), RECIPE)
+            ClusterTask(ClusterNetwork((2,), SMALL), sampler, validation, LossOptions(), RECIPE)

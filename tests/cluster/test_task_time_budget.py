@@ -28,7 +28,7 @@ def test_a_time_limit_sets_the_number_of_steps_once(tmp_path: Path) -> None:
 def test_the_trial_does_all_that_the_training_does_with_a_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     task, trials = make(), []
 
-    def seconds_per_step(trial: Any, *given: Any, **how: Any) -> float:
+    def seconds_per_step(trial: Any, *args: Any, **kwargs: Any) -> float:
         trials.append(trial)
         return 6.0
 

@@ -67,7 +67,7 @@ def test_a_run_that_is_stopped_within_its_first_epoch_loses_little(
 ) -> None:
     monkeypatch.setattr("entourage.cluster.task.CHECKPOINT_STEPS", 2)
     recipe = replace(RECIPE, steps=8, epoch=8)
-    task, again, made = make(recipe), make(recipe), []
+    task, again, steps = make(recipe), make(recipe), []
 
     def stop(step: int) -> None:
         ClusterTask.after_step(task, step)
@@ -76,10 +76,10 @@ def test_a_run_that_is_stopped_within_its_first_epoch_loses_little(
 
     def count(step: int) -> None:
         ClusterTask.after_step(again, step)
-        made.append(step)
+        steps.append(step)
 
     task.after_step, again.after_step = stop, count  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         train_network(task, tmp_path, device="cpu", progress=False)
     train_network(again, tmp_path, device="cpu", progress=False)
-    assert made == [5, 6, 7, 8]
+    assert steps == [5, 6, 7, 8]

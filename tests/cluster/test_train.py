@@ -137,10 +137,10 @@ def test_folders_of_images_are_learned_and_broken_ones_reported(tmp_path: Path, 
 def test_classes_of_images_are_augmented_for_training_alone(tmp_path: Path, images: Path) -> None:
     config = TrainConfig(str(images), tmp_path / "n.safetensors", device="cpu", progress=False)
     samplers = module._make_samplers(config)
-    seen, unseen = samplers.train, samplers.validation
-    assert isinstance(seen.class_augmentation, module.ImageClassAugmentation)  # type: ignore[attr-defined]
-    assert unseen.class_augmentation is None  # type: ignore[attr-defined]
-    assert seen._sizes.numel() + unseen._sizes.numel() == 5  # type: ignore[attr-defined]
+    train_sampler, validation_sampler = samplers.train, samplers.validation
+    assert isinstance(train_sampler.class_augmentation, module.ImageClassAugmentation)  # type: ignore[attr-defined]
+    assert validation_sampler.class_augmentation is None  # type: ignore[attr-defined]
+    assert train_sampler._sizes.numel() + validation_sampler._sizes.numel() == 5  # type: ignore[attr-defined]
 
 
 def test_images_can_be_learned_through_a_backbone(
@@ -256,13 +256,13 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
     config = TrainConfig(str(table), tmp_path / "n.safetensors", pairs=path, device="cpu", progress=False)
     samplers = module._make_samplers(config)
     assert samplers.measured_on == "unseen pairs"
-    learned, validated = (
+    train_items, validation_items = (
         {tuple(x) for x in one.draw(40, 8, torch.Generator().manual_seed(0)).x.flatten(0, 1).tolist()}
         for one in (samplers.train, samplers.validation)
     )
-    assert len(validated) == 8  # two parts
-    assert len(learned) == 16
-    assert not learned & validated
+    assert len(validation_items) == 8  # two parts
+    assert len(train_items) == 16
+    assert not train_items & validation_items
     assert samplers.validation.draw(40, 8, torch.Generator().manual_seed(0)).k.max() == 2
     assert train(table, tmp_path, pairs=path)["measured_on"] == "unseen pairs"
     path.write_text("\n".join(["first,second,same", *must[:2], *cannot[:1]]))
@@ -274,22 +274,22 @@ def test_pairs_are_held_out_if_there_are_enough(tmp_path: Path) -> None:
 def test_an_lstm_learns_as_many_clusters_as_are_asked_for(
     tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[int] = []
+    counts: list[int] = []
     for sampler in (module.PointSampler, module.LabelledSampler):
-        monkeypatch.setattr(sampler, "draw", _listening(sampler.draw, drawn))  # type: ignore[arg-type]
+        monkeypatch.setattr(sampler, "draw", _recording(sampler.draw, counts))  # type: ignore[arg-type]
     table, labels = write_table(tmp_path, 10, 60)
     more = {} if source == "points" else {"labels": labels}
     train("points" if source == "points" else table, tmp_path, preset="thesis", k_max=6, **more)
-    assert max(drawn) == 6
+    assert max(counts) == 6
     assert load_network(tmp_path / "n.safetensors").options.k_max == 6
 
 
-def _listening(draw: Callable[..., Episode], drawn: list[int]) -> Callable[..., Episode]:
-    def listen(self: object, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
-        drawn.append(k_max or 0)
+def _recording(draw: Callable[..., Episode], counts: list[int]) -> Callable[..., Episode]:
+    def record(self: object, sets: int, n: int, generator: torch.Generator, k_max: int | None = None) -> Episode:
+        counts.append(k_max or 0)
         return draw(self, sets, n, generator, k_max)
 
-    return listen
+    return record
 
 
 def test_only_points_are_taught_with_the_centre_loss(

@@ -21,9 +21,9 @@ from experiments import cluster_points
 TINY = ModelOptions(k_max=3, width=16, depth=1, heads=2, code=8, frequencies=8)
 
 
-def told(tmp_path: Path, **more: Any) -> Namespace:
-    usual = {"sets": 3, "large_sets": 2, "small": True, "device": "cpu", "runs": tmp_path, "ship": None}
-    return Namespace(**usual | more)
+def make_options(tmp_path: Path, **more: Any) -> Namespace:
+    defaults = {"sets": 3, "large_sets": 2, "small": True, "device": "cpu", "runs": tmp_path, "ship": None}
+    return Namespace(**defaults | more)
 
 
 def tiny(seed: int = 0) -> ClusterNetwork:
@@ -46,7 +46,7 @@ def test_a_network_has_rows_of_unequal_clusters_and_of_large_sets(
 ) -> None:
     network = tiny()
     monkeypatch.setattr(cluster_points, "trained", lambda *_: network)
-    ledger, options = Ledger("toy", tmp_path), told(tmp_path)
+    ledger, options = Ledger("toy", tmp_path), make_options(tmp_path)
     cluster_points.measure(ledger, "default", 0, options)
     cluster_points.measure(ledger, "thesis", 1, options)
     key = "default, seed 0"
@@ -70,7 +70,7 @@ def test_a_network_that_reads_sets_of_one_size_has_no_other_row(
     network.notes = tiny().notes
     monkeypatch.setattr(cluster_points, "trained", lambda *_: network)
     ledger = Ledger("toy", tmp_path)
-    cluster_points.measure(ledger, "thesis+euclidean", 0, told(tmp_path))
+    cluster_points.measure(ledger, "thesis+euclidean", 0, make_options(tmp_path))
     assert list(ledger.rows) == ["thesis+euclidean, seed 0"]
     assert "unequal" not in cluster_points._text(ledger)
 
@@ -78,33 +78,33 @@ def test_a_network_that_reads_sets_of_one_size_has_no_other_row(
 def test_baselines_have_rows_of_unequal_clusters_and_a_setting_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    monkeypatch.setattr(cluster_points, "baseline_rows", lambda ledger, *given: asked.append(given))
+    calls = []
+    monkeypatch.setattr(cluster_points, "baseline_rows", lambda ledger, *args: calls.append(args))
     monkeypatch.setattr("sys.argv", f"x --networks none --sets 3 --small --results {tmp_path}".split())
     cluster_points.main()
-    (usual, *_), (mixed, sets, n, features, prefix) = asked
-    assert {one.unequal for one in (usual.train, usual.validation, usual.test)} == {0}
+    (defaults, *_), (mixed, sets, n, features, prefix) = calls
+    assert {one.unequal for one in (defaults.train, defaults.validation, defaults.test)} == {0}
     assert {one.unequal for one in (mixed.train, mixed.validation, mixed.test)} == {1}
     assert (sets, n, prefix) == (3, 200, "unequal: ")
     assert torch.equal(features(torch.ones(2)), torch.ones(2))
     assert (tmp_path / "cluster_points.md").is_file()
 
 
-class Judge(nn.Module):
+class TwoHalves(nn.Module):
     """Parts every set in two, by where points lie or by where they stand in the row."""
 
-    def __init__(self, by_place: bool) -> None:
+    def __init__(self, by_position: bool) -> None:
         super().__init__()
-        self.by_place = by_place
+        self.by_position = by_position
 
     def forward(self, x: Tensor) -> Any:
-        place = torch.arange(x.shape[1]).expand(x.shape[:2])
-        found = place < x.shape[1] // 2 if self.by_place else x[..., 0] > 0.5
-        return Namespace(clusters=lambda: found.long())
+        position = torch.arange(x.shape[1]).expand(x.shape[:2])
+        labels = position < x.shape[1] // 2 if self.by_position else x[..., 0] > 0.5
+        return Namespace(clusters=lambda: labels.long())
 
 
 def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, options = Ledger("toy", tmp_path), told(tmp_path)
+    ledger, options = Ledger("toy", tmp_path), make_options(tmp_path)
     for key in cluster_points.rows_of("thesis+full", 0, options):
         ledger.add(key, {}, 1.0)
     monkeypatch.setattr(cluster_points, "trained", lambda *_: pytest.fail("trained in vain"))
@@ -119,22 +119,22 @@ def test_nothing_is_trained_for_rows_that_are_known(tmp_path: Path, monkeypatch:
 def test_networks_learn_from_the_sets_that_their_rows_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, varied: float, unequal: float
 ) -> None:
-    given: list[PointSampler] = []
+    samplers: list[PointSampler] = []
 
     def trained(name: str, data: Data, *_: object) -> ClusterNetwork:
-        given.append(data.train)  # type: ignore[arg-type]
+        samplers.append(data.train)  # type: ignore[arg-type]
         return tiny()
 
     monkeypatch.setattr(cluster_points, "trained", trained)
-    cluster_points.learned(name, 0, tmp_path, told(tmp_path))
-    assert (given[0].varied, given[0].unequal) == (varied, unequal)
+    cluster_points.train_or_load(name, 0, tmp_path, make_options(tmp_path))
+    assert (samplers[0].varied, samplers[0].unequal) == (varied, unequal)
 
 
 @pytest.mark.usefixtures("small_sets")
 def test_whoever_looks_at_the_order_is_found_out(tmp_path: Path) -> None:
-    fair = cluster_points.shuffled_row(Judge(by_place=False), told(tmp_path))  # type: ignore[arg-type]
+    fair = cluster_points.shuffled_row(TwoHalves(by_position=False), make_options(tmp_path))  # type: ignore[arg-type]
     assert fair == {"sets": 5, "sets_changed": 0, "points_moved": 0}
-    swayed = cluster_points.shuffled_row(Judge(by_place=True), told(tmp_path))  # type: ignore[arg-type]
+    swayed = cluster_points.shuffled_row(TwoHalves(by_position=True), make_options(tmp_path))  # type: ignore[arg-type]
     assert swayed["sets_changed"] == 1
     assert 0.3 < swayed["points_moved"] <= 0.5  # who is with whom is then as good as chance
 
@@ -159,22 +159,24 @@ def test_the_best_seed_on_validation_sets_is_shipped(tmp_path: Path, monkeypatch
         return float(network.notes["rate"])
 
     monkeypatch.setattr(cluster_points, "scores_of_validation", rate)
-    options = told(tmp_path, ship=tmp_path / "points.safetensors")
+    options = make_options(tmp_path, ship=tmp_path / "points.safetensors")
     cluster_points.ship(Ledger("cluster_points", tmp_path), options)
-    kept = load_network(options.ship)
-    assert kept.notes["run"] == "small-cluster_points-default-1"
-    assert (kept.notes["items"], kept.notes["steps"]) == ("points", "7")
+    shipped = load_network(options.ship)
+    assert shipped.notes["run"] == "small-cluster_points-default-1"
+    assert (shipped.notes["items"], shipped.notes["steps"]) == ("points", "7")
     for name, value in tiny(1).state_dict().items():
-        torch.testing.assert_close(kept.state_dict()[name], value, atol=2e-3, rtol=2e-3)  # half precision
+        torch.testing.assert_close(shipped.state_dict()[name], value, atol=2e-3, rtol=2e-3)  # half precision
 
 
 def test_nothing_is_shipped_where_there_is_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no default network that is ready"):
-        cluster_points.ship(Ledger("cluster_points", tmp_path), told(tmp_path, ship=tmp_path / "points.safetensors"))
+        cluster_points.ship(
+            Ledger("cluster_points", tmp_path), make_options(tmp_path, ship=tmp_path / "points.safetensors")
+        )
 
 
 def test_validation_sets_are_of_both_kinds_and_not_those_of_the_table(tmp_path: Path) -> None:
-    network, options = tiny(), told(tmp_path, sets=4)
+    network, options = tiny(), make_options(tmp_path, sets=4)
     rate = cluster_points.scores_of_validation(network, options)
     assert rate == cluster_points.scores_of_validation(network, options)
     equal, unequal = (

@@ -53,17 +53,17 @@ def test_a_run_has_one_process_and_its_network_is_kept(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with alone(run), pytest.raises(BusyError, match="run is claimed by another process"):
         trained("default", Data(points, points, points), recipe, run, OPTIONS)
-    made = trained("default", Data(points, points, points), recipe, run, OPTIONS)
+    first = trained("default", Data(points, points, points), recipe, run, OPTIONS)
     written = (run / "network.safetensors").stat().st_mtime_ns
     again = trained("default", Data(points, points, points), recipe, run, OPTIONS)
     assert (run / "network.safetensors").stat().st_mtime_ns == written  # loaded, not trained again
-    assert again.notes == made.notes
-    going_on = Namespace(**{**vars(OPTIONS), "start": str(run / "network.safetensors")})
-    longer = trained("default", Data(points, points, points), recipe, tmp_path / "longer", going_on)
-    assert int(longer.notes["steps"]) > int(made.notes["steps"])  # those of both
+    assert again.notes == first.notes
+    options = Namespace(**{**vars(OPTIONS), "start": str(run / "network.safetensors")})
+    longer = trained("default", Data(points, points, points), recipe, tmp_path / "longer", options)
+    assert int(longer.notes["steps"]) > int(first.notes["steps"])  # those of both
     assert longer.notes["from"].startswith("network.safetensors, ")
     with pytest.raises(ValueError, match=r"network.safetensors: holds another network than 'thesis' is"):
-        trained("thesis", Data(points, points, points), recipe, tmp_path / "other", going_on)
+        trained("thesis", Data(points, points, points), recipe, tmp_path / "other", options)
 
 
 def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
@@ -78,29 +78,33 @@ def test_a_table_is_made_of_the_seeds_that_are_known(tmp_path: Path) -> None:
     assert rows == ["| " + " | ".join(expected) + " |"]
 
 
-def told(**more: object) -> Namespace:
+def make_options(**more: object) -> Namespace:
     return Namespace(**{"small": False, "sets": TEST_SETS, "results": None, **more})
 
 
 def test_rows_of_a_rehearsal_and_real_ones_do_not_mix(tmp_path: Path) -> None:
-    real, small = told(results=tmp_path), told(results=tmp_path, small=True)
+    real, small = make_options(results=tmp_path), make_options(results=tmp_path, small=True)
     open_ledger("real", real).add("a", {}, 1.0)
     open_ledger("small", small).add("a", {}, 1.0)
     assert "a" in open_ledger("real", real)
     assert "a" in open_ledger("small", small)
-    for name, options in (("real", small), ("small", real), ("real", told(results=tmp_path, sets=4))):
+    for name, options in (("real", small), ("small", real), ("real", make_options(results=tmp_path, sets=4))):
         with pytest.raises(ValueError, match="was made with"):
             open_ledger(name, options)
-    assert open_ledger("other", told()).path.parent == RESULTS != open_ledger("other", told(small=True)).path.parent
+    assert (
+        open_ledger("other", make_options()).path.parent
+        == RESULTS
+        != open_ledger("other", make_options(small=True)).path.parent
+    )
     assert run_of("t", "default", 0, real) == "t-default-0"  # as ever
     assert run_of("t", "default", 0, small) == "small-t-default-0"
 
 
 @pytest.mark.parametrize("name", ["cluster_points", "cluster_images", "cluster_speakers"])
 def test_what_was_measured_can_be_added_to(name: str) -> None:
-    assert "thesis, seed 0" in open_ledger(name, told())
+    assert "thesis, seed 0" in open_ledger(name, make_options())
     with pytest.raises(ValueError, match="small None, now True"):
-        open_ledger(name, told(small=True, results=RESULTS))
+        open_ledger(name, make_options(small=True, results=RESULTS))
 
 
 def test_networks_that_nobody_knows_are_bad_input() -> None:

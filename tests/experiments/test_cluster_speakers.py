@@ -69,10 +69,10 @@ def test_bytes_become_spectrograms_again() -> None:
 
 def test_baselines_get_mean_and_spread() -> None:
     x = torch.tensor([0.0, 2.0]).repeat(64).expand(1, 3, 1, 128, 128)
-    heard = as_statistics(x)
-    assert heard.shape == (1, 3, 256)
-    assert (heard[..., :128] == 1).all()
-    torch.testing.assert_close(heard[..., 128:], torch.full((1, 3, 128), (128 / 127) ** 0.5))
+    statistics = as_statistics(x)
+    assert statistics.shape == (1, 3, 256)
+    assert (statistics[..., :128] == 1).all()
+    torch.testing.assert_close(statistics[..., 128:], torch.full((1, 3, 128), (128 / 127) ** 0.5))
 
 
 @pytest.mark.parametrize(

@@ -284,10 +284,10 @@ def _resolve_set_size(requested: int | None, network: ClusterNetwork, n: int) ->
 
 def _check_parameters(clusterer: LearnedClustering) -> None:
     """Notices constructor arguments that are none."""
-    for name, least in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
+    for name, min_value in (("k_max", 1), ("n_clusters", 1), ("set_size", 1), ("random_state", 0)):
         value = getattr(clusterer, name)
-        if value is not None and not (is_integer(value) and value >= least):
-            raise ValueError(f"{name} is {value!r}; expected a whole number, {least} or more, or None")
+        if value is not None and not (is_integer(value) and value >= min_value):
+            raise ValueError(f"{name} is {value!r}; expected a whole number, {min_value} or more, or None")
     requested, max_value = clusterer.n_clusters, clusterer.k_max
     if requested is not None and max_value is not None and requested > max_value:
         raise ValueError(

@@ -173,8 +173,8 @@ def evaluate(
     """
     scores = []
     for episode in draw_sets(sampler, sets, n, k_max, seed=seed, batch=batch):
-        answer = model(episode.x if device is None else episode.x.to(device))
-        labels_pred = answer if isinstance(answer, Tensor) else answer.clusters()
+        prediction = model(episode.x if device is None else episode.x.to(device))
+        labels_pred = prediction if isinstance(prediction, Tensor) else prediction.clusters()
         labels_true = episode.clusters().cpu().numpy()
         scores += [score(t, f) for t, f in zip(labels_true, labels_pred.cpu().numpy(), strict=True)]
     return scores

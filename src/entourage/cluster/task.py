@@ -143,8 +143,8 @@ class ClusterTask(EMATask[BatchSpec, BatchSpec]):
 
     def _k_max_for(self, k_max: int) -> int:
         """To how many the network counts in sets of up to k_max clusters: beyond twice as many it learns nothing."""
-        most = self.network.options.k_max
-        return min(most, 2 * k_max) if self.network.options.network == "attention" else most
+        max_clusters = self.network.options.k_max
+        return min(max_clusters, 2 * k_max) if self.network.options.network == "attention" else max_clusters
 
     def after_step(self, step: int) -> None:
         """Keeps the metric positive semidefinite and the average up to date."""
@@ -291,5 +291,5 @@ def resolve_model_options(
     if fixed is not None and curriculum.min_size != curriculum.max_size:
         sizes = f"{curriculum.min_size} to {curriculum.max_size}"
         raise ValueError(f"sets have {sizes} items; an LSTM reads rows of distances to all, expected sets of one size")
-    most = k_max or (sampler.k_max if lstm else max(sampler.k_max, preset.model.k_max))
-    return replace(preset.model, k_max=most, metric=metric, set_size=fixed)
+    max_clusters = k_max or (sampler.k_max if lstm else max(sampler.k_max, preset.model.k_max))
+    return replace(preset.model, k_max=max_clusters, metric=metric, set_size=fixed)

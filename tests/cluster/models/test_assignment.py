@@ -35,11 +35,11 @@ def test_seeds_follow_the_rule_they_state() -> None:
     distance = squared_distances(code)
     chosen = choose_seeds(distance, 4)
     for s in range(2):
-        p, left = torch.exp(-distance[s]), torch.ones(11)
+        p, unexplained = torch.exp(-distance[s]), torch.ones(11)
         for seed in chosen[s].tolist():
-            company = [float(left[i] * sum(left[j] * p[i, j] for j in range(11))) for i in range(11)]
-            assert seed == max(range(11), key=company.__getitem__)
-            left = left * (1 - p[seed])
+            score = [float(unexplained[i] * sum(unexplained[j] * p[i, j] for j in range(11))) for i in range(11)]
+            assert seed == max(range(11), key=score.__getitem__)
+            unexplained = unexplained * (1 - p[seed])
 
 
 def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
@@ -48,14 +48,14 @@ def test_evidence_tells_clusters_from_what_is_accounted_for() -> None:
     chosen = choose_seeds(distance, 5)
     evidence = seed_features(distance, chosen)[0]
     assert evidence.shape == (5, SEED_FEATURES)
-    odds, nearest, mass, share, ratio, left, beyond, size = evidence.T
+    odds, nearest, mass, fraction, ratio, unexplained, beyond, size = evidence.T
     assert (odds[:3] > 5).all()
     assert (odds[3:] < 0).all()
     assert (nearest[1:3] > 3).all()
     torch.testing.assert_close(mass[:3], torch.tensor(SIZES).float().log1p(), atol=0.05, rtol=0)
-    torch.testing.assert_close(share[:3], torch.tensor(SIZES) / 19, atol=0.02, rtol=0)
+    torch.testing.assert_close(fraction[:3], torch.tensor(SIZES) / 19, atol=0.02, rtol=0)
     torch.testing.assert_close(ratio[:3].exp(), torch.tensor([1, 6.5 / 9.5, 4.5 / 8.0]), atol=0.05, rtol=0)
-    torch.testing.assert_close(left[:4], torch.tensor([1.0, 10 / 19, 4 / 19, 0.0]), atol=0.02, rtol=0)
+    torch.testing.assert_close(unexplained[:4], torch.tensor([1.0, 10 / 19, 4 / 19, 0.0]), atol=0.02, rtol=0)
     torch.testing.assert_close(beyond, 3.0 - torch.arange(5), atol=0.1, rtol=0)
     torch.testing.assert_close(size, torch.full((5,), 19.0).log())
 
@@ -104,6 +104,6 @@ def test_soft_k_means_by_hand() -> None:
 
 def test_clear_clusters_are_found_for_their_number() -> None:
     code, labels = codes()
-    found = soft_k_means(code, choose_seeds(squared_distances(code), 4), 2, torch.tensor(1.0))
-    assert torch.equal(found[0, :, 2].argmax(-1), labels)
-    assert found[0, :, 2].amax(-1).min() > 0.999
+    assignment = soft_k_means(code, choose_seeds(squared_distances(code), 4), 2, torch.tensor(1.0))
+    assert torch.equal(assignment[0, :, 2].argmax(-1), labels)
+    assert assignment[0, :, 2].amax(-1).min() > 0.999

@@ -52,12 +52,12 @@ def test_pooling_keeps_places_of_images_and_frequencies_of_sounds() -> None:
 
 def test_neither_the_size_of_numbers_nor_a_far_origin_matters() -> None:
     x = torch.randn(2, 12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    usual = standardize(x)
+    expected = standardize(x)
     for scale in (1e-30, 1e30, 1e-200, 1e200):
-        torch.testing.assert_close(standardize(scale * x), usual, rtol=1e-9, atol=0)
-    torch.testing.assert_close(standardize(x + 5e6), usual, rtol=0, atol=1e-8)  # 5e6 takes seven of sixteen digits
+        torch.testing.assert_close(standardize(scale * x), expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(standardize(x + 5e6), expected, rtol=0, atol=1e-8)  # 5e6 takes seven of sixteen digits
     single = PointEmbedding(2, standardise=True)
     for scale in (1e-30, 1e30):  # squares of these are beyond single precision
-        torch.testing.assert_close(single((scale * x).float()), usual.float(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(single((scale * x).float()), expected.float(), rtol=1e-5, atol=1e-6)
     assert single(x).dtype == PointEmbedding(2, standardise=False)(x).dtype == torch.float32
-    torch.testing.assert_close(single(x + 5e6), usual.float(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(single(x + 5e6), expected.float(), rtol=0, atol=1e-6)

@@ -7,7 +7,7 @@ from torch import Tensor
 from entourage.cluster.models.embedding import MetricBlock, nearest_semidefinite, squared_distances
 
 
-def plain(z: Tensor, a: Tensor) -> Tensor:
+def explicit_distances(z: Tensor, a: Tensor) -> Tensor:
     return torch.stack([torch.stack([torch.stack([(x - y) @ a @ (x - y) for y in one]) for x in one]) for one in z])
 
 
@@ -29,13 +29,13 @@ def test_the_block_computes_the_quadratic_form_with_gradients(kind: str) -> None
             block.a.copy_(half @ half.T)
     z = torch.randn(2, 5, 9, dtype=torch.float64, requires_grad=True)
     matrix = block.a if kind == "full" else block.a.diag()
-    expected = plain(z, matrix)
+    expected = explicit_distances(z, matrix)
     torch.testing.assert_close(block(z), expected)
     weight = torch.randn(2, 5, 5, dtype=torch.float64) * (1 - torch.eye(5))  # the diagonal is 0 and clamped there
-    wanted = [z] if kind == "euclidean" else [z, block.a]
+    inputs = [z] if kind == "euclidean" else [z, block.a]
     for ours, theirs in zip(
-        torch.autograd.grad((block(z) * weight).sum(), wanted),
-        torch.autograd.grad((expected * weight).sum(), wanted),
+        torch.autograd.grad((block(z) * weight).sum(), inputs),
+        torch.autograd.grad((expected * weight).sum(), inputs),
         strict=True,
     ):
         # Of A only the symmetric part counts: gradients are compared there.

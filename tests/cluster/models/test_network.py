@@ -79,6 +79,6 @@ def test_a_seed_gives_the_first_weights_and_leaves_chance_alone() -> None:
     expected = ClusterNetwork((2,), ATTENTION).state_dict()
     torch.manual_seed(123)
     before = torch.get_rng_state()
-    found = init_network((2,), ATTENTION, 3).state_dict()
+    state = init_network((2,), ATTENTION, 3).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(value, expected[name]) for name, value in found.items())
+    assert all(torch.equal(value, expected[name]) for name, value in state.items())

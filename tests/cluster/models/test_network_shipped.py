@@ -23,12 +23,12 @@ def test_the_example_of_the_documentation_comes_out_right() -> None:
         assert score(truth, points.predict(x)).mr == 0
 
 
-@pytest.mark.parametrize(("places", "copies"), [(1, 2), (2, 1), (3, 1), (3, 30), (9, 5)])
-def test_there_are_no_more_clusters_than_places(places: int, copies: int) -> None:
-    X = np.repeat(np.random.default_rng(0).normal(size=(places, 2)), copies, axis=0)
+@pytest.mark.parametrize(("positions", "copies"), [(1, 2), (2, 1), (3, 1), (3, 30), (9, 5)])
+def test_there_are_no_more_clusters_than_places(positions: int, copies: int) -> None:
+    X = np.repeat(np.random.default_rng(0).normal(size=(positions, 2)), copies, axis=0)
     points = LearnedClustering.load("points", device="cpu")
     points.predict(X)
-    assert points.count_probabilities_[places:].sum() < 1e-6
+    assert points.count_probabilities_[positions:].sum() < 1e-6
     assert points.count_probabilities_[points.n_clusters_ - 1] > 0.5
 
 

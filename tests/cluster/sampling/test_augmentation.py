@@ -26,8 +26,8 @@ def test_flips_mirror_either_axis(generator: torch.Generator) -> None:
     flipped = ImageAugmentation(flip=1, elastic=0, zoom=0, color=0)(IMAGES, generator)
     torch.testing.assert_close(flipped, scale_pixels(IMAGES).flip(-1, -2), atol=1e-5, rtol=1e-5)
     some = ImageAugmentation(flip=0.5, elastic=0, zoom=0, color=0)(IMAGES[:1].repeat(64, 1, 1, 1), generator)
-    ways = [scale_pixels(IMAGES[:1]).flip(axes) for axes in ([], [-1], [-2], [-1, -2])]
-    kinds = [next(i for i, way in enumerate(ways) if torch.allclose(way[0], x, atol=1e-4)) for x in some]
+    variants = [scale_pixels(IMAGES[:1]).flip(axes) for axes in ([], [-1], [-2], [-1, -2])]
+    kinds = [next(i for i, variant in enumerate(variants) if torch.allclose(variant[0], x, atol=1e-4)) for x in some]
     assert set(kinds) == {0, 1, 2, 3}
 
 

@@ -36,14 +36,14 @@ def test_colours_are_exchanged_and_images_turned_by_quarters(generator: torch.Ge
     )
     orders = set()
     for one in changed[:, 0]:
-        ways = [
+        variants = [
             (tuple(order), q)
             for order in torch.cartesian_prod(*[torch.arange(3)] * 3).tolist()
             for q in range(4)
             if torch.allclose(image[order].rot90(q, (-2, -1)), one)
         ]
-        assert len(ways) == 1
-        orders.add(ways[0])
+        assert len(variants) == 1
+        orders.add(variants[0])
     assert len({order for order, _ in orders}) == 6
     assert len({q for _, q in orders}) == 4
 

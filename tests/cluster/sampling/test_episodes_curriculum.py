@@ -75,25 +75,25 @@ def test_sets_of_one_size_have_as_many_clusters_as_are_asked_for(sizes: Curricul
     assert sizes.for_clusters(sizes.base_clusters) is sizes
 
 
-def draws_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[BatchSpec]:
+def batches_of(curriculum: Curriculum, k_max: int, **needs: int) -> list[BatchSpec]:
     rng = np.random.default_rng(0)
     return [curriculum.draw(progress, k_max, rng, **needs) for progress in np.linspace(0, 1, 300)]
 
 
 def test_sets_have_the_fewest_clusters_and_items_a_cluster_of_the_sampler() -> None:
-    few = draws_of(Curriculum(), 9, k_min=5)
+    few = batches_of(Curriculum(), 9, k_min=5)
     assert {draw.k_max for draw in few} == {5, 6, 7, 8, 9}
     assert min(draw.n for draw in few) == 40  # five clusters of eight
-    full = draws_of(SMALL_SETS, 5, min_cluster_size=8)
+    full = batches_of(SMALL_SETS, 5, min_cluster_size=8)
     assert {draw.k_max for draw in full} == {1, 2, 3, 4, 5}
     assert all(8 * draw.k_max <= draw.n for draw in full)
-    assert {draw.k_max for draw in draws_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)} == {
+    assert {draw.k_max for draw in batches_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)} == {
         2,
         3,
         4,
         5,
     }  # no more than base_size holds
-    assert min(draw.n for draw in draws_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)) == 20
+    assert min(draw.n for draw in batches_of(SMALL_SETS, 5, k_min=2, min_cluster_size=10)) == 20
     assert max(draw.sets for draw in few) == Curriculum().sets
 
 
@@ -108,17 +108,17 @@ def test_every_batch_of_the_run_can_be_drawn() -> None:
             {"k_min": 2, "min_cluster_size": 10},
         ),
     ):
-        for draw in draws_of(curriculum, 5, **needs)[::10]:
+        for draw in batches_of(curriculum, 5, **needs)[::10]:
             k = sampler.draw(2, draw.n, torch.Generator().manual_seed(draw.seed), draw.k_max).k
             assert (k <= draw.k_max).all()
-        most = curriculum.validation_clusters(5, **needs)
-        assert sampler.draw(2, curriculum.base_size, torch.Generator(), most).x.shape[1] == curriculum.base_size
+        k_max = curriculum.validation_clusters(5, **needs)
+        assert sampler.draw(2, curriculum.base_size, torch.Generator(), k_max).x.shape[1] == curriculum.base_size
 
 
 def test_what_fits_anyway_is_drawn_as_ever() -> None:
-    usual = draws_of(SMALL_SETS, 5)
+    default = batches_of(SMALL_SETS, 5)
     for needs in ({"k_min": 2}, {"min_cluster_size": 3}, {"k_min": 2, "min_cluster_size": 4}):
-        pairs = list(zip(usual, draws_of(SMALL_SETS, 5, **needs), strict=True))
+        pairs = list(zip(default, batches_of(SMALL_SETS, 5, **needs), strict=True))
         k_min, min_cluster_size = needs.get("k_min", 1), needs.get("min_cluster_size", 1)
         legal = [(old, new) for old, new in pairs if old.k_max >= k_min and old.n >= min_cluster_size * old.k_max]
         assert len(legal) > 0

@@ -42,16 +42,16 @@ def test_a_seed_draws_the_same_members_in_every_version() -> None:
     labels = LABELS[np.random.default_rng(0).permutation(39)]
     sampler = LabelledSampler(ITEMS, labels, 4)
     assert sampler.config()["classes"] == "a2ed20c32bfd62ef"  # by which a run that was begun is known
-    drawn = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
-    assert drawn.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
+    sampled = sampler.draw(2, 9, torch.Generator().manual_seed(7)).x[..., 0].long()
+    assert sampled.tolist() == [[11, 17, 34, 37, 4, 3, 15, 26, 5], [38, 18, 14, 36, 26, 31, 13, 0, 21]]
 
 
 def test_one_large_class_among_many_small_ones_takes_no_memory(generator: torch.Generator) -> None:
     labels = np.concatenate([np.repeat(np.arange(500), 2), np.full(2000, 500)])
     sampler = LabelledSampler(torch.arange(3000).reshape(-1, 1), labels, 3)
     sampler.draw(2, 9, generator)
-    held = [value.numel() for value in vars(sampler).values() if isinstance(value, Tensor)]
-    assert sum(held) < 3 * len(labels)
+    sizes = [value.numel() for value in vars(sampler).values() if isinstance(value, Tensor)]
+    assert sum(sizes) < 3 * len(labels)
 
 
 def test_augmentations_make_the_input_of_the_network(generator: torch.Generator) -> None:
@@ -69,9 +69,9 @@ def test_augmentations_make_the_input_of_the_network(generator: torch.Generator)
 @pytest.mark.parametrize(("k", "n", "min_cluster_size"), [(1, 4, 1), (2, 5, 1), (3, 7, 2), (3, 6, 1)])
 def test_phi_is_exact(k: int, n: int, min_cluster_size: int) -> None:
     total = 0.0
-    for lots in itertools.product(range(k), repeat=n - min_cluster_size * k):
-        sizes = [min_cluster_size + lots.count(c) for c in range(k)]
-        total += sum(s * (s - 1) for s in sizes) / k ** len(lots)
+    for choice in itertools.product(range(k), repeat=n - min_cluster_size * k):
+        sizes = [min_cluster_size + choice.count(c) for c in range(k)]
+        total += sum(s * (s - 1) for s in sizes) / k ** len(choice)
     assert math.isclose(expected_pairs(k, n, min_cluster_size), total)
 
 
@@ -79,9 +79,9 @@ def test_phi_is_the_mean_over_k_of_what_is_drawn(generator: torch.Generator) -> 
     sampler = LabelledSampler(ITEMS, LABELS, 3)
     expected = sum(expected_pairs(k, 9, 2) for k in (1, 2, 3)) / 3 / 72
     assert sampler.pair_prior(9) == pytest.approx(expected)
-    drawn = sampler.draw(2000, 9, generator)
-    share = (drawn.same.sum((1, 2)) - 9) / 72
-    assert float(share.mean()) == pytest.approx(expected, abs=4 * float(share.std()) / 2000**0.5)
+    sampled = sampler.draw(2000, 9, generator)
+    fraction = (sampled.same.sum((1, 2)) - 9) / 72
+    assert float(fraction.mean()) == pytest.approx(expected, abs=4 * float(fraction.std()) / 2000**0.5)
     assert sampler.pair_prior(9, k_max=1) == 1
     assert (sampler.draw(50, 9, generator, k_max=2).k <= 2).all()
 
@@ -128,10 +128,10 @@ def test_doubles_keep_their_digits() -> None:
 
 def test_arrays_are_as_good_as_tensors_and_what_is_no_number_is_refused() -> None:
     items, labels = np.arange(12.0).reshape(6, 2), [0, 0, 0, 1, 1, 1]
-    for given in (items, items.tolist(), items[::-1][::-1]):
-        found = LabelledSampler(given, labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
+    for array in (items, items.tolist(), items[::-1][::-1]):
+        episode = LabelledSampler(array, labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
         expected = LabelledSampler(torch.from_numpy(items), labels, 2).draw(2, 6, torch.Generator().manual_seed(0))
-        assert torch.equal(found.x, expected.x)
+        assert torch.equal(episode.x, expected.x)
     for bad in (items + 1j, torch.from_numpy(items + 1j), items.astype(str)):
         with pytest.raises(ValueError, match="expected real numbers"):
             LabelledSampler(bad, labels, 2)

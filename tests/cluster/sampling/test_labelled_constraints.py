@@ -53,8 +53,8 @@ def test_phi_is_the_share_among_known_pairs(generator: torch.Generator) -> None:
     episode = sampler.draw(2000, 6, generator)
     assert episode.known is not None
     off = ~torch.eye(6, dtype=torch.bool)
-    share = (episode.same & episode.known)[:, off].sum() / episode.known[:, off].sum()
-    assert sampler.pair_prior(6) == pytest.approx(float(share), abs=0.06)  # 400 draws of share .6 +- .3: 4 errors
+    fraction = (episode.same & episode.known)[:, off].sum() / episode.known[:, off].sum()
+    assert sampler.pair_prior(6) == pytest.approx(float(fraction), abs=0.06)  # 400 draws of share .6 +- .3: 4 errors
     assert sampler.pair_prior(6) == sampler.pair_prior(6)
 
 
@@ -80,10 +80,10 @@ def test_constraints_that_make_no_sense_are_refused(must: list, cannot: list, me
 def test_the_next_part_is_a_stranger_to_all_if_there_is_one() -> None:
     sampler = ConstraintSampler(ITEMS, MUST, CANNOT, 4)
     rng = np.random.default_rng(0)
-    drawn = [sampler._draw_parts(3, rng) for _ in range(200)]
-    names = {int(part): place for place, part in enumerate(sampler._parts)}  # in the order of PART
-    after = {tuple(names[p] for p in parts[:2]): set() for parts in drawn}
-    for parts in drawn:
+    sampled = [sampler._draw_parts(3, rng) for _ in range(200)]
+    names = {int(part): index for index, part in enumerate(sampler._parts)}  # in the order of PART
+    after = {tuple(names[p] for p in parts[:2]): set() for parts in sampled}
+    for parts in sampled:
         after[tuple(names[p] for p in parts[:2])].add(names[parts[2]])
     assert after[0, 1] == after[1, 0] == {2}
     assert after[0, 3] == {1, 2}  # no stranger to both

@@ -24,14 +24,14 @@ from entourage.cluster.sampling.shapes import GAUSSIANS, KINDS, draw_shapes
 FIRST = [[0.148205, 0.558242], [0.185699, 0.807560]]  # points of two sets
 
 
-def enumerated_share(sampler: PointSampler, n: int) -> float:
+def enumerated_prior(sampler: PointSampler, n: int) -> float:
     """phi by going through everything that can happen: k, the kinds, and who gets which point of shared Gaussians."""
 
-    def chains(left: int, base: int) -> list[tuple[float, list[int]]]:
-        if left == 0:
+    def chains(remaining: int, base: int) -> list[tuple[float, list[int]]]:
+        if remaining == 0:
             return [(1.0, [])]
-        fits = [i for i in sampler.kinds if KINDS[i].n_clusters <= left and KINDS[i].min_points <= base]
-        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(left - KINDS[i].n_clusters, base)]
+        fits = [i for i in sampler.kinds if KINDS[i].n_clusters <= remaining and KINDS[i].min_points <= base]
+        return [(p / len(fits), [i, *rest]) for i in fits for p, rest in chains(remaining - KINDS[i].n_clusters, base)]
 
     def sizes(kind: int, points: int, base: int) -> list[tuple[float, list[int]]]:
         clusters = KINDS[kind].n_clusters
@@ -57,7 +57,7 @@ def enumerated_share(sampler: PointSampler, n: int) -> float:
 @pytest.mark.parametrize(("k_max", "n"), [(1, 2), (2, 5), (3, 8), (5, 7), (5, 11)])
 def test_phi_is_exact(k_max: int, n: int) -> None:
     sampler = PointSampler(k_max)
-    assert math.isclose(sampler.pair_prior(n), enumerated_share(sampler, n), rel_tol=1e-12)
+    assert math.isclose(sampler.pair_prior(n), enumerated_prior(sampler, n), rel_tol=1e-12)
 
 
 def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
@@ -67,9 +67,9 @@ def test_phi_is_what_is_drawn(generator: torch.Generator) -> None:
         (50, PointSampler(5, k_min=2, varied=1)),
         (50, PointSampler(5, k_min=2, unequal=1)),
     ):
-        drawn = sampler.draw(1500, n, generator)
-        share = (drawn.same.sum((1, 2)) - n) / (n * (n - 1))
-        assert abs(float(share.mean()) - sampler.pair_prior(n)) < 4 * float(share.std()) / 1500**0.5
+        episode = sampler.draw(1500, n, generator)
+        fraction = (episode.same.sum((1, 2)) - n) / (n * (n - 1))
+        assert abs(float(fraction.mean()) - sampler.pair_prior(n)) < 4 * float(fraction.std()) / 1500**0.5
 
 
 def test_sets_have_the_clusters_they_say(generator: torch.Generator) -> None:
@@ -241,7 +241,7 @@ def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
     monkeypatch.setattr(points, "draw_shapes", recorded)
     episode = PointSampler(9, k_min=2, varied=1, unequal=1).draw(600, 150, generator)
     kind, group, role, noise = inputs[0]
-    seen, cluster_sizes = set(), torch.full((600,), 150)
+    kinds_seen, cluster_sizes = set(), torch.full((600,), 150)
     for b in range(600):
         set_kinds = kind[b][kind[b] >= 0]
         n_clusters = [KINDS[i].n_clusters for i in set_kinds.tolist()]
@@ -250,10 +250,10 @@ def test_a_curve_among_unequal_clusters_has_the_points_to_be_seen(
             sizes = torch.bincount(role[b][group[b] == index], minlength=n_clusters[index])
             assert len(sizes) == n_clusters[index]
             assert sizes.min() >= max(MIN_POINTS_UNEQUAL[i], MIN_CLUSTER_POINTS)
-            seen.add(i)
+            kinds_seen.add(i)
             if i < GAUSSIANS[0]:
                 cluster_sizes[b] = min(int(cluster_sizes[b]), int(sizes.min()))
-    assert seen == set(range(len(KINDS)))
+    assert kinds_seen == set(range(len(KINDS)))
     torch.testing.assert_close(
         noise, (cluster_sizes / REFERENCE_CLUSTER_SIZE).sqrt().clamp(1, MAX_NOISE)
     )  # as its smallest curve bears

@@ -37,12 +37,12 @@ def test_points_of_a_ring_lie_at_one_distance_from_its_middle(generator: torch.G
 
 def test_noise_widens_a_ring_and_changes_nothing_else() -> None:
     kinds, group = torch.zeros(40, 1, dtype=torch.long), torch.zeros(40, N, dtype=torch.long)
-    drawn = [
+    sampled = [
         draw_shapes(kinds, group, group, torch.Generator().manual_seed(3), noise)
         for noise in (None, torch.ones(40), torch.full((40,), 2.0))
     ]
-    assert torch.equal(drawn[0], drawn[1])
-    width = [(points - 0.5).norm(dim=-1).std(1) for points in drawn]
+    assert torch.equal(sampled[0], sampled[1])
+    width = [(points - 0.5).norm(dim=-1).std(1) for points in sampled]
     # The frame is as wide as the widest points, so that a noisier ring is drawn a little smaller.
     torch.testing.assert_close(width[2] / width[0], torch.full((40,), 2.0), atol=0.3, rtol=0)
 
@@ -51,8 +51,8 @@ def test_concentric_rings_share_their_middle_and_keep_apart(generator: torch.Gen
     points, role = draw(1, generator)
     radius = (points - 0.5).norm(dim=-1)
     for r, part in zip(radius, role, strict=True):
-        share = r[part == 1].mean() / r[part == 0].mean()
-        assert INNER_RADIUS[0] - 0.02 < share < INNER_RADIUS[1] + 0.02
+        fraction = r[part == 1].mean() / r[part == 0].mean()
+        assert INNER_RADIUS[0] - 0.02 < fraction < INNER_RADIUS[1] + 0.02
         assert r[part == 1].max() < r[part == 0].min()
 
 

@@ -173,10 +173,10 @@ class SoundClassAugmentation:
     def __call__(self, items: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Spectrograms (b, n, 1, bands, frames) of clusters (b, n)."""
         b, n, _, bands, frames = items.shape
-        lots = torch.rand(3, *labels.shape, generator=generator, device=items.device)
-        changed = (lots[0] < self.probability).to(items)  # (b, k)
-        stretch = (1 + self.warp * (2 * lots[1] - 1) * changed).gather(1, labels).flatten()  # (b * n,)
-        tilt = (self.tilt * (2 * lots[2] - 1) * changed).gather(1, labels).flatten()
+        random = torch.rand(3, *labels.shape, generator=generator, device=items.device)
+        changed = (random[0] < self.probability).to(items)  # (b, k)
+        stretch = (1 + self.warp * (2 * random[1] - 1) * changed).gather(1, labels).flatten()  # (b * n,)
+        tilt = (self.tilt * (2 * random[2] - 1) * changed).gather(1, labels).flatten()
         rows = torch.linspace(0, 1, bands, device=items.device)  # the lowest band stays where it is
         source = 2 * rows * stretch.unsqueeze(-1) - 1  # (b * n, bands)
         columns = torch.linspace(-1, 1, frames, device=items.device)

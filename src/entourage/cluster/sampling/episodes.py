@@ -178,8 +178,8 @@ class Curriculum:
 
     def sets_of(self, n: int) -> int:
         """How many sets of n items a batch holds: a set costs n^2, and a step should always take about as long."""
-        share = float(min(1.0, (self.base_size / n) ** 1.75))
-        return max(2, round(self.sets * share))
+        fraction = float(min(1.0, (self.base_size / n) ** 1.75))
+        return max(2, round(self.sets * fraction))
 
 
 THESIS_POINTS_CURRICULUM = Curriculum(

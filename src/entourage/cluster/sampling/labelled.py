@@ -112,8 +112,8 @@ class LabelledSampler:
         self._move(generator.device)
         max_clusters = self._check_k_max(n, k_max)
         k = torch.randint(self.k_min, max_clusters + 1, (sets,), generator=generator, device=generator.device)
-        lots = torch.rand(sets, len(self._sizes), generator=generator, device=generator.device)
-        classes = lots.topk(max_clusters, dim=1).indices  # (b, k_max)
+        random = torch.rand(sets, len(self._sizes), generator=generator, device=generator.device)
+        classes = random.topk(max_clusters, dim=1).indices  # (b, k_max)
         labels = draw_labels(k, n, self.min_cluster_size, generator)  # (b, n), sorted by cluster
         chosen = self._pick(classes, labels, generator)  # (b, n)
         x = self.augmentation(self._items[chosen.flatten()], generator).reshape(sets, n, *self.shape)
@@ -150,9 +150,9 @@ class LabelledSampler:
     def _pick(self, classes: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """Items for each place of each set, shape (b, n), without repetition while a class has enough."""
         sizes = self._sizes[classes]  # (b, k_max)
-        lots = torch.rand(*classes.shape, self._largest, generator=generator, device=classes.device)
-        there = torch.arange(self._largest, device=classes.device) < sizes.unsqueeze(-1)
-        order = lots.masked_fill(~there, 2).argsort(-1)  # (b, k_max, largest class), members first, at random
+        random = torch.rand(*classes.shape, self._largest, generator=generator, device=classes.device)
+        exists = torch.arange(self._largest, device=classes.device) < sizes.unsqueeze(-1)
+        order = random.masked_fill(~exists, 2).argsort(-1)  # (b, k_max, largest class), members first, at random
         clusters = torch.arange(classes.shape[1], device=classes.device)
         starts = (labels.unsqueeze(1) < clusters.unsqueeze(-1)).sum(-1)  # (b, k_max), where each cluster begins
         within = torch.arange(labels.shape[1], device=labels.device) - starts.gather(1, labels)  # (b, n)
@@ -170,8 +170,8 @@ class LabelledSampler:
 def draw_labels(k: Tensor, n: int, min_cluster_size: int, generator: torch.Generator) -> Tensor:
     """Clusters of n items a set: `min_cluster_size` of each of k, the others by chance; sorted, shape (b, n)."""
     position = torch.arange(n, device=k.device).expand(len(k), n)
-    lots = torch.rand(len(k), n, generator=generator, device=k.device) * k.unsqueeze(-1)
-    free = torch.minimum(lots.long(), (k - 1).unsqueeze(-1))
+    random = torch.rand(len(k), n, generator=generator, device=k.device) * k.unsqueeze(-1)
+    free = torch.minimum(random.long(), (k - 1).unsqueeze(-1))
     return (
         torch.where(position < min_cluster_size * k.unsqueeze(-1), position // min_cluster_size, free).sort(-1).values
     )
@@ -242,9 +242,9 @@ class ConstraintSampler:
         """Draws `sets` sets of n items on the device of the generator; items repeat where a part has too few."""
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         rng = np.random.default_rng(seed)
-        drawn = [self._draw_one(n, min(k_max or self.k_max, self.k_max), rng) for _ in range(sets)]
+        sampled = [self._draw_one(n, min(k_max or self.k_max, self.k_max), rng) for _ in range(sets)]
         chosen, same, known, k = (
-            torch.from_numpy(np.stack([one[i] for one in drawn])).to(generator.device) for i in range(4)
+            torch.from_numpy(np.stack([one[i] for one in sampled])).to(generator.device) for i in range(4)
         )
         if self._items.device != generator.device:
             self._items = move_items(self._items, generator.device)
@@ -284,9 +284,9 @@ class ConstraintSampler:
             rows = np.flatnonzero(role == index)
             members = rng.permutation(self._parts[name])
             chosen[rows] = np.resize(members, len(rows))
-        apart = np.array([[a == b or b in self._separate[a] for b in parts] for a in parts])
-        known = apart[role][:, role]
-        return chosen, role[:, None] == role[None], known, np.array(len(parts) if apart.all() else 0)
+        separated = np.array([[a == b or b in self._separate[a] for b in parts] for a in parts])
+        known = separated[role][:, role]
+        return chosen, role[:, None] == role[None], known, np.array(len(parts) if separated.all() else 0)
 
     def _draw_parts(self, k: int, rng: np.random.Generator) -> list[int]:
         names = list(self._parts)

@@ -200,17 +200,17 @@ class PointSampler:
         allowed = torch.zeros(len(KINDS), dtype=torch.bool, device=k.device)
         allowed[list(self.kinds)] = True
         possible = allowed & allowed_kinds
-        left, drawn = k.clone(), []
+        remaining, kinds = k.clone(), []
         rows = torch.arange(len(k), device=k.device)
         for _ in range(allowed_kinds.shape[1]):
-            fits = possible[rows, (k - left).clamp(max=allowed_kinds.shape[1] - 1)] & (
-                clusters <= left.unsqueeze(-1)
+            fits = possible[rows, (k - remaining).clamp(max=allowed_kinds.shape[1] - 1)] & (
+                clusters <= remaining.unsqueeze(-1)
             )  # (b, kinds)
-            fits[:, GAUSSIANS[0]] |= left == 0  # something to draw from; put aside below
+            fits[:, GAUSSIANS[0]] |= remaining == 0  # something to draw from; put aside below
             kind = torch.multinomial(fits.to(torch.float32), 1, generator=generator).squeeze(1)
-            drawn.append(torch.where(left > 0, kind, -1))
-            left = left - torch.where(left > 0, clusters[kind], 0)
-        return torch.stack(drawn, dim=1)
+            kinds.append(torch.where(remaining > 0, kind, -1))
+            remaining = remaining - torch.where(remaining > 0, clusters[kind], 0)
+        return torch.stack(kinds, dim=1)
 
 
 def _allowed_kinds(k: Tensor, n: int, max_clusters: int, sizes: Tensor | None, is_unequal: Tensor | None) -> Tensor:
@@ -299,13 +299,13 @@ def _expected_pairs(k: int, n: int, kinds: tuple[int, ...]) -> float:
         return clusters * (square + mean)  # E[s (s - 1)] with s = 1 + Bin(free, 1 / clusters)
 
     @cache
-    def rest(left: int) -> float:
-        if left == 0:
+    def rest(remaining: int) -> float:
+        if remaining == 0:
             return 0.0
-        fits = [kind for kind in kinds if KINDS[kind].n_clusters <= left and KINDS[kind].min_points <= base]
+        fits = [kind for kind in kinds if KINDS[kind].n_clusters <= remaining and KINDS[kind].min_points <= base]
         total = 0.0
         for kind in fits:
-            after = left - KINDS[kind].n_clusters
+            after = remaining - KINDS[kind].n_clusters
             total += pairs(kind, over if after == 0 else 0) + rest(after)
         return total / len(fits)
 

@@ -89,17 +89,17 @@ def _draw_clouds(
 
     width = torch.full((b, g, MAX_GROUP_CLUSTERS), SIGMA, device=kind.device)
     if varies is not None:
-        low, high = (math.log(share) for share in SIGMA_RANGE)
+        low, high = (math.log(factor) for factor in SIGMA_RANGE)
         others = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MAX_GROUP_CLUSTERS))
         width = torch.where(varies.view(-1, 1, 1), others, width)
     centres = _draw_centres(kind, width, generator)  # (b, g, m, 2)
     index = group * MAX_GROUP_CLUSTERS + role  # (b, n)
-    own = index.unsqueeze(-1).expand(-1, -1, 2)
-    step = torch.randn(own.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
+    point_index = index.unsqueeze(-1).expand(-1, -1, 2)
+    step = torch.randn(point_index.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
     if varies is not None:
         even = (uniform(b, g * MAX_GROUP_CLUSTERS) < UNIFORM_FRACTION).gather(1, index) & varies.unsqueeze(-1)  # (b, n)
-        step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*own.shape) - 1), step)
-    return centres.flatten(1, 2).gather(1, own) + width.flatten(1).gather(1, index).unsqueeze(-1) * step
+        step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*point_index.shape) - 1), step)
+    return centres.flatten(1, 2).gather(1, point_index) + width.flatten(1).gather(1, index).unsqueeze(-1) * step
 
 
 def _draw_curves(
