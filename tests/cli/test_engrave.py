@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.engrave.conftest import run_here
+from tests.engrave.conftest import run_in_process
 from typer.testing import CliRunner
 
 from entourage.cli.engrave import _FORMATS_HELP
@@ -26,7 +26,7 @@ def run(*arguments: str | Path) -> tuple[int, str]:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "run_tasks", run_here)
+    monkeypatch.setattr(pipeline, "run_tasks", run_in_process)
 
 
 @pytest.fixture
@@ -119,16 +119,16 @@ def test_rare_symbols_are_cropped(tmp_path: Path) -> None:
 def test_an_alignment_says_how_far_off_it_is_and_what_looks_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Path] = []
+    received: list[Path] = []
 
-    def found(scan: Path, page: Path, out: Path) -> Alignment:
-        asked.extend((scan, page, out))
-        nowhere = DeformationField(np.zeros(2), np.ones(2), np.zeros((2, 6, 6)))
-        return Alignment(np.eye(3), nowhere, np.zeros((9, 9), np.uint8), 200, 190, 0.24, 1.26, 0.97, (3,))
+    def write_alignment(scan: Path, page: Path, out: Path) -> Alignment:
+        received.extend((scan, page, out))
+        field = DeformationField(np.zeros(2), np.ones(2), np.zeros((2, 6, 6)))
+        return Alignment(np.eye(3), field, np.zeros((9, 9), np.uint8), 200, 190, 0.24, 1.26, 0.97, (3,))
 
-    monkeypatch.setattr("entourage.engrave.align.write_alignment", found)
+    monkeypatch.setattr("entourage.engrave.align.write_alignment", write_alignment)
     code, text = run("align", tmp_path / "photo.jpg", tmp_path / "page.png")
     assert code == 0
-    assert asked == [tmp_path / "photo.jpg", tmp_path / "page.png", Path("aligned/photo")]
+    assert received == [tmp_path / "photo.jpg", tmp_path / "page.png", Path("aligned/photo")]
     assert "190 of 200 patches agree (median 0.2 pixels, 95th percentile 1.3): aligned/photo" in text
     assert "note: 1 symbol of the page is not seen as drawn" in text

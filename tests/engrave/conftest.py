@@ -28,14 +28,14 @@ SCORE = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def run_here(job: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
+def run_in_process(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
     """What `run_tasks` does, without processes: fast, and within reach of what a test replaces."""
-    yield from map(Worker(job).run, tasks)
+    yield from map(Worker(options).run, tasks)
 
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "run_tasks", run_here)
+    monkeypatch.setattr(pipeline, "run_tasks", run_in_process)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from entourage.engrave import align as module
+from entourage.engrave import align as align_module
 from entourage.engrave.align import Alignment, align, write_alignment
 from entourage.engrave.dataset.formats import page_table
 from entourage.engrave.engines.verovio import VerovioEngraver
@@ -49,13 +49,13 @@ def photo(page: Grey, seed: int, turn: float) -> tuple[Grey, NDArray[np.float64]
     return np.clip(seen, 0, 255).astype(np.uint8), np.asarray(known)
 
 
-def seen_at(found: Alignment, points: NDArray[np.float64]) -> NDArray[np.float64]:
+def picture_points(alignment: Alignment, points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Where in the picture the alignment takes points of the page from."""
-    there = points + found.field.shifts_at(points)
-    return cv2.perspectiveTransform(there[:, None], np.linalg.inv(found.homography))[:, 0]  # type: ignore[return-value]
+    there = points + alignment.field.shifts_at(points)
+    return cv2.perspectiveTransform(there[:, None], np.linalg.inv(alignment.homography))[:, 0]  # type: ignore[return-value]
 
 
-def middles(page: Page) -> NDArray[np.float64]:
+def symbol_centres(page: Page) -> NDArray[np.float64]:
     """The middles of the symbols of a page: where annotations have to be right."""
     boxes = page.boxes[[s.label not in ("", "staff") for s in page.symbols]].astype(float)
     return (boxes[:, :2] + boxes[:, 2:]) / 2  # type: ignore[no-any-return]
@@ -65,28 +65,30 @@ def middles(page: Page) -> NDArray[np.float64]:
 def test_photos_are_rectified_to_the_pixel(pages: list[Page], seed: int, turn: float) -> None:
     page = pages[0].image
     picture, known = photo(page, seed, turn)
-    found = align(picture, page)
-    points = middles(pages[0])
-    wrong = np.linalg.norm(seen_at(found, points) - cv2.perspectiveTransform(points[:, None], known)[:, 0], axis=1)
+    alignment = align(picture, page)
+    points = symbol_centres(pages[0])
+    wrong = np.linalg.norm(
+        picture_points(alignment, points) - cv2.perspectiveTransform(points[:, None], known)[:, 0], axis=1
+    )
     assert np.median(wrong) < 0.5
     assert np.percentile(wrong, 95) < 1
-    assert found.median < 0.5
-    assert found.percentile95 < 1
-    assert found.matches > 0.95 * found.patches > 100
-    assert found.rectified.shape == page.shape
-    assert found.score > 0.9
+    assert alignment.median < 0.5
+    assert alignment.percentile95 < 1
+    assert alignment.matches > 0.95 * alignment.patches > 100
+    assert alignment.rectified.shape == page.shape
+    assert alignment.score > 0.9
 
 
 @pytest.mark.parametrize("seed", [1, 5])  # which curl the page by 13 and 14 pixels, one each way
 def test_bent_pages_are_flattened(engraver: VerovioEngraver, pages: list[Page], seed: int) -> None:
     bent = Degrader("photo", SIZE.height, SIZE.width, seed)
     picture = next(engraver.engrave(parse_score(compose(3, 1), "s"), lambda _: bent)).image
-    found = align(picture, pages[0].image)
-    points = middles(pages[0])
-    wrong = np.linalg.norm(seen_at(found, points) - bent.warp_points(points), axis=1)
+    alignment = align(picture, pages[0].image)
+    points = symbol_centres(pages[0])
+    wrong = np.linalg.norm(picture_points(alignment, points) - bent.warp_points(points), axis=1)
     assert np.median(wrong) < 1
     assert np.percentile(wrong, 95) < 2
-    assert np.abs(found.field.shift_grid(*pages[0].image.shape)).max() > 3  # or nothing would have been shown
+    assert np.abs(alignment.field.shift_grid(*pages[0].image.shape)).max() > 3  # or nothing would have been shown
 
 
 def test_another_layout_of_the_same_music_is_refused(pages: list[Page]) -> None:
@@ -127,12 +129,15 @@ def test_picture_and_annotations_are_a_data_set_of_one_page(pages: list[Page], t
     table = page_table(pages[0], score="s", source="s.mxl", work="w", name="p", font="f")
     pq.write_table(table, data / "symbols.parquet")
     cv2.imwrite(str(tmp_path / "photo.jpg"), photo(pages[0].image, 2, 3.0)[0])
-    found = write_alignment(tmp_path / "photo.jpg", data / "images" / "p.png", tmp_path / "out")
-    facts = json.loads((tmp_path / "out" / "alignment.json").read_text())
-    assert (facts["matches"], facts["patches"]) == (found.matches, found.patches)
-    assert facts["residuals"] == {"median": round(found.median, 2), "percentile95": round(found.percentile95, 2)}
-    assert facts["missing"] == []
-    assert np.array(facts["field"]["terms"]).shape == found.field.terms.shape
+    alignment = write_alignment(tmp_path / "photo.jpg", data / "images" / "p.png", tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "alignment.json").read_text())
+    assert (report["matches"], report["patches"]) == (alignment.matches, alignment.patches)
+    assert report["residuals"] == {
+        "median": round(alignment.median, 2),
+        "percentile95": round(alignment.percentile95, 2),
+    }
+    assert report["missing"] == []
+    assert np.array(report["field"]["terms"]).shape == alignment.field.terms.shape
     assert pq.read_table(tmp_path / "out" / "symbols.parquet")["x0"].to_pylist() == table["x0"].to_pylist()
     assert cv2.imread(str(tmp_path / "out" / "images" / "p.png"), 0).shape == pages[0].image.shape
     assert len(json.loads((tmp_path / "out" / "coco.json").read_text())["images"]) == 1
@@ -155,9 +160,9 @@ def test_symbols_that_look_otherwise_are_named_and_too_many_refused(
         x0, y0, x1, y1 = page.boxes[k]
         other[y0 - 2 : y1 + 2, x0 - 2 : x1 + 2] = 255
     cv2.imwrite(str(tmp_path / "other.png"), other)
-    found = write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "out")
-    assert {heads[0] + 1, heads[1] + 1} <= {*found.missing}
-    monkeypatch.setattr(module, "_MAX_MISSING", 1 / len(page.symbols))
+    alignment = write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "out")
+    assert {heads[0] + 1, heads[1] + 1} <= {*alignment.missing}
+    monkeypatch.setattr(align_module, "_MAX_MISSING", 1 / len(page.symbols))
     with pytest.raises(ValueError, match=r"symbols look otherwise than on the page, such as \w+ at \(\d+, \d+\)"):
         write_alignment(tmp_path / "other.png", tmp_path / "images" / "p.png", tmp_path / "refused")
     assert not (tmp_path / "refused").exists()

@@ -46,7 +46,7 @@ class PatchMatches:
     """Where patches of a page are found in a picture that has been laid on it.
 
     Attributes:
-        places: the middle of each patch on the page, shape (n, 2).
+        points: the middle of each patch on the page, shape (n, 2).
         shifts: how far from there it is found, shape (n, 2).
         matched: whether anything like it is there at all, shape (n,).
     """

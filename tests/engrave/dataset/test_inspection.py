@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from entourage.engrave.dataset import inspection as stats
+from entourage.engrave.dataset import inspection as inspection_module
 from entourage.engrave.dataset.inspection import Summary, contact_sheet, count_symbols, write_statistics
 from entourage.engrave.render.encoding import read_grey
 
@@ -73,7 +73,7 @@ def test_one_page_at_a_time_is_in_memory(data_set: Path, monkeypatch: pytest.Mon
     rows = {"page": ["a", "b", "a"], "label": list(COUNTS), "v1": [""] * 3}
     boxes = {"x0": [40] * 3, "y0": [40] * 3, "x1": [60] * 3, "y1": [60] * 3}
     pq.write_table(pa.table({**rows, **boxes}), data_set / "symbols.parquet")
-    monkeypatch.setattr(stats, "read_grey", read)
+    monkeypatch.setattr(inspection_module, "read_grey", read)
     contact_sheet(data_set, count_symbols(data_set))
     assert len(alive) == 2  # each page once
 

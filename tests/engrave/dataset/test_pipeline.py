@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from PIL import Image
-from tests.engrave.conftest import run_here
+from tests.engrave.conftest import run_in_process
 from tests.engrave.engines.test_fonts import square_font
-from tests.engrave.small_jobs import contents, job
+from tests.engrave.small_runs import read_files, small_options
 
 from entourage.engrave.dataset import pipeline
 from entourage.engrave.dataset.pipeline import engrave
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 def test_everything_that_was_promised_is_there(tmp_path: Path, songs: Path) -> None:
     out = tmp_path / "out"
-    manifest = engrave(job(out, songs))
+    manifest = engrave(small_options(out, songs))
     assert manifest["counts"]["scores"] == manifest["counts"]["pages"] == 3
     assert manifest["failed"] == {}
     pages = {p.stem for p in (out / "images").iterdir()}
@@ -45,15 +45,15 @@ def test_everything_that_was_promised_is_there(tmp_path: Path, songs: Path) -> N
     assert all((out / source).is_file() for source in sources)
     assert len(pd.read_parquet(out / "patches.parquet")) == (table["label"] != "staff").sum()
     written = json.loads((out / "manifest.json").read_text())
-    assert set(written["files"]) == {n for n in contents(out) if not n.startswith(".state") and n != "manifest.json"}
+    assert set(written["files"]) == {n for n in read_files(out) if not n.startswith(".state") and n != "manifest.json"}
     assert written["versions"]["verovio"]
     assert written["options"]["page"]["interline"] == 10
 
 
 def test_sources_lead_back_to_the_same_page(tmp_path: Path, songs: Path) -> None:
-    engrave(job(tmp_path / "out", songs))
+    engrave(small_options(tmp_path / "out", songs))
     again = tmp_path / "again"
-    engrave(job(again, tmp_path / "out" / "sources"))
+    engrave(small_options(again, tmp_path / "out" / "sources"))
     first = (tmp_path / "out" / "images" / "One-leipzig-1.png").read_bytes()
     assert (again / "images" / "One-leipzig-leipzig-1.png").read_bytes() == first
 
@@ -61,16 +61,16 @@ def test_sources_lead_back_to_the_same_page(tmp_path: Path, songs: Path) -> None
 def test_any_number_of_workers_gives_the_same_bytes(
     tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engrave(job(tmp_path / "one", songs))
+    engrave(small_options(tmp_path / "one", songs))
     monkeypatch.setattr(pipeline, "run_tasks", run_tasks)
-    engrave(job(tmp_path / "two", songs, workers=2))
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    engrave(small_options(tmp_path / "two", songs, workers=2))
+    assert read_files(tmp_path / "one") == read_files(tmp_path / "two")
 
 
 def test_a_broken_score_is_listed_and_skipped(tmp_path: Path, songs: Path) -> None:
     (songs / "Bad.xml").write_text("<score-partwise><part>")
     (songs / "Bomb.xml").write_text('<!DOCTYPE x [<!ENTITY a "a">]><score-partwise>&a;</score-partwise>')
-    manifest = engrave(job(tmp_path / "out", songs))
+    manifest = engrave(small_options(tmp_path / "out", songs))
     assert manifest["counts"] | {"symbols": 0} == {"scores": 3, "pages": 3, "symbols": 0, "failures": 2}
     with (tmp_path / "out" / "failures.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -86,72 +86,72 @@ def test_nothing_is_written_outside(tmp_path: Path, songs: Path) -> None:
     with zipfile.ZipFile(archive, "w") as opened:
         opened.writestr("../../outside.xml", (songs / "One.xml").read_text())
         opened.writestr("/absolute.xml", (songs / "Two.xml").read_text())
-    before = set(contents(tmp_path))
-    manifest = engrave(job(tmp_path / "out", archive))
+    before = set(read_files(tmp_path))
+    manifest = engrave(small_options(tmp_path / "out", archive))
     assert len(manifest["failed"]) == 2
-    assert {name for name in set(contents(tmp_path)) - before if not name.startswith("out/")} == set()
+    assert {name for name in set(read_files(tmp_path)) - before if not name.startswith("out/")} == set()
 
 
 def test_pages_with_hardly_a_symbol_are_left_out(tmp_path: Path, songs: Path) -> None:
-    manifest = engrave(job(tmp_path / "out", songs, min_symbols=1000))
+    manifest = engrave(small_options(tmp_path / "out", songs, min_symbols=1000))
     assert manifest["counts"]["pages"] == 0
     assert all("no page has 1000 symbols" in reason for reason in manifest["failed"].values())
 
 
 def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
-    first = job(out, songs)
+    first = small_options(out, songs)
 
-    def second(tried: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
+    def run_while_locked(options: EngraveOptions, tasks: list[EngraveTask]) -> Iterator[Outcome]:
         with pytest.raises(ValueError, match=f"another run is at work on {out}"):
             engrave(first)
-        return run_here(tried, tasks)
+        return run_in_process(options, tasks)
 
-    monkeypatch.setattr(pipeline, "run_tasks", second)
+    monkeypatch.setattr(pipeline, "run_tasks", run_while_locked)
     assert engrave(first)["counts"]["pages"] == 3
 
 
 def test_a_missing_engine_is_said_once(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lilypond", None)
     with pytest.raises(ValueError, match="LilyPond is not installed"):
-        engrave(job(tmp_path / "out", songs, engine="lilypond"))
+        engrave(small_options(tmp_path / "out", songs, engine="lilypond"))
     assert not (tmp_path / "out").exists()
 
 
 def test_other_options_need_another_folder(tmp_path: Path, songs: Path) -> None:
     out = tmp_path / "out"
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     with pytest.raises(ValueError, match="begun with other options: seed was 0 and is 1"):
-        engrave(job(out, songs, seed=1))
+        engrave(small_options(out, songs, seed=1))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     with pytest.raises(ValueError, match="is not an empty folder"):
-        engrave(job(tmp_path / "full", songs))
+        engrave(small_options(tmp_path / "full", songs))
 
 
 def test_a_run_does_not_engrave_what_it_has_written(tmp_path: Path, songs: Path) -> None:
     out = songs / "engraved"
-    engrave(job(out, songs))
-    first = contents(out)
-    assert engrave(job(out, songs))["counts"]["scores"] == 3
-    assert contents(out) == first
+    engrave(small_options(out, songs))
+    first = read_files(out)
+    assert engrave(small_options(out, songs))["counts"]["scores"] == 3
+    assert read_files(out) == first
     with pytest.raises(ValueError, match=r"sources lies in .*engraved, where the output goes"):
-        engrave(job(out, out / "sources"))
-    assert contents(out) == first
+        engrave(small_options(out, out / "sources"))
+    assert read_files(out) == first
 
 
 def test_a_font_of_the_users_own_is_kept_in_the_folder(tmp_path: Path, songs: Path) -> None:
-    def own(*codes: int) -> tuple[MusicFont, ...]:
+    def convert_square_font(*codes: int) -> tuple[MusicFont, ...]:
         return (convert_font(square_font(tmp_path / "Square.otf", codes), tmp_path / "converted"),)
 
     out = tmp_path / "out"
-    manifest = engrave(job(out, songs, fonts=own(0xE0A4, 0xE0A2)))
-    assert manifest["options"]["fonts"] == [f"Square {own(0xE0A4, 0xE0A2)[0].digest}"]
+    manifest = engrave(small_options(out, songs, fonts=convert_square_font(0xE0A4, 0xE0A2)))
+    assert manifest["options"]["fonts"] == [f"Square {convert_square_font(0xE0A4, 0xE0A2)[0].digest}"]
     (kept,) = (out / STATE).rglob("Square.zip")
     (tmp_path / "converted" / "Square.zip").unlink()
     assert kept.is_file()
     with pytest.raises(ValueError, match="begun with other options: fonts was"):  # another font of the same name
-        engrave(job(out, songs, fonts=own(0xE0A4)))
+        engrave(small_options(out, songs, fonts=convert_square_font(0xE0A4)))
 
 
 def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,20 +165,20 @@ def test_progress_counts_tasks(tmp_path: Path, songs: Path, monkeypatch: pytest.
         yield steps.append
 
     monkeypatch.setattr(pipeline, "progress_bar", bar)
-    engrave(job(tmp_path / "out", songs))
+    engrave(small_options(tmp_path / "out", songs))
     assert steps == [1, 1, 1]
 
 
 def test_a_score_in_several_fonts_is_one_score(tmp_path: Path, songs: Path) -> None:
     fonts = (MusicFont("Leipzig"), MusicFont("Bravura"))
-    counts = engrave(job(tmp_path / "out", songs / "One.xml", fonts=fonts, all_fonts=True))["counts"]
+    counts = engrave(small_options(tmp_path / "out", songs / "One.xml", fonts=fonts, all_fonts=True))["counts"]
     assert (counts["scores"], counts["pages"]) == (1, 2)
 
 
 def test_scores_that_replacing_does_nothing_to_are_noted(tmp_path: Path, songs: Path) -> None:
     (songs / "tune.abc").write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
     with pytest.warns(UserWarning, match="1 score is not MusicXML, in which alone symbols are replaced"):
-        engrave(job(tmp_path / "out", songs, substitute=0.5))
+        engrave(small_options(tmp_path / "out", songs, substitute=0.5))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        engrave(job(tmp_path / "other", songs))
+        engrave(small_options(tmp_path / "other", songs))

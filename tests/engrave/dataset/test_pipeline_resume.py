@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engrave.small_jobs import contents, job
+from tests.engrave.small_runs import read_files, small_options
 
-from entourage.engrave.dataset import worker as work
+from entourage.engrave.dataset import worker as worker_module
 from entourage.engrave.dataset.pipeline import engrave
 from entourage.engrave.dataset.state import STATE
 from entourage.engrave.dataset.worker import Outcome, Worker
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 def test_killed_and_resumed_gives_the_same_bytes(
     tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    engrave(job(tmp_path / "whole", songs))
+    engrave(small_options(tmp_path / "whole", songs))
     out = tmp_path / "killed"
     calls: list[str] = []
 
@@ -38,25 +38,25 @@ def test_killed_and_resumed_gives_the_same_bytes(
         if moment == "between":
             patch.setattr(Worker, "run", interrupted("run", Worker.run))
         else:
-            patch.setattr(work, "source_file", interrupted("source", work.source_file))
+            patch.setattr(worker_module, "source_file", interrupted("source", worker_module.source_file))
         with pytest.raises(KeyboardInterrupt):
-            engrave(job(out, songs))
+            engrave(small_options(out, songs))
     (out / "images" / ".half.0123456789abcdef.png").write_bytes(b"half")
     theirs = out / "crops" / ".half.0123456789abcdef.png"  # of a command that is at work there
     theirs.parent.mkdir()
     theirs.write_bytes(b"half")
     assert not (out / "manifest.json").exists()
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     assert theirs.read_bytes() == b"half"
     theirs.unlink()
-    assert contents(out) == contents(tmp_path / "whole")
+    assert read_files(out) == read_files(tmp_path / "whole")
 
 
 def test_finished_scores_are_not_engraved_again_unless_they_changed(
     tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     done: list[str] = []
     real = Worker._engrave
 
@@ -67,30 +67,30 @@ def test_finished_scores_are_not_engraved_again_unless_they_changed(
     monkeypatch.setattr(Worker, "_engrave", counted)
     path = songs / "Two.xml"
     path.write_text(path.read_text().replace("<octave>5", "<octave>4"))
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     assert done == ["Two-leipzig"]
 
 
 def test_killed_before_the_first_score_is_no_obstacle(tmp_path: Path, songs: Path) -> None:
     (tmp_path / "out" / STATE).mkdir(parents=True)
-    assert engrave(job(tmp_path / "out", songs))["counts"]["pages"] == 3
+    assert engrave(small_options(tmp_path / "out", songs))["counts"]["pages"] == 3
 
 
 def test_what_was_lost_is_engraved_again(tmp_path: Path, songs: Path) -> None:
     out = tmp_path / "out"
-    engrave(job(out, songs))
-    whole = contents(out)
+    engrave(small_options(out, songs))
+    whole = read_files(out)
     (out / "images" / "Two-leipzig-1.png").unlink()
     (out / "sources" / "One-leipzig.mxl").unlink()
-    engrave(job(out, songs))
-    assert contents(out) == whole
+    engrave(small_options(out, songs))
+    assert read_files(out) == whole
 
 
 def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path, songs: Path, musicxml: str) -> None:
     out = tmp_path / "out"
     measure = musicxml[musicxml.index('<measure number="2">') : musicxml.index("</part></score-partwise>")]
     (songs / "Three.xml").write_text(musicxml.replace(measure, measure * 60).replace("Études", "Three"))
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     assert len(list((out / "images").glob("Three-leipzig-*.png"))) > 1
     mine = {"images/mine.png", "images/mine-1.png", "notes.txt", "sources/mine.mxl", "stats/report.html"}
     mine |= {"images/Three-leipzig-2024.png", "sources/Three-leipzig.mei", "sources/Two-leipzig.abc"}
@@ -100,13 +100,13 @@ def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path,
     (songs / "Two.xml").unlink()
     (songs / "One.xml").write_text("<score-partwise>")
     (songs / "Three.xml").write_text(musicxml.replace("Études", "Three"))
-    manifest = engrave(job(out, songs))
+    manifest = engrave(small_options(out, songs))
     assert not mine & manifest["files"].keys()
     fresh = tmp_path / "fresh"
-    engrave(job(fresh, songs))
-    left = contents(out)
+    engrave(small_options(fresh, songs))
+    left = read_files(out)
     assert {name: left.pop(name) for name in mine} == dict.fromkeys(mine, b"mine")
-    assert left == contents(fresh)
+    assert left == read_files(fresh)
 
 
 def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
@@ -118,21 +118,21 @@ def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(work, "source_file", killed)
+        patch.setattr(worker_module, "source_file", killed)
         with pytest.raises(KeyboardInterrupt):
-            engrave(job(out, songs))
+            engrave(small_options(out, songs))
     assert (out / "images" / "One-leipzig-1.png").is_file()
     (songs / "One.xml").unlink()
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     assert not (out / "images" / "One-leipzig-1.png").exists()
 
 
 def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
-    engrave(job(out, songs))
+    engrave(small_options(out, songs))
     with pytest.raises(ValueError, match=r"lies in .*out, where the output goes; expected scores from elsewhere"):
-        engrave(job(out, out / "sources"))
-    engrave(job(again, out / "sources"))
+        engrave(small_options(out, out / "sources"))
+    engrave(small_options(again, out / "sources"))
     assert {path.name for path in (again / "images").iterdir()} == {
         f"{name}-leipzig-leipzig-1.png" for name in ("One", "Two", "Three")
     }
@@ -144,9 +144,9 @@ import os, signal, sys
 from pathlib import Path
 from entourage.engrave.dataset import pipeline, worker
 from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
-from tests.engrave.conftest import run_here
+from tests.engrave.conftest import run_in_process
 
-pipeline.run_tasks = run_here
+pipeline.run_tasks = run_in_process
 write, written = worker.write_file, []
 
 def fatal(path, data):
@@ -164,12 +164,12 @@ pipeline.engrave(EngraveOptions(Path(sys.argv[1]), (Path(sys.argv[2]),), page=si
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_killed_without_warning_and_continued_ends_with_the_same_bytes(tmp_path: Path, songs: Path) -> None:
-    engrave(job(tmp_path / "whole", songs))
+    engrave(small_options(tmp_path / "whole", songs))
     out = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(out), str(songs), "9"]  # in the middle of the second score
     done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[3])
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert list(out.rglob(".*.0123456789abcdef.png"))
     assert not (out / "manifest.json").exists()
-    engrave(job(out, songs))
-    assert contents(out) == contents(tmp_path / "whole")
+    engrave(small_options(out, songs))
+    assert read_files(out) == read_files(tmp_path / "whole")

@@ -16,11 +16,11 @@ from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 from entourage.engrave.scores.archives import ScoreFile
 
-JOB = EngraveOptions(Path("out"), (Path("songs"),), workers=2)
+OPTIONS = EngraveOptions(Path("out"), (Path("songs"),), workers=2)
 TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
-def fragile(job: EngraveOptions, connection: Connection) -> None:
+def crash_or_hang(options: EngraveOptions, connection: Connection) -> None:
     while True:
         task = connection.recv()
         if task is None:
@@ -33,10 +33,10 @@ def fragile(job: EngraveOptions, connection: Connection) -> None:
 
 
 def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 1.0)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
-    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
+    outcomes = {outcome.name: outcome for outcome in run_tasks(OPTIONS, TASKS)}
     assert set(outcomes) == {task.name for task in TASKS}
     assert outcomes["task2"].failure == "task2: the engraver crashed (exit code 7)"
     assert outcomes["task4"].failure == "task4: the engraver took longer than 1 s"
@@ -44,7 +44,7 @@ def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyP
 
 
 def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     font, archive = MusicFont("Leipzig"), Path("songs.tar.gz")
     tasks = [
@@ -52,36 +52,36 @@ def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pyte
         for place, name in ((2, "a"), (0, "b"), (1, "c"))
     ]
     tasks += [EngraveTask("e", font, ScoreFile("e", Path("e.xml"))), EngraveTask("d", font)]
-    outcomes = run_tasks(replace(JOB, workers=1), tasks)
+    outcomes = run_tasks(replace(OPTIONS, workers=1), tasks)
     assert [outcome.name for outcome in outcomes] == ["e", "d", "b", "c", "a"]
 
 
 def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
     task = EngraveTask("task2", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).run(task)
-    monkeypatch.setattr(pool, "_serve", fragile)
+    Worker(options).run(task)
+    monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
-    assert list(run_tasks(job, [task])) == [Outcome("task2", 1)]
+    assert list(run_tasks(options, [task])) == [Outcome("task2", 1)]
     score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
-    (outcome,) = run_tasks(job, [task])
+    (outcome,) = run_tasks(options, [task])
     assert (outcome.pages, outcome.worker_lost) == (0, True)
 
 
-def deaf(job: EngraveOptions, connection: Connection) -> None:
+def ignore_sigterm(options: EngraveOptions, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection.recv()
     time.sleep(60)
 
 
 def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_serve", deaf)
+    monkeypatch.setattr(pool, "_serve", ignore_sigterm)
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.5)
     monkeypatch.setattr(pool, "_TERMINATION_TIMEOUT", 0.1)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
-    (outcome,) = run_tasks(replace(JOB, workers=1), TASKS[:1])
+    (outcome,) = run_tasks(replace(OPTIONS, workers=1), TASKS[:1])
     assert outcome.failure == "task0: the engraver took longer than 0.5 s"
     assert mp.active_children() == []
 
@@ -92,36 +92,36 @@ def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.Mon
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     ours, theirs = mp.Pipe()
     ours.send(None)
-    pool._serve(JOB, theirs)
+    pool._serve(OPTIONS, theirs)
     with pytest.raises(SystemExit, match="143"):  # which passes through all that tidies up
         handlers[signal.SIGTERM](signal.SIGTERM, None)
 
 
-def no_room(job: EngraveOptions, task: EngraveTask) -> Outcome:
+def raise_unwritable(options: EngraveOptions, task: EngraveTask) -> Outcome:
     raise UnwritableError("images/a.png cannot be written: No space left on device")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    monkeypatch.setattr(Worker, "run", no_room)
+    monkeypatch.setattr(Worker, "run", raise_unwritable)
     monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     with pytest.raises(UnwritableError, match="No space left on device"):
-        list(run_tasks(replace(JOB, workers=workers), TASKS))
+        list(run_tasks(replace(OPTIONS, workers=workers), TASKS))
 
 
 def test_a_single_worker_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_serve", fragile)
+    monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
-    outcomes = list(run_tasks(replace(JOB, workers=1), TASKS[1:4]))
+    outcomes = list(run_tasks(replace(OPTIONS, workers=1), TASKS[1:4]))
     assert [outcome.pages for outcome in outcomes] == [1, 0, 1]
 
 
 def test_no_tasks_are_no_work() -> None:
-    assert list(run_tasks(JOB, [])) == []
+    assert list(run_tasks(OPTIONS, [])) == []
 
 
-def greedy(connection: Connection) -> None:
+def allocate_2_gb(connection: Connection) -> None:
     import numpy as np
 
     pool._limit_memory(2**30)
@@ -138,7 +138,7 @@ def greedy(connection: Connection) -> None:
 def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
     context = mp.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=greedy, args=(theirs,))
+    process = context.Process(target=allocate_2_gb, args=(theirs,))
     process.start()
     assert ours.poll(60)
     assert ours.recv() == "refused"
@@ -153,6 +153,6 @@ def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch
     ours, theirs = mp.Pipe()
     ours.send(TASKS[0])
     ours.send(None)
-    pool._serve(JOB, theirs)
+    pool._serve(OPTIONS, theirs)
     assert order == ["bound", "task0"]
     assert ours.recv() == Outcome("task0")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from entourage import __version__
-from entourage.engrave.dataset import state as parts
+from entourage.engrave.dataset import state as state_module
 from entourage.engrave.dataset.formats import SCHEMA
 from entourage.engrave.dataset.state import (
     UnwritableError,
@@ -98,9 +98,9 @@ def test_what_makes_pages_has_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert software_versions("verovio") == {
         "entourage": __version__,
         "verovio": version("verovio"),
-        "rules": str(parts.RULES_VERSION),
+        "rules": str(state_module.RULES_VERSION),
     }
-    monkeypatch.setattr(parts, "version", lambda package: f"version of {package}")
+    monkeypatch.setattr(state_module, "version", lambda package: f"version of {package}")
     assert software_versions("lilypond")["lilypond"] == "version of lilypond"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from entourage.engrave.dataset import worker as work
+from entourage.engrave.dataset import worker as worker_module
 from entourage.engrave.dataset.state import UnwritableError, read_record, record_path, reservation_path, reserved_files
 from entourage.engrave.dataset.worker import Outcome, Worker, source_file, source_path
 from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
@@ -29,29 +29,29 @@ def test_the_source_travels_as_a_file_that_others_open(score_path: Path) -> None
 def test_a_tune_travels_with_the_ids_that_annotations_point_to(tmp_path: Path) -> None:
     tune = tmp_path / "tune.abc"
     tune.write_text("X:1\nT:Tune\nM:4/4\nL:1/4\nK:C\nCDEF|GABc|\n")
-    job = EngraveOptions(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
-    assert Worker(job).run(EngraveTask("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
-    rows = pq.read_table(record_path(job.out, "t")).to_pylist()
+    options = EngraveOptions(tmp_path / "out", (tune,), page=PageOptions(700, 500, 10), formats=())
+    assert Worker(options).run(EngraveTask("t", MusicFont("Leipzig"), ScoreFile("t", tune))).pages == 1
+    rows = pq.read_table(record_path(options.out, "t")).to_pylist()
     heads = [row["element"] for row in rows if row["label"].startswith("notehead")]
-    mei = (job.out / "sources" / "t.mei").read_text()
+    mei = (options.out / "sources" / "t.mei").read_text()
     assert len({*heads}) == 8
     assert all(f'xml:id="{head}"' in mei for head in heads)
     assert "isodate" not in mei  # which would differ from run to run
     assert {row["source"] for row in rows} == {"sources/t.abc"}
-    assert (job.out / "sources" / "t.abc").read_text() == tune.read_text()
+    assert (options.out / "sources" / "t.abc").read_text() == tune.read_text()
 
 
 def test_a_damaged_part_counts_as_not_done(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
     assert read_record(record_path(tmp_path, "s")) is None
-    assert Worker(job).run(task).pages == 1
+    assert Worker(options).run(task).pages == 1
     meta = read_record(record_path(tmp_path, "s"))
     assert meta is not None
     assert meta["title"] == "Études"
     record_path(tmp_path, "s").write_bytes(b"PAR1")
     assert read_record(record_path(tmp_path, "s")) is None
-    assert Worker(job).run(task).failure == ""
+    assert Worker(options).run(task).failure == ""
     assert read_record(record_path(tmp_path, "s")) == meta
     assert not (tmp_path / "segmentation").exists()  # no format asked for it
 
@@ -62,37 +62,37 @@ def test_a_score_that_fails_half_way_has_noted_what_it_left(
     def fail(score: Score) -> bytes:
         raise ValueError("it ends in the middle")
 
-    monkeypatch.setattr(work, "source_file", fail)
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
-    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    monkeypatch.setattr(worker_module, "source_file", fail)
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    outcome = Worker(options).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome == Outcome("s", failure="it ends in the middle")
-    left = {p.relative_to(job.out).as_posix() for p in job.out.rglob("*") if p.is_file()}
-    assert {*reserved_files(reservation_path(job.out, "s"))} == left - {".state/s.begun"}
+    left = {p.relative_to(options.out).as_posix() for p in options.out.rglob("*") if p.is_file()}
+    assert {*reserved_files(reservation_path(options.out, "s"))} == left - {".state/s.begun"}
     assert len(left) == 5
 
 
 def test_places_are_noted_before_they_are_written_to(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path, (score_path,), page=PageOptions(700, 500, 10), formats=())
     written: list[str] = []
 
     def write(path: Path, data: bytes) -> None:
         written.append(path.relative_to(tmp_path).as_posix())
         assert reserved_files(reservation_path(tmp_path, "s")) == written
 
-    monkeypatch.setattr(work, "write_file", write)
-    assert Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
+    monkeypatch.setattr(worker_module, "write_file", write)
+    assert Worker(options).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))).failure == ""
     assert written == ["images/s-1.png", "sources/s.mxl"]
 
 
 def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).run(task)
-    image, text = job.out / "images" / "s-1.png", score_path.read_text()
+    Worker(options).run(task)
+    image, text = options.out / "images" / "s-1.png", score_path.read_text()
     before, places = image.read_bytes(), ["images/s-1.png", "sources/s.mxl"]
 
     def killed(score: Score) -> bytes:
@@ -100,14 +100,14 @@ def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
 
     score_path.write_text(text.replace("<octave>5", "<octave>4"))
     with monkeypatch.context() as patch:
-        patch.setattr(work, "source_file", killed)
+        patch.setattr(worker_module, "source_file", killed)
         with pytest.raises(KeyboardInterrupt):
-            Worker(job).run(task)
+            Worker(options).run(task)
     assert image.read_bytes() != before
-    assert reserved_files(reservation_path(job.out, "s"))[2:4] == places  # those of the part that is gone
+    assert reserved_files(reservation_path(options.out, "s"))[2:4] == places  # those of the part that is gone
     score_path.write_text(text)
-    assert Worker(job).finished_outcome(task) is None
-    assert Worker(job).run(task) == Outcome("s", 1)
+    assert Worker(options).finished_outcome(task) is None
+    assert Worker(options).run(task) == Outcome("s", 1)
     assert image.read_bytes() == before
 
 
@@ -115,28 +115,28 @@ def test_killed_while_a_changed_score_is_engraved_and_then_set_back(
 def test_what_another_version_made_is_not_done(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).run(task)
-    assert Worker(job).finished_outcome(task) == Outcome("s", 1)
+    Worker(options).run(task)
+    assert Worker(options).finished_outcome(task) == Outcome("s", 1)
     monkeypatch.setattr(f"entourage.engrave.dataset.state.{what}", "another")
-    assert Worker(job).finished_outcome(task) is None
-    assert Worker(job).run(task).pages == 1
-    meta = read_record(record_path(job.out, "s"))
+    assert Worker(options).finished_outcome(task) is None
+    assert Worker(options).run(task).pages == 1
+    meta = read_record(record_path(options.out, "s"))
     assert meta is not None
     assert "another" in meta["makers"].values()
-    assert Worker(job).finished_outcome(task) == Outcome("s", 1)
+    assert Worker(options).finished_outcome(task) == Outcome("s", 1)
 
 
 def test_a_score_that_changed_or_is_gone_is_not_done(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    assert Worker(job).finished_outcome(task) is None
-    Worker(job).run(task)
+    assert Worker(options).finished_outcome(task) is None
+    Worker(options).run(task)
     score_path.write_text(score_path.read_text().replace("<octave>5", "<octave>4"))
-    assert Worker(job).finished_outcome(task) is None
+    assert Worker(options).finished_outcome(task) is None
     score_path.unlink()
-    assert Worker(job).finished_outcome(task) is None
+    assert Worker(options).finished_outcome(task) is None
 
 
 def test_a_full_disk_is_no_fault_of_the_score(
@@ -149,9 +149,9 @@ def test_a_full_disk_is_no_fault_of_the_score(
 
     real = Path.write_bytes
     monkeypatch.setattr(Path, "write_bytes", full)
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10))
     with pytest.raises(UnwritableError, match=r"s-1\.png cannot be written: No space left on device"):
-        Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+        Worker(options).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
 
 
 def test_what_nobody_foresaw_is_the_failure_of_one_score(
@@ -160,9 +160,9 @@ def test_what_nobody_foresaw_is_the_failure_of_one_score(
     def fail(file: ScoreFile, reader: object) -> Score:
         raise KeyError("p1m1n1")
 
-    monkeypatch.setattr(work, "read_score", fail)
-    job = EngraveOptions(tmp_path / "out", (score_path,))
-    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
+    monkeypatch.setattr(worker_module, "read_score", fail)
+    options = EngraveOptions(tmp_path / "out", (score_path,))
+    outcome = Worker(options).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path)))
     assert outcome.failure == f"{score_path} cannot be engraved: it breaks the engraver (KeyError: 'p1m1n1')"
 
 
@@ -174,17 +174,17 @@ def test_a_meter_without_a_unit_is_a_reason_with_a_path(tmp_path: Path) -> None:
     score = f"<score><scoreDef>{staff}</scoreDef><section>{bar}</section></score>"
     music = f"<music><body><mdiv>{score}</mdiv></body></music>"
     path.write_text(f'<mei xmlns="http://www.music-encoding.org/ns/mei"><meiHead/>{music}</mei>')
-    job = EngraveOptions(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
-    outcome = Worker(job).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", path)))
+    options = EngraveOptions(tmp_path / "out", (path,), page=PageOptions(700, 500, 10), formats=())
+    outcome = Worker(options).run(EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", path)))
     assert outcome.failure.startswith(f"{path} cannot be engraved: it breaks the engraver (ZeroDivisionError")
 
 
 def test_a_task_is_done_only_while_its_files_are_there(tmp_path: Path, score_path: Path) -> None:
-    job = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
+    options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=())
     task = EngraveTask("s", MusicFont("Leipzig"), ScoreFile("s", score_path))
-    Worker(job).run(task)
-    image = job.out / "images" / "s-1.png"
+    Worker(options).run(task)
+    image = options.out / "images" / "s-1.png"
     before = image.read_bytes()
     image.unlink()
-    assert Worker(job).run(task).pages == 1
+    assert Worker(options).run(task).pages == 1
     assert image.read_bytes() == before

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def own(tmp_path: Path, *names: str) -> Path:
+def write_custom_font(tmp_path: Path, *names: str) -> Path:
     with zipfile.ZipFile(tmp_path / "Mine.zip", "w") as archive:
         for name in names:
             archive.writestr(name, glyph(100))
@@ -39,13 +39,13 @@ def test_a_glyph_is_upright_and_an_em_is_one(folder: Path) -> None:
 
 
 def test_a_font_of_the_users_own_comes_first(folder: Path) -> None:
-    letters = MusicLetters(folder, own(folder, "Mine/ECA5.xml"))
+    letters = MusicLetters(folder, write_custom_font(folder, "Mine/ECA5.xml"))
     assert width(letters.letter(NOTE, "Mine")) == pytest.approx(0.1)
     assert width(letters.letter(NOTE, "Bravura")) == pytest.approx(0.2)
 
 
 def test_what_a_font_lacks_is_taken_from_another(folder: Path) -> None:
-    assert width(MusicLetters(folder, own(folder)).letter(NOTE, "Mine")) == pytest.approx(0.3)
+    assert width(MusicLetters(folder, write_custom_font(folder)).letter(NOTE, "Mine")) == pytest.approx(0.3)
     assert width(MusicLetters(folder / "Leipzig").letter(NOTE, "../Bravura")) == 0  # a name is no path
     blank = MusicLetters(folder).letter("\ueca3", "Mine")
     assert (len(blank.edges), blank.advance > 0) == (0, True)

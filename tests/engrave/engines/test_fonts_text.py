@@ -12,8 +12,8 @@ def test_letters_stand_on_the_line_and_reach_their_height() -> None:
 
 
 def test_styles_differ_and_a_ring_has_a_hole() -> None:
-    face = Typeface()
-    plain, bold, italic = face.letter("o"), face.letter("o", bold=True), face.letter("o", italic=True)
+    typeface = Typeface()
+    plain, bold, italic = typeface.letter("o"), typeface.letter("o", bold=True), typeface.letter("o", italic=True)
     ink = [rasterise([letter.edges * 100]).coverage.sum() for letter in (plain, bold, italic)]
     assert ink[1] > 1.2 * ink[0]
     assert len({round(float(i)) for i in ink}) == 3
@@ -23,8 +23,8 @@ def test_styles_differ_and_a_ring_has_a_hole() -> None:
 
 
 def test_other_scripts_fall_back_and_the_unknown_is_blank() -> None:
-    face = Typeface()
-    assert len(face.letter("ж").edges)
-    blank = face.letter("\U000f0000")
+    typeface = Typeface()
+    assert len(typeface.letter("ж").edges)
+    blank = typeface.letter("\U000f0000")
     assert len(blank.edges) == 0
     assert blank.advance > 0

@@ -8,7 +8,7 @@ import pytest
 from tests.engrave.conftest import build_score, direction, notations, note
 
 from entourage.engrave.dataset import pool
-from entourage.engrave.engines import lilypond as lilypond_engine
+from entourage.engrave.engines import lilypond as lilypond_module
 from entourage.engrave.engines.lilypond import LilypondEngraver, escape_text
 from entourage.engrave.options import PageOptions
 from entourage.engrave.scores.archives import ScoreFile
@@ -64,7 +64,7 @@ def test_words_of_a_score_are_never_commands(tmp_path: Path) -> None:
 
 
 def test_lilypond_is_given_up_well_before_its_worker() -> None:
-    assert sum(lilypond_engine._TIMEOUTS.values()) <= 0.8 * pool._TASK_TIMEOUT
+    assert sum(lilypond_module._TIMEOUTS.values()) <= 0.8 * pool._TASK_TIMEOUT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
@@ -73,7 +73,7 @@ def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path, monke
     program.write_text("#!/bin/sh\nsleep 60 &\necho $! > child\nwait\n")
     program.chmod(0o755)
     monkeypatch.setitem(sys.modules, "lilypond", SimpleNamespace(executable=lambda name: tmp_path / name))
-    monkeypatch.setitem(lilypond_engine._TIMEOUTS, "lilypond", 1.0)
+    monkeypatch.setitem(lilypond_module._TIMEOUTS, "lilypond", 1.0)
     engraver = LilypondEngraver(PageOptions())
     with pytest.raises(ValueError, match="s: lilypond took longer than 1 s"):
         engraver._run("lilypond", [], tmp_path, Score("s", "", "musicxml"))

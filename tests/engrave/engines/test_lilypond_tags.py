@@ -12,9 +12,11 @@ def mark(x: float = 0.0, y: float = 0.0) -> Mark:
     return Mark("glyph", rectangle(x, y, 10, 10), Group(), x=x, y=y)
 
 
-def tagged(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
-    known = {f"data-{name}": "" for name in NAMES} | {"data-grace": "0"} | {f"data-{n}": v for n, v in tags.items()}
-    return tagged_symbols(Group((kind,)), known, list(range(len(marks))), marks)
+def symbols_of(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
+    attributes = (
+        {f"data-{name}": "" for name in NAMES} | {"data-grace": "0"} | {f"data-{n}": v for n, v in tags.items()}
+    )
+    return tagged_symbols(Group((kind,)), attributes, list(range(len(marks))), marks)
 
 
 @pytest.mark.parametrize(
@@ -41,41 +43,41 @@ def tagged(kind: str, marks: list[Mark], **tags: str) -> list[Symbol]:
     ],
 )
 def test_tags_decide_the_class(kind: str, tags: dict[str, str], label: str) -> None:
-    (symbol,) = tagged(kind, [mark()], **tags)
+    (symbol,) = symbols_of(kind, [mark()], **tags)
     assert symbol.label == label
 
 
 def test_digits_and_letters_are_told_apart() -> None:
     digits = [mark(0, 10), mark(12, 10), mark(6, 30)]
-    assert [s.label for s in tagged("TimeSignature", digits, fraction="(12 . 8)")] == [
+    assert [s.label for s in symbols_of("TimeSignature", digits, fraction="(12 . 8)")] == [
         "timeSig1",
         "timeSig2",
         "timeSig8",
     ]
-    assert [s.label for s in tagged("DynamicText", [mark(), mark(20)], text="mf")] == ["dynamicM", "dynamicF"]
-    assert [s.label for s in tagged("TupletNumber", [mark(), mark(9)], text="12")] == ["tuplet1", "tuplet2"]
+    assert [s.label for s in symbols_of("DynamicText", [mark(), mark(20)], text="mf")] == ["dynamicM", "dynamicF"]
+    assert [s.label for s in symbols_of("TupletNumber", [mark(), mark(9)], text="12")] == ["tuplet1", "tuplet2"]
 
 
 def test_the_music_is_in_quarter_notes() -> None:
     tags = {"onset": "3/8", "duration": "1/4", "pitch": "-1 6 -1/2", "log": "2", "position": "-3"}
-    (head,) = tagged("NoteHead", [mark()], **tags)
+    (head,) = symbols_of("NoteHead", [mark()], **tags)
     assert (head.onset, head.duration, head.pitch, head.midi, head.position) == (1.5, 1.0, "Bb3", 58, -3)
-    (grace,) = tagged("NoteHead", [mark()], **tags, grace="-1/8")
+    (grace,) = symbols_of("NoteHead", [mark()], **tags, grace="-1/8")
     assert (grace.label, grace.duration) == ("noteheadBlackInSpaceSmall", 0.0)
 
 
 def test_a_character_without_a_class_moves_no_other() -> None:
     three = [mark(), mark(20), mark(40)]
-    found = tagged("DynamicText", three, text="sfn")
+    found = symbols_of("DynamicText", three, text="sfn")
     assert [(s.label, s.marks) for s in found] == [("dynamicS", [0]), ("dynamicF", [1])]
-    found = tagged("Fingering", three, text="1-2")
+    found = symbols_of("Fingering", three, text="1-2")
     assert [(s.label, s.marks) for s in found] == [("fingering1", [0]), ("fingering2", [2])]
-    assert tagged("DynamicText", three, text="sf") == []  # something else is drawn
+    assert symbols_of("DynamicText", three, text="sf") == []  # something else is drawn
 
 
 def test_a_sum_of_beats_is_not_taken_for_a_fraction() -> None:
     drawn = [mark(0, 10), mark(12, 10), mark(24, 10), mark(12, 30)]  # 3 + 2 over 8
-    assert tagged("TimeSignature", drawn, fraction="(5 . 8)") == []
+    assert symbols_of("TimeSignature", drawn, fraction="(5 . 8)") == []
 
 
 def missing(kind: str, marks: list[Mark], **tags: str) -> list[str]:
@@ -104,8 +106,8 @@ def test_of_letters_only_signs_and_numbers_count() -> None:
 
 
 def test_what_has_no_class_is_no_symbol() -> None:
-    assert tagged("LyricText", [mark()]) == []
-    assert tagged("Rest", [mark()], log="-2") == []
+    assert symbols_of("LyricText", [mark()]) == []
+    assert symbols_of("Rest", [mark()], log="-2") == []
 
 
 def test_staves_are_counted_within_systems() -> None:

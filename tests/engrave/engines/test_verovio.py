@@ -61,12 +61,12 @@ def test_other_notations_are_engraved(engraver: VerovioEngraver, notation: str, 
 def test_tunes_of_one_file_keep_their_own_key_and_length(engraver: VerovioEngraver, tmp_path: Path) -> None:
     path = tmp_path / "tunes.abc"
     path.write_text("L:1/2\n\nX:1\nT:One\nM:2/2\nK:G\nFB|]\n\nX:2\nT:Two\nM:2/2\nL:1/4\nK:F\nFBFB|]\n")
-    heard = []
+    notes_by_font = []
     for file in find_scores([path]):
         page = next(engraver.engrave(read_score(file)))
         heads = sorted((s for s in page.symbols if s.label.startswith("notehead")), key=lambda s: s.onset or 0)
-        heard.append([(s.pitch, s.duration) for s in heads])
-    assert heard == [[("F#4", 2), ("B4", 2)], [("F4", 1), ("Bb4", 1)] * 2]
+        notes_by_font.append([(s.pitch, s.duration) for s in heads])
+    assert notes_by_font == [[("F#4", 2), ("B4", 2)], [("F4", 1), ("Bb4", 1)] * 2]
 
 
 def test_what_cannot_be_engraved_is_one_clear_line(engraver: VerovioEngraver) -> None:

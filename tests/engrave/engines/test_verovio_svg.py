@@ -14,7 +14,7 @@ def read(content: str, pixels: float = 0.1) -> list[Mark]:
     return SvgReader(pixels).read(f"<svg {names}>{defs}{body}</svg>")
 
 
-def bounds(mark: Mark) -> list[float]:
+def bounding_box(mark: Mark) -> list[float]:
     points = mark.edges.reshape(-1, 2)
     return [*points.min(axis=0), *points.max(axis=0)]
 
@@ -24,7 +24,7 @@ def test_a_glyph_stands_where_its_transforms_say() -> None:
         '<g class="note" id="n"><use xlink:href="#E0A4-x" transform="translate(50, 40) scale(0.2, 0.2)"/></g>'
     )
     assert (mark.shape, mark.code, mark.x, mark.y, mark.scale) == ("glyph", 0xE0A4, 15, 24, 20)
-    assert bounds(mark) == pytest.approx([15, 4, 35, 24])  # y upwards in the font, downwards on the page
+    assert bounding_box(mark) == pytest.approx([15, 4, 35, 24])  # y upwards in the font, downwards on the page
     assert (mark.group.kind, mark.group.id) == ("note", "n")
 
 
@@ -34,7 +34,7 @@ def test_a_group_may_be_turned() -> None:
         '<use xlink:href="#E0A4-x" transform="translate(150, 40) scale(0.2, 0.1)"/></g>'
     )
     assert (mark.x, mark.y) == pytest.approx((15, 14))  # 10 pixels to the right have become 10 upwards
-    assert bounds(mark) == pytest.approx([-5, -6, 15, 14])
+    assert bounding_box(mark) == pytest.approx([-5, -6, 15, 14])
 
 
 def test_groups_know_what_is_around_them() -> None:
@@ -44,7 +44,7 @@ def test_groups_know_what_is_around_them() -> None:
     assert [g.kind for g in mark.group.ancestors()][:3] == ["dots", "staff", "measure"]
     assert mark.group.closest("measure", "staff") is mark.group.parent
     assert mark.group.closest("layer") is None
-    assert bounds(mark) == pytest.approx([6, 16, 14, 24], abs=0.1)
+    assert bounding_box(mark) == pytest.approx([6, 16, 14, 24], abs=0.1)
 
 
 def test_lines_rectangles_polygons_and_hairpins() -> None:
@@ -52,9 +52,9 @@ def test_lines_rectangles_polygons_and_hairpins() -> None:
         '<path d="M0 0 L100 0" stroke-width="20"/><rect x="0" y="0" width="30" height="10"/>'
         '<polygon points="0,0 100,50 100,60 0,10"/><polyline points="100,0 0,10 100,20 " fill="none" stroke-width="2"/>'
     )
-    assert bounds(line) == pytest.approx([10, 19, 20, 21])
-    assert bounds(box) == pytest.approx([10, 20, 13, 21])
-    assert bounds(beam) == pytest.approx([10, 20, 20, 26])
+    assert bounding_box(line) == pytest.approx([10, 19, 20, 21])
+    assert bounding_box(box) == pytest.approx([10, 20, 13, 21])
+    assert bounding_box(beam) == pytest.approx([10, 20, 20, 26])
     assert [mark.shape for mark in (line, box, beam, pin)] == ["line", "area", "area", "line"]
     np.testing.assert_allclose(pin.points, [[20, 20], [10, 21], [20, 22]])
 
@@ -62,7 +62,7 @@ def test_lines_rectangles_polygons_and_hairpins() -> None:
 def test_a_slur_is_filled_and_its_pen_counts() -> None:
     (slur,) = read('<path d="M0,0 C0,100 200,100 200,0 C200,120 0,120 0,0" stroke-width="10" stroke-linejoin="round"/>')
     assert slur.shape == "area"
-    assert bounds(slur) == pytest.approx([9.5, 19.5, 30.5, 29.5], abs=0.2)
+    assert bounding_box(slur) == pytest.approx([9.5, 19.5, 30.5, 29.5], abs=0.2)
 
 
 def test_dashes_leave_gaps() -> None:

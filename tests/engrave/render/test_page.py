@@ -11,7 +11,7 @@ from entourage.symbols import EXTENDED_IDS
 Engrave = Callable[[str], Page]
 
 
-def drawn(**shapes: np.ndarray) -> Page:
+def render_shapes(**shapes: np.ndarray) -> Page:
     marks = [Mark("area", edges, Group()) for edges in shapes.values()]
     symbols = [Symbol(label, "", [i], Group()) for i, label in enumerate(shapes)]
     return render_page(marks, AnnotatedMarks(symbols), 40, 60)
@@ -40,7 +40,7 @@ def test_no_ink_of_a_symbol_is_without_instance(engrave: Engrave, musicxml: str)
 
 
 def test_the_finer_symbol_owns_the_pixel() -> None:
-    page = drawn(noteheadBlackOnLine=rectangle(10, 10, 8, 8), staff=rectangle(0, 13, 60, 2))
+    page = render_shapes(noteheadBlackOnLine=rectangle(10, 10, 8, 8), staff=rectangle(0, 13, 60, 2))
     segmentation = page.segmentation(EXTENDED_IDS)
     assert segmentation[13, 12] == EXTENDED_IDS["noteheadBlackOnLine"]
     assert segmentation[13, 30] == EXTENDED_IDS["staff"]
@@ -49,28 +49,28 @@ def test_the_finer_symbol_owns_the_pixel() -> None:
 
 
 def test_what_lies_off_the_page_is_cut_off_or_left_out() -> None:
-    page = drawn(stem=rectangle(-5, 10, 10, 2), beam=rectangle(100, 10, 10, 2), tie=fill_edges([]))
+    page = render_shapes(stem=rectangle(-5, 10, 10, 2), beam=rectangle(100, 10, 10, 2), tie=fill_edges([]))
     assert [s.label for s in page.symbols] == ["stem"]
     assert page.boxes.tolist() == [[0, 10, 5, 12]]
-    assert drawn(tie=fill_edges([])).boxes.shape == (0, 4)
+    assert render_shapes(tie=fill_edges([])).boxes.shape == (0, 4)
 
 
 def test_a_hair_line_still_has_ink() -> None:
-    assert drawn(stem=rectangle(10.4, 10, 0.2, 5)).boxes.tolist() == [[10, 10, 11, 15]]
+    assert render_shapes(stem=rectangle(10.4, 10, 0.2, 5)).boxes.tolist() == [[10, 10, 11, 15]]
 
 
 def test_a_seam_that_is_dark_has_an_owner() -> None:
     """Two halves that share a column by 0.45 and 0.4 make it dark, though neither covers half of it."""
-    page = drawn(stem=rectangle(10, 10, 5.45, 5), beam=rectangle(15.6, 10, 5, 5))
+    page = render_shapes(stem=rectangle(10, 10, 5.45, 5), beam=rectangle(15.6, 10, 5, 5))
     assert (page.image[10:15, 15] < 128).all()
     assert (page.segmentation(EXTENDED_IDS)[10:15, 15] == EXTENDED_IDS["stem"]).all()
 
 
 def test_slanted_symbols_have_a_turned_box() -> None:
     slanted = fill_edges([np.array([[10.0, 10], [50, 20], [50, 24], [10, 14]])])
-    page = drawn(beam=slanted)
+    page = render_shapes(beam=slanted)
     sides = np.linalg.norm(np.diff(page.oriented[0], axis=0), axis=1)
     assert np.isclose(sorted(sides)[-1], np.hypot(40, 10), atol=1.5)
     assert sides.min() < 4.1  # an upright box would be 14 high
-    upright = drawn(stem=rectangle(5, 5, 2, 20)).oriented[0]
+    upright = render_shapes(stem=rectangle(5, 5, 2, 20)).oriented[0]
     assert upright.tolist() == [[7, 25], [7, 5], [5, 5], [5, 25]]

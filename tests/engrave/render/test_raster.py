@@ -32,9 +32,9 @@ def test_coverage_equals_a_fine_count_of_points() -> None:
         with np.errstate(divide="ignore", invalid="ignore"):
             crosses = ((y0 > y) != (y1 > y)) & (x < (x1 - x0) * (y - y0) / (y1 - y0) + x0)
         inside ^= crosses
-    counted = inside.reshape(12, 64, 12, 64).mean(axis=(1, 3))
+    expected = inside.reshape(12, 64, 12, 64).mean(axis=(1, 3))
     assert (
-        np.abs(picture(fill_edges([points]), 12, 12) - counted).max() < 2 / 64
+        np.abs(picture(fill_edges([points]), 12, 12) - expected).max() < 2 / 64
     )  # at a corner two edges miss by 1/64 each
 
 

@@ -12,7 +12,7 @@ from entourage.engrave.scores.parsing import parse_score
 from entourage.symbols import CLASSES, EXTENDED_IDS, V1_IDS
 
 
-def counted(balanced: bool, indices: range) -> tuple[Counter[str], Counter[str], list[int]]:
+def count_classes(balanced: bool, indices: range) -> tuple[Counter[str], Counter[str], list[int]]:
     labels: Counter[str] = Counter()
     v1: Counter[str] = Counter()
     unlabelled = []
@@ -27,7 +27,7 @@ def counted(balanced: bool, indices: range) -> tuple[Counter[str], Counter[str],
 
 @pytest.fixture(scope="module")
 def balanced() -> tuple[Counter[str], Counter[str], list[int]]:
-    return counted(True, range(8))
+    return count_classes(True, range(8))
 
 
 def test_every_class_of_every_list_occurs(balanced: tuple[Counter[str], Counter[str], list[int]]) -> None:
@@ -62,6 +62,6 @@ def test_the_same_seed_gives_the_same_score() -> None:
 
 
 def test_plain_scores_are_mostly_melody() -> None:
-    labels, _, _ = counted(False, range(1))
+    labels, _, _ = count_classes(False, range(1))
     heads = sum(n for name, n in labels.items() if name.startswith("noteheadBlack"))
     assert heads > 4 * max(n for name, n in labels.items() if name.startswith(("artic", "ornament", "tremolo")))

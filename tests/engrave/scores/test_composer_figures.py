@@ -8,24 +8,24 @@ from entourage.engrave.scores.composer import Bar, Figures
 from entourage.engrave.scores.musicxml_writer import DIVISIONS
 
 
-def figures(home: str = "G2", seed: int = 0) -> Figures:
-    return Figures(np.random.default_rng(seed), home)
+def figures(base_clef: str = "G2", seed: int = 0) -> Figures:
+    return Figures(np.random.default_rng(seed), base_clef)
 
 
 def elements(bar: Bar | str) -> etree._Element:
     return etree.fromstring(f"<m>{bar if isinstance(bar, str) else bar.left + bar.content + bar.right}</m>")
 
 
-def lasting(root: etree._Element) -> Fraction:
+def total_duration(root: etree._Element) -> Fraction:
     notes = [n for n in root.iter("note") if n.find("chord") is None]
     return Fraction(sum(int(n.findtext("duration") or 0) for n in notes), DIVISIONS)
 
 
-@pytest.mark.parametrize("home", ["G2", "F4", "C3", "C4", "P"])
-def test_a_round_brings_every_figure_in_full_measures(home: str) -> None:
-    bars = [bar for figure in figures(home).all_figures() for bar in figure]
+@pytest.mark.parametrize("base_clef", ["G2", "F4", "C3", "C4", "P"])
+def test_a_round_brings_every_figure_in_full_measures(base_clef: str) -> None:
+    bars = [bar for figure in figures(base_clef).all_figures() for bar in figure]
     roots = [elements(bar) for bar in bars]
-    assert [lasting(root) for root in roots] == [bar.length for bar in bars]
+    assert [total_duration(root) for root in roots] == [bar.length for bar in bars]
     tags = {element.tag for root in roots for element in root.iter()}
     assert {"tremolo", "arpeggiate", "grace", "segno", "coda", "pedal", "octave-shift", "wedge", "repeat"} <= tags
     assert {"multiple-rest", "fingering", "fermata", "caesura", "tied", "slur", "tuplet"} <= tags
@@ -38,7 +38,7 @@ def test_carriers_fill_a_measure_about_any_middle_line() -> None:
     writer = figures()
     for carrier in [*writer.flags(), *writer.tuplets(), writer.seconds, writer.beamed]:
         root = elements(carrier(22))  # that of the bass clef, D3
-        assert lasting(root) == 4
+        assert total_duration(root) == 4
         steps = [7 * int(p.findtext("octave")) + "CDEFGAB".index(p.findtext("step")) for p in root.iter("pitch")]
         assert all(abs(step - 22) <= 5 for step in steps)
 

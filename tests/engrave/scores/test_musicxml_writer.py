@@ -19,7 +19,7 @@ def parse(text: str) -> list[etree._Element]:
     return list(etree.fromstring(f"<x>{text}</x>"))
 
 
-def lasts(text: str) -> Fraction:
+def total_duration(text: str) -> Fraction:
     return sum(
         (Fraction(int(d.text), DIVISIONS) for d in etree.fromstring(f"<x>{text}</x>").iter("duration")), Fraction(0)
     )
@@ -41,7 +41,7 @@ def test_every_duration_is_a_whole_number_of_divisions(n: int, tuplet: tuple[int
     value = Value(Fraction(4, n), tuplet=tuplet)
     if n < 128 or tuplet == (1, 1):
         assert (value.sounding * DIVISIONS).denominator == 1
-    assert lasts(note(30, value)) == Fraction(int(value.sounding * DIVISIONS), DIVISIONS)
+    assert total_duration(note(30, value)) == Fraction(int(value.sounding * DIVISIONS), DIVISIONS)
 
 
 def test_chords_graces_ties_and_beams() -> None:
@@ -59,7 +59,7 @@ def test_chords_graces_ties_and_beams() -> None:
 @pytest.mark.parametrize("length", [Fraction(4), Fraction(3), Fraction(127, 32), Fraction(5, 8)])
 def test_rests_fill_a_length_shortest_first(length: Fraction) -> None:
     text = rests(length)
-    assert lasts(text) == length
+    assert total_duration(text) == length
     durations = [int(element.findtext("duration")) for element in parse(text)]
     assert durations == sorted(durations)
 
@@ -72,4 +72,4 @@ def test_attributes_and_directions() -> None:
     assert (element.findtext("key/cancel"), element.findtext("key/fifths")) == ("2", "0")
     assert parse(attributes(clef="P"))[0].findtext("clef/sign") == "percussion"
     assert parse(direction("<segno/>", "above"))[0].get("placement") == "above"
-    assert lasts(measure_rest(Fraction(3))) == 3
+    assert total_duration(measure_rest(Fraction(3))) == 3

@@ -18,14 +18,14 @@ def mxl(score: bytes, *, container: str = CONTAINER) -> bytes:
     return stream.getvalue()
 
 
-def unpacked(container: str = CONTAINER) -> bytes:
+def unpack(container: str = CONTAINER) -> bytes:
     return unpack_mxl(mxl(b"<the-score/>", container=container), 1000, "song.mxl")
 
 
 def test_the_container_says_which_file_is_the_score() -> None:
-    assert unpacked() == b"<the-score/>"
-    assert unpacked("") == unpacked(" ") == unpacked("<container/>") == b"<other/>"
-    assert unpacked(CONTAINER.replace("music.xml", "lost.xml")) == b"<other/>"
+    assert unpack() == b"<the-score/>"
+    assert unpack("") == unpack(" ") == unpack("<container/>") == b"<other/>"
+    assert unpack(CONTAINER.replace("music.xml", "lost.xml")) == b"<other/>"
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_the_container_says_which_file_is_the_score() -> None:
     ],
 )
 def test_the_container_is_read_as_xml_however_it_is_written(container: str) -> None:
-    assert unpacked(container) == b"<the-score/>"
+    assert unpack(container) == b"<the-score/>"
 
 
 def test_a_container_that_is_no_xml_is_refused() -> None:
     with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
-        unpacked("<container>")
+        unpack("<container>")
 
 
 def test_no_more_comes_out_than_is_allowed() -> None:

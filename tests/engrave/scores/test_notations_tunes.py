@@ -1,6 +1,6 @@
 import pytest
 
-from entourage.engrave.scores import notations as tunes
+from entourage.engrave.scores import notations as notations_module
 from entourage.engrave.scores.notations import nth_tune, tune_numbers
 
 FIRST = "X:1\nT:One\nM:4/4\nL:1/4\nK:G\nGABc|d4|]\n"
@@ -45,8 +45,8 @@ def test_fields_of_the_file_hold_for_every_tune_that_has_none() -> None:
 
 def test_a_head_that_would_swell_every_tune_is_refused() -> None:
     line = "C:" + "x" * 97 + "\n"  # a hundred characters
-    most = tunes.MAX_SHARED_FIELDS // 100
-    assert len(nth_tune(line * most + FIRST + SECOND, 2)) == tunes.MAX_SHARED_FIELDS + len(SECOND)
+    most = notations_module.MAX_SHARED_FIELDS // 100
+    assert len(nth_tune(line * most + FIRST + SECOND, 2)) == notations_module.MAX_SHARED_FIELDS + len(SECOND)
     with pytest.raises(ValueError, match="fields for all tunes have 10100 characters; expected at most 10000"):
         nth_tune(line * (most + 1) + FIRST + SECOND, 2)
     prose = "It is a long story.\n" * 1000  # of which nothing gets into the tunes
@@ -76,7 +76,7 @@ def test_numbers_are_found_one_by_one_and_only_so_long() -> None:
 
 def test_only_the_tune_that_is_wanted_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    monkeypatch.setattr(tunes, "_extract_tune", lambda text, key, shared: built.append(text))
+    monkeypatch.setattr(notations_module, "_extract_tune", lambda text, key, shared: built.append(text))
     nth_tune(FIRST * 1000, 500)
     assert built == [FIRST]
 

@@ -48,7 +48,7 @@ class Outcome:
         name: of the task.
         pages: how many it has.
         failure: why it has none.
-        lost: the worker was, so that nothing is known of the score.
+        worker_lost: the worker crashed or took too long, so that nothing is known of the score.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Worker:
         """The outcome of a task that is done and whose score has not changed since; None of any other."""
         if read_record(record_path(self.options.out, task.name)) is None:  # which spares reading the score
             return None
-        with suppress(Exception):  # as in `do`
+        with suppress(Exception):  # as in `run`
             return self._finished(task, self._score(task))
         return None
 

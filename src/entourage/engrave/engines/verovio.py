@@ -61,7 +61,7 @@ class SvgReader:
     Args:
         pixels: pixels a unit of the page's view box.
         fonts: folder with the glyphs of music fonts, for music inside text; None if there is none.
-        own: archive with the glyphs of a font of the user's, for the same; None if there is none.
+        custom: archive with the glyphs of a font of the user's, for the same; None if there is none.
     """
 
     def __init__(self, pixels: float, fonts: Path | None = None, custom: Path | None = None) -> None:

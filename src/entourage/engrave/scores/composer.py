@@ -54,7 +54,7 @@ class Figures:
 
     Args:
         random: all chance comes from it.
-        home: the clef that the score is in, such as "G2", to which figures return.
+        base_clef: the clef that the score is in, such as "G2", to which figures return.
     """
 
     def __init__(self, random: np.random.Generator, base_clef: str) -> None:

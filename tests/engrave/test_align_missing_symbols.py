@@ -6,7 +6,7 @@ from entourage.engrave.align import missing_symbols
 BOXES = np.array([[20, 20, 40, 36], [100, 20, 130, 30], [180, 180, 200, 200], [0, 0, 12, 12]])
 
 
-def drawn(*skip: int) -> np.ndarray:
+def draw_symbols(*skip: int) -> np.ndarray:
     page = np.full((200, 200), 255, dtype=np.uint8)
     for k, (x0, y0, x1, y1) in enumerate(BOXES.tolist()):
         if k not in skip:
@@ -17,19 +17,19 @@ def drawn(*skip: int) -> np.ndarray:
 
 
 def test_what_is_not_there_or_looks_otherwise_is_missing() -> None:
-    assert not missing_symbols(drawn(), drawn(), BOXES).any()
-    assert missing_symbols(drawn(1, 3), drawn(), BOXES).tolist() == [False, True, False, True]
-    cross = drawn(0)
+    assert not missing_symbols(draw_symbols(), draw_symbols(), BOXES).any()
+    assert missing_symbols(draw_symbols(1, 3), draw_symbols(), BOXES).tolist() == [False, True, False, True]
+    cross = draw_symbols(0)
     cv2.line(cross, (20, 20), (40, 36), 0, 2)
     cv2.line(cross, (20, 36), (40, 20), 0, 2)
-    assert missing_symbols(cross, drawn(), BOXES).tolist() == [True, False, False, False]
+    assert missing_symbols(cross, draw_symbols(), BOXES).tolist() == [True, False, False, False]
 
 
 def test_light_noise_and_a_pixel_of_play_do_not_matter() -> None:
     random = np.random.default_rng(0)
-    used = np.roll(drawn(), (1, 1), axis=(0, 1))[:200, :200] * 0.5 + 60 + random.normal(0, 6, (200, 200))
-    assert missing_symbols(used.clip(0, 255).astype(np.uint8), drawn(), BOXES[:3]).tolist() == [False] * 3
+    used = np.roll(draw_symbols(), (1, 1), axis=(0, 1))[:200, :200] * 0.5 + 60 + random.normal(0, 6, (200, 200))
+    assert missing_symbols(used.clip(0, 255).astype(np.uint8), draw_symbols(), BOXES[:3]).tolist() == [False] * 3
 
 
 def test_no_symbols_miss_nothing() -> None:
-    assert missing_symbols(drawn(), drawn(), BOXES[:0]).shape == (0,)
+    assert missing_symbols(draw_symbols(), draw_symbols(), BOXES[:0]).shape == (0,)

@@ -10,16 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.engrave.conftest import run_here
+from tests.engrave.conftest import run_in_process
 
 from entourage.engrave.dataset import pipeline, pool
-from entourage.engrave.dataset import pool as ray_pool
+from entourage.engrave.dataset import pool as pool_module
 from entourage.engrave.dataset.pool import run_tasks
 from entourage.engrave.dataset.state import UnwritableError
 from entourage.engrave.dataset.worker import Outcome, Worker
 from entourage.engrave.options import EngraveOptions, EngraveTask, MusicFont, PageOptions
 
-JOB = EngraveOptions(Path("out"), (Path("songs"),), ray="local")
+OPTIONS = EngraveOptions(Path("out"), (Path("songs"),), ray="local")
 TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
@@ -104,7 +104,7 @@ class Cluster:
 
 
 @pytest.fixture
-def bounds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def memory_limits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes when the memory of a worker is bounded, rather than to bound that of the tests."""
     calls: list[str] = []
     monkeypatch.setattr(pool, "_limit_memory", lambda: calls.append("bound"))
@@ -122,63 +122,65 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_crashes_and_endless_tasks_cost_one_score_each(
-    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
-    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, TASKS)}
+    outcomes = {outcome.name: outcome for outcome in run_tasks(OPTIONS, TASKS)}
     assert set(outcomes) == {task.name for task in TASKS}
     assert outcomes["task2"].failure == "task2: the engraver crashed (ActorDiedError)"
     assert outcomes["task4"].failure == "task4: the engraver took longer than 0.05 s"
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
     assert len(cluster.killed) == 2
-    assert len(cluster.made) == len(bounds) == 3  # one a core, kept from task to task, and one for that which crashed
+    assert (
+        len(cluster.made) == len(memory_limits) == 3
+    )  # one a core, kept from task to task, and one for that which crashed
     assert cluster.address == "local"  # None would mean whatever $RAY_ADDRESS says
     assert cluster.down
 
 
 def test_a_task_waits_for_a_core_as_long_as_it_takes(
-    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.0)
     cluster.waiting = {0, 1}
-    assert [outcome.failure for outcome in run_tasks(JOB, TASKS[:2])] == ["", ""]
+    assert [outcome.failure for outcome in run_tasks(OPTIONS, TASKS[:2])] == ["", ""]
     assert cluster.idle > 0
 
 
 def test_a_worker_that_gets_no_core_holds_up_nothing(
-    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.05)
     cluster.waiting = {1}
     tasks = [TASKS[0], TASKS[1], TASKS[3]]
-    assert [outcome.name for outcome in run_tasks(JOB, tasks)] == [task.name for task in tasks]
+    assert [outcome.name for outcome in run_tasks(OPTIONS, tasks)] == [task.name for task in tasks]
     assert cluster.killed == []
     assert cluster.idle == 0
 
 
 def test_a_worker_that_cannot_be_started_costs_a_score(
-    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
     cluster.broken = {0}
-    outcomes = {outcome.name: outcome for outcome in run_tasks(JOB, [TASKS[0], TASKS[1], TASKS[3]])}
+    outcomes = {outcome.name: outcome for outcome in run_tasks(OPTIONS, [TASKS[0], TASKS[1], TASKS[3]])}
     assert outcomes.pop("task0") == Outcome(
         "task0", 0, "task0: the engraver crashed (ActorDiedError)", worker_lost=True
     )
     assert [outcome.pages for outcome in outcomes.values()] == [1, 1]
     cluster.broken = set(range(9))
-    assert sum(outcome.worker_lost for outcome in run_tasks(JOB, TASKS)) == len(TASKS)
+    assert sum(outcome.worker_lost for outcome in run_tasks(OPTIONS, TASKS)) == len(TASKS)
 
 
 def test_a_cluster_with_other_versions_is_refused(
-    cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_pool, "software_versions", lambda engine: {"entourage": "another"})
+    monkeypatch.setattr(pool_module, "software_versions", lambda engine: {"entourage": "another"})
     with pytest.raises(ValueError, match=r"the cluster engraves with .*; expected the versions of this machine, .*ano"):
-        list(run_tasks(JOB, TASKS))
+        list(run_tasks(OPTIONS, TASKS))
     assert cluster.down
 
 
@@ -186,35 +188,35 @@ def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_NUM_REDIS_GET_RETRIES", raising=False)
-    monkeypatch.setattr(ray_pool, "check_address", lambda address: None)
+    monkeypatch.setattr(pool_module, "check_address", lambda address: None)
     there = EngraveOptions(Path("out"), compose=1, ray="head:6379")
-    ray_pool.RayPool(there, TASKS, 1.0, int)
+    pool_module.RayPool(there, TASKS, 1.0, int)
     assert (cluster.address, cluster.attempts) == ("head:6379", "5")
     assert "RAY_NUM_REDIS_GET_RETRIES" not in os.environ
     monkeypatch.setenv("RAY_NUM_REDIS_GET_RETRIES", "9")
-    ray_pool.RayPool(there, TASKS, 1.0, int)
+    pool_module.RayPool(there, TASKS, 1.0, int)
     assert (cluster.attempts, os.environ["RAY_NUM_REDIS_GET_RETRIES"]) == ("9", "9")
 
 
-def test_a_full_disk_stops_the_run(cluster: Cluster, bounds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(self: Worker, task: EngraveTask) -> Outcome:
+def test_a_full_disk_stops_the_run(cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_unwritable(self: Worker, task: EngraveTask) -> Outcome:
         raise UnwritableError("images/a.png cannot be written: No space left on device")
 
-    monkeypatch.setattr(Worker, "run", no_room)
+    monkeypatch.setattr(Worker, "run", raise_unwritable)
     with pytest.raises(UnwritableError, match="No space left on device"):
-        list(run_tasks(JOB, TASKS))
+        list(run_tasks(OPTIONS, TASKS))
     assert cluster.down
 
 
 def test_the_data_set_is_that_of_a_local_run(
-    cluster: Cluster, bounds: list[str], tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, memory_limits: list[str], tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     songs = Path("songs")
     songs.mkdir()
     (songs / "good.xml").write_text(musicxml)
     (songs / "bad.xml").write_text("<score-partwise>")
     found = {}
-    for name, run in (("here", run_here), ("there", run_tasks)):
+    for name, run in (("here", run_in_process), ("there", run_tasks)):
         monkeypatch.setattr(pipeline, "run_tasks", run)
         size, fonts = PageOptions(700, 500, 10), (MusicFont("Leipzig"),)
         pipeline.engrave(EngraveOptions(Path(name), (songs,), page=size, fonts=fonts, formats=("coco",), ray="local"))
@@ -227,11 +229,11 @@ def test_the_data_set_is_that_of_a_local_run(
 def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        ray_pool.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
+        pool_module.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
     with pytest.raises(ValueError, match=f"no Ray cluster answers at '127.0.0.1:{port}'"):
-        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
     with pytest.raises(ValueError, match=r"Ray's address is 'cluster'; expected local, auto, HOST:PORT"):
-        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
     with pytest.raises(ValueError, match="no Ray cluster answers"):
         pipeline.engrave(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
     assert not Path("out").exists()
@@ -246,8 +248,8 @@ def test_a_cluster_that_cannot_be_joined_and_a_missing_package_are_one_line(
 
     monkeypatch.setattr(cluster, "init", fail)
     with pytest.raises(ValueError, match=r"reached at 'auto': Could not find any running Ray instance\. Please"):
-        ray_pool.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match="Ray is not installed"):
-        list(run_tasks(JOB, TASKS))
-    assert list(run_tasks(JOB, [])) == []
+        list(run_tasks(OPTIONS, TASKS))
+    assert list(run_tasks(OPTIONS, [])) == []

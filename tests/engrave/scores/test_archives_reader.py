@@ -14,11 +14,11 @@ from entourage.engrave.scores.archives import OpenArchive, ScoreFile, ScoreReade
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The archives that are opened from now on, and the members that are read of them."""
     seen: list[str] = []
 
-    class Seen(OpenArchive):
+    class RecordingArchive(OpenArchive):
         def __init__(self, path: Path, *, is_zip: bool) -> None:
             seen.append(path.name)
             super().__init__(path, is_zip=is_zip)
@@ -27,14 +27,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             seen.append(member)
             return super().open(member)
 
-    monkeypatch.setattr(archives, "OpenArchive", Seen)
+    monkeypatch.setattr(archives, "OpenArchive", RecordingArchive)
     return seen
 
 
 @pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
-def test_an_archive_is_opened_once_and_read_in_the_order_of_places(
-    tmp_path: Path, opened: list[str], kind: str
-) -> None:
+def test_an_archive_is_opened_once_and_read_in_the_order_of_places(tmp_path: Path, reads: list[str], kind: str) -> None:
     members = {"b.xml": b"<b/>", "read me": b"...", "c/all.abc": TUNES.encode(), "a.xml": b"<a/>"}
     path = tmp_path / kind
     archive = zipped(path, members) if kind == "x.zip" else tarred(path, members, "w:gz")
@@ -42,7 +40,7 @@ def test_an_archive_is_opened_once_and_read_in_the_order_of_places(
     assert [(file.name, file.member_index) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
     with ScoreReader() as reader:
         read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.member_index)}
-    assert opened == [kind, "b.xml", "c/all.abc", "a.xml"]  # the tunes of a member at once
+    assert reads == [kind, "b.xml", "c/all.abc", "a.xml"]  # the tunes of a member at once
     assert read == {"a": b"<a/>", "b": b"<b/>", **dict.fromkeys(NAMES, TUNES.encode())}
 
 
@@ -65,13 +63,13 @@ def test_a_compressed_tar_is_unpacked_no_more_often_for_more_scores(
     assert len(rewound) < 5  # those with which opening it tries what it is, and one from its list to the first score
 
 
-def test_an_archive_that_was_replaced_is_opened_again(tmp_path: Path, opened: list[str]) -> None:
+def test_an_archive_that_was_replaced_is_opened_again(tmp_path: Path, reads: list[str]) -> None:
     file = ScoreFile("one", tmp_path / "x.zip", "one.xml")
     with ScoreReader() as reader:
         for data in (b"<one/>", b"<another/>"):
             zipped(tmp_path / "x.zip", {"one.xml": data})
             assert reader.read(file) == data
-    assert opened == ["x.zip", "one.xml"] * 2
+    assert reads == ["x.zip", "one.xml"] * 2
 
 
 def test_what_cannot_be_read_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
@@ -90,8 +88,8 @@ def test_what_cannot_be_read_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
 
 def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
     archive = tarred(tmp_path / "x.tar", {"one.xml": b"<one/>"})
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert ScoreReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
         gc.collect()
-    assert not [one for one in told if str(archive) in str(one.message)]  # other tests may have left something
+    assert not [one for one in caught if str(archive) in str(one.message)]  # other tests may have left something

@@ -16,32 +16,32 @@ EVENTS = {
 IDS = {"m", "slur", "n1"}
 
 
-def described(label: str, group: Group) -> Symbol:
+def fill(label: str, group: Group) -> Symbol:
     symbol = Symbol(label, "", [0], group)
     fill_attributes(symbol, EVENTS, IDS)
     return symbol
 
 
 def test_the_nearest_group_that_knows_decides() -> None:
-    stem = described("stem", Group(("stem",), "", Group(("chord",), "c", STAFF)))
+    stem = fill("stem", Group(("stem",), "", Group(("chord",), "c", STAFF)))
     assert (stem.onset, stem.staff, stem.notes) == (1.5, 2, ("n1", "n2"))
     assert stem.element == "n1"  # the chord itself is not in the score, its first note is
 
 
 def test_chords_are_their_notes() -> None:
-    slur = described("slur", Group(("slur",), "slur", MEASURE))
+    slur = fill("slur", Group(("slur",), "slur", MEASURE))
     assert (slur.notes, slur.element, slur.onset) == (("n1", "n2", "n3"), "slur", 1)
 
 
 def test_rests_last_and_noteheads_are_of_one_note() -> None:
-    rest = described("rest8th", Group(("rest",), "r", STAFF))
+    rest = fill("rest8th", Group(("rest",), "r", STAFF))
     assert (rest.onset, rest.duration) == (5, 0.5)
-    head = described("noteheadBlackOnLine", Group(("notehead",), "", Group(("note",), "n2", Group(("chord",), "c"))))
+    head = fill("noteheadBlackOnLine", Group(("notehead",), "", Group(("note",), "n2", Group(("chord",), "c"))))
     assert head.notes == ("n2",)
 
 
 def test_a_staff_has_a_number_and_no_onset() -> None:
-    staff = described("staff", STAFF)
+    staff = fill("staff", STAFF)
     assert (staff.staff, staff.onset, staff.element) == (2, None, "m")
 
 

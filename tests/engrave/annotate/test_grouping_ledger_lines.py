@@ -22,7 +22,7 @@ def staff_line(x: float, y: float, staff: int, length: float = 1000.0, kind: str
     return Mark("line", rectangle(x, y - 1, length, 2), group, x=x, y=y, points=np.array([[x, y], [x + length, y]]))
 
 
-def attached(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, float, int]) -> list[Symbol]:
+def attach(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, float, int]) -> list[Symbol]:
     """Attaches lines (x of their middle, y, staff) to heads (x of their middle, position, staff); returns the lines."""
     marks = [staff_line(x, y, staff) for x, y, staff in LINES]
     staves = Staves(marks, EVENTS, 20.0)
@@ -42,23 +42,23 @@ def attached(heads: dict[str, tuple[float, int, int]], *ledgers: tuple[float, fl
 
 @pytest.mark.parametrize(("position", "ys"), [(9, (-20.0, -40.0)), (8, (-20.0, -40.0)), (-8, (100.0, 120.0))])
 def test_all_lines_up_to_a_head_are_its_own(position: int, ys: tuple[float, float]) -> None:
-    for line in attached({"a": (100, position, 1), "b": (400, 2 * position, 1)}, *[(100, y, 1) for y in ys]):
+    for line in attach({"a": (100, position, 1), "b": (400, 2 * position, 1)}, *[(100, y, 1) for y in ys]):
         assert (line.notes, line.element, line.onset, line.staff) == (("a",), "a", 1, 1)
 
 
 def test_a_chord_shares_its_lines_and_the_nearest_head_comes_first() -> None:
     chord = {"c": (100.0, 10, 1), "b": (100.0, 8, 1), "a": (100.0, 2, 1)}
-    inner, middle, outer = attached(chord, (100, -20, 1), (100, -40, 1), (100, -60, 1))
+    inner, middle, outer = attach(chord, (100, -20, 1), (100, -40, 1), (100, -60, 1))
     assert (inner.notes, middle.notes, outer.notes) == (("b", "c"), ("b", "c"), ("c",))
     assert (inner.element, inner.onset, outer.element, outer.onset) == ("b", 2, "c", 3)
 
 
 def test_heads_beside_it_within_the_staff_or_on_another_staff_do_not_count() -> None:
     others = {"a": (100.0, -6, 2), "b": (140.0, -6, 1), "c": (100.0, 4, 1)}
-    (line,) = attached(others, (100, 100, 1))
+    (line,) = attach(others, (100, 100, 1))
     assert (line.notes, line.element, line.onset) == ((), "", None)
 
 
 def test_the_element_is_one_of_the_score() -> None:
-    (line,) = attached({"d": (100, 6, 1), "a": (100, 8, 1)}, (100, -20, 1))
+    (line,) = attach({"d": (100, 6, 1), "a": (100, 8, 1)}, (100, -20, 1))
     assert (line.notes, line.element, line.onset) == (("d", "a"), "a", 4)

@@ -18,15 +18,15 @@ def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
 
 
 def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
-    job = EngraveOptions(Path("out"), (Path("songs"),))
-    assert make_tasks(job, FILES)[7] == make_tasks(job, FILES[7:8])[0]
+    options = EngraveOptions(Path("out"), (Path("songs"),))
+    assert make_tasks(options, FILES)[7] == make_tasks(options, FILES[7:8])[0]
 
 
 def test_every_font_engraves_each_score_in_all() -> None:
-    job = EngraveOptions(
+    options = EngraveOptions(
         Path("out"), (Path("songs"),), all_fonts=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
     )
-    assert [t.name for t in make_tasks(job, FILES[:1])] == ["song0-leipzig", "song0-leland"]
+    assert [t.name for t in make_tasks(options, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
 
 def test_names_are_unique() -> None:

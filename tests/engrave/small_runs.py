@@ -9,10 +9,10 @@ from entourage.engrave.options import EngraveOptions, MusicFont, PageOptions
 SMALL = PageOptions(width=700, height=500, interline=10, margin=20)
 
 
-def job(out: Path, songs: Path, **options: object) -> EngraveOptions:
-    known: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),)}
-    return EngraveOptions(out, (songs,), **(known | options))  # type: ignore[arg-type]
+def small_options(out: Path, songs: Path, **options: object) -> EngraveOptions:
+    defaults: dict[str, object] = {"page": SMALL, "fonts": (MusicFont("Leipzig"),)}
+    return EngraveOptions(out, (songs,), **(defaults | options))  # type: ignore[arg-type]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
