@@ -102,7 +102,7 @@ def graph_rows(ledger: Ledger, setting: Setting, seeds: int) -> None:
 
 
 def trained_cells(methods: Sequence[str], seeds: int) -> list[tuple[str, int, int]]:
-    """SemiSupervisedMethod, labels and seed of every row: the game's first, then few labels, all methods with a seed before the next.
+    """Return method, number of labels and seed of every row: the game first, then by seed and number of labels.
 
     So whenever time is up, methods have been measured with the same labels, but for the last ones. What takes much
     longer than the others begins before them, so that nobody waits for it in the end.

@@ -24,7 +24,7 @@ def test_choices_may_be_any_collection_of_names(choices: object) -> None:
 
 @pytest.mark.parametrize("value", [1, ["low"], {}])
 def test_values_of_other_types_are_not_choices(value: object) -> None:
-    with pytest.raises(ValueError, match="pitch is .*; expected one of low, high"):
+    with pytest.raises(ValueError, match=r"pitch is .*; expected one of low, high"):
         check_choice("pitch", value, Literal["low", "high"])
 
 

@@ -109,8 +109,8 @@ def test_the_centre_loss_is_the_mean_squared_error_to_the_centres() -> None:
     total = torch.zeros((), dtype=x.dtype)
     for s in range(2):
         for i in range(5):
-            centre = torch.stack([x[s, j] for j in range(5) if LABELS[s, j] == LABELS[s, i]]).mean(0)
-            total = total + ((x[s, i] - centre) ** 2).sum()
+            center = torch.stack([x[s, j] for j in range(5) if LABELS[s, j] == LABELS[s, i]]).mean(0)
+            total = total + ((x[s, i] - center) ** 2).sum()
     assert_same_with_gradients(center_loss(x, episode()), total / (2 * 5 * 3), x)
 
 
@@ -130,7 +130,7 @@ def test_the_total_is_the_weighted_sum() -> None:
         center_loss(prediction.embedding, episode()),
         pairwise_loss(prediction.distance, episode(), 0.4),  # type: ignore[arg-type]
     ]
-    total, named = total_loss(prediction, episode(), 0.4, LossOptions(assignment=5, centre=0.5, pairwise=2))
+    total, named = total_loss(prediction, episode(), 0.4, LossOptions(assignment=5, center=0.5, pairwise=2))
     torch.testing.assert_close(total, parts[0] + 5 * parts[1] + 0.5 * parts[2] + 2 * parts[3])
     assert list(named) == ["count", "assignment", "centre", "pairwise"]
     thesis, named = total_loss(prediction, episode(), 0.4, LossOptions(pairwise=0))

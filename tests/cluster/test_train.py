@@ -295,11 +295,11 @@ def _recording(draw: Callable[..., Episode], counts: list[int]) -> Callable[...,
 def test_only_points_are_taught_with_the_centre_loss(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PRESETS, "original", replace(PRESETS["thesis"], loss=LossOptions(pairwise=0, centre=0.5)))
+    monkeypatch.setitem(PRESETS, "original", replace(PRESETS["thesis"], loss=LossOptions(pairwise=0, center=0.5)))
     given: list[float] = []
     task = module.ClusterTask
     monkeypatch.setattr(
-        module, "ClusterTask", lambda *parts, **more: given.append(parts[3].centre) or task(*parts, **more)
+        module, "ClusterTask", lambda *parts, **more: given.append(parts[3].center) or task(*parts, **more)
     )
     train("points", tmp_path, preset="original", run_dir=tmp_path / "a")
     train(images, tmp_path, preset="original", run_dir=tmp_path / "b")

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from entourage.detect.options import DecodeOptions, DetectorOptions
 
-Grey = NDArray[np.uint8]
+GrayImage = NDArray[np.uint8]
 
 
-def staff_page(interline: float = 20.0, height: int = 800, width: int = 600, staves: int = 4, thick: int = 2) -> Grey:
+def staff_page(
+    interline: float = 20.0, height: int = 800, width: int = 600, staves: int = 4, thick: int = 2
+) -> GrayImage:
     """Staves across a white page."""
     page = np.full((height, width), 255, dtype=np.uint8)
     for staff in range(staves):
@@ -27,7 +29,7 @@ def staff_page(interline: float = 20.0, height: int = 800, width: int = 600, sta
     return page
 
 
-def with_squares(page: Grey, places: list[tuple[int, int, int]]) -> Grey:
+def with_squares(page: GrayImage, places: list[tuple[int, int, int]]) -> GrayImage:
     """Black squares of a side at (x, y)."""
     drawn = page.copy()
     for x, y, side in places:

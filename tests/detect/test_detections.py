@@ -30,9 +30,9 @@ def test_selection_by_mask_and_by_position() -> None:
 
 
 def test_scaling_and_moving() -> None:
-    assert make().scaled(2.0).boxes[1].tolist() == [8, 10, 12, 18]
-    assert make().moved(10.0, -1.0).boxes[1].tolist() == [14, 4, 16, 8]
-    assert make().moved(10.0, -1.0).labels.tolist() == [2, 1, 2]
+    assert make().resized(2.0).boxes[1].tolist() == [8, 10, 12, 18]
+    assert make().shifted(10.0, -1.0).boxes[1].tolist() == [14, 4, 16, 8]
+    assert make().shifted(10.0, -1.0).labels.tolist() == [2, 1, 2]
 
 
 def test_to_and_from_torchvisions_form() -> None:
@@ -52,6 +52,6 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_a_page_turned_twice_is_as_it_was() -> None:
     found = Detections(torch.tensor([[10.0, 20.0, 30.0, 25.0]]), torch.tensor([1]), torch.ones(1), ("a",))
-    turned = found.turned(100, 50)
+    turned = found.rotated_180(100, 50)
     assert turned.boxes.tolist() == [[70, 25, 90, 30]]
-    assert turned.turned(100, 50).boxes.tolist() == found.boxes.tolist()
+    assert turned.rotated_180(100, 50).boxes.tolist() == found.boxes.tolist()

@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from entourage.detect.detections import DETECTOR_CLASSES, Detections, count_unnamed, dynamics, times, to_class_list
+from entourage.detect.detections import (
+    DETECTOR_CLASSES,
+    Detections,
+    combine_dynamics,
+    combine_time_signatures,
+    count_unnamed,
+    to_class_list,
+)
 
 Row = tuple[str, float, float, float, float, float]
 # Shapes in pixels at an interline of 20, above and below the line on which a word stands, as in Bravura.
@@ -79,7 +86,7 @@ def test_twelve_sixteen_replaces_its_digits_in_v1_alone() -> None:
     assert sorted(found.names) == ["timeSig12", "timeSig16", "timeSig4"]
     twelve = found.boxes[found.names.index("timeSig12")]
     torch.testing.assert_close(twelve, torch.tensor([10.0, 0, 66, 40]))
-    assert len(times(page(rows))) == 2
+    assert len(combine_time_signatures(page(rows))) == 2
     assert len(to_class_list(page(rows), "extended")) == 5
     # The thesis' list has neither number, so that the digits stay.
     assert sorted(to_class_list(page(rows), "v1-118").names) == [
@@ -92,9 +99,9 @@ def test_twelve_sixteen_replaces_its_digits_in_v1_alone() -> None:
 
 
 def test_a_one_over_a_two_is_no_twelve() -> None:
-    assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 32, 40, 66, 79, 0.9)])) == []
-    assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 8, 40, 42, 79, 0.9)])) == []
-    assert times(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 90, 0, 120, 39, 0.9)])) == []
+    assert combine_time_signatures(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 32, 40, 66, 79, 0.9)])) == []
+    assert combine_time_signatures(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 8, 40, 42, 79, 0.9)])) == []
+    assert combine_time_signatures(page([("timeSig1", 10, 0, 30, 39, 0.9), ("timeSig2", 90, 0, 120, 39, 0.9)])) == []
 
 
 def test_other_lists_get_their_own_names() -> None:
@@ -126,7 +133,7 @@ def test_no_detections_are_no_words() -> None:
     nothing = page([])
     assert count_unnamed(nothing, "v1") == 0
     assert len(to_class_list(nothing, "v1")) == 0
-    assert dynamics(nothing) == []
+    assert combine_dynamics(nothing) == []
 
 
 def test_classes_of_another_list_pass_by_their_own_name() -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.detect.synthetic import Grey, SquareFinder, staff_page, with_squares
+from tests.detect.synthetic import GrayImage, SquareFinder, staff_page, with_squares
 from torch import Tensor
 
 from entourage.detect import detector as module
-from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, shipped_detectors, snapped
-from entourage.detect.inference.box_refinement import trace
+from entourage.detect.detector import NO_STAFF, UPSIDE_DOWN, Detector, find_detector, round_to_pixels, shipped_detectors
+from entourage.detect.inference.box_refinement import refine_boxes
 from entourage.detect.models.watershed import WatershedDetector, save_detector
 from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOptions, NetworkOptions
 from entourage.detect.preprocessing.page_geometry import Rotation
@@ -32,12 +32,12 @@ def boxes_of(places: list[tuple[int, int, int]], factor: float = 1.0) -> list[li
 
 
 @pytest.fixture
-def page() -> Grey:
+def page() -> GrayImage:
     return with_squares(staff_page(20.0, 800, 600), PLACES)
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
-def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, factor: float) -> None:
+def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: GrayImage, factor: float) -> None:
     scaled = np.asarray(cv2.resize(page, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA), dtype=np.uint8)
     result = finder(InferenceOptions(refine_boxes=False)).detect_page(scaled)
     assert result.interline == pytest.approx(20 * factor, rel=0.02)
@@ -46,20 +46,20 @@ def test_boxes_are_in_pixels_of_the_page_given_whatever_its_size(page: Grey, fac
     torch.testing.assert_close(found, torch.tensor(boxes_of(PLACES, factor)), atol=2.1 * factor, rtol=0)
 
 
-def test_boxes_are_drawn_to_the_ink_unless_one_asks_for_the_network_s_own(page: Grey) -> None:
+def test_boxes_are_drawn_to_the_ink_unless_one_asks_for_the_network_s_own(page: GrayImage) -> None:
     plain = finder(InferenceOptions(refine_boxes=False, round_boxes=False)).detect_page(page)
-    traced = trace(page, plain.detections, 20.0, 0.0)
+    traced = refine_boxes(page, plain.detections, 20.0, 0.0)
     assert not torch.equal(traced.boxes, plain.detections.boxes)
     torch.testing.assert_close(finder(InferenceOptions(round_boxes=False)).detect(page).boxes, traced.boxes)
 
 
-def test_the_network_sees_staff_lines_ten_pixels_apart(page: Grey) -> None:
+def test_the_network_sees_staff_lines_ten_pixels_apart(page: GrayImage) -> None:
     detector = finder()
     detector.detect(page)
     assert detector.model.shapes == [(400, 300)]  # type: ignore[comparison-overlap]
 
 
-def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
+def test_a_turned_page_is_straightened_and_boxes_come_back(page: GrayImage) -> None:
     rotation = Rotation.from_angle(12.0, (800, 600))
     result = finder().detect_page(rotation.apply(page))
     assert result.angle == pytest.approx(-12.0, abs=0.3)
@@ -73,7 +73,7 @@ def test_a_turned_page_is_straightened_and_boxes_come_back(page: Grey) -> None:
     assert unturned.angle == 0.0
 
 
-def test_light_ink_files_arrays_and_pil_images_give_the_same(page: Grey, tmp_path: Path) -> None:
+def test_light_ink_files_arrays_and_pil_images_give_the_same(page: GrayImage, tmp_path: Path) -> None:
     expected = finder().detect(page).boxes
     Image.fromarray(page).save(tmp_path / "a.png")
     for picture in (255 - page, tmp_path / "a.png", str(tmp_path / "a.png"), Image.fromarray(page).convert("RGB")):
@@ -82,13 +82,13 @@ def test_light_ink_files_arrays_and_pil_images_give_the_same(page: Grey, tmp_pat
     assert [found.boxes.tolist() for found in batch] == [expected.tolist()] * 2
 
 
-def test_tiles_find_what_one_pass_finds(page: Grey) -> None:
+def test_tiles_find_what_one_pass_finds(page: GrayImage) -> None:
     whole = finder().detect(page)
     tiled = finder(InferenceOptions(untiled_pixels=0, tile_size=128, tile_overlap=32)).detect(page)
     assert sorted(tiled.boxes.tolist()) == sorted(whole.boxes.tolist())
 
 
-def photograph() -> Grey:
+def photograph() -> GrayImage:
     """Soft shapes, hairs and grain."""
     rng = np.random.default_rng(5)
     soft = cv2.resize(rng.integers(40, 220, (12, 9), dtype=np.uint8), (900, 1200), interpolation=cv2.INTER_CUBIC)
@@ -110,14 +110,14 @@ def photograph() -> Grey:
     ],
     ids=["blank", "black", "a pixel", "photograph", "without staves"],
 )
-def test_where_there_are_no_staves_nothing_is_found(image: Grey) -> None:
+def test_where_there_are_no_staves_nothing_is_found(image: GrayImage) -> None:
     result = finder().detect_page(image)
     assert len(result.detections) == 0
     assert result.interline is None
     assert result.message == NO_STAVES
 
 
-def test_a_page_on_its_side_is_told_so(page: Grey) -> None:
+def test_a_page_on_its_side_is_told_so(page: GrayImage) -> None:
     result = finder().detect_page(np.ascontiguousarray(np.rot90(page)))
     assert len(result.detections) == 0
     assert result.message == SIDEWAYS
@@ -144,7 +144,7 @@ class Blind(SquareFinder):
     classes = ("gClef", "staff")
 
 
-def test_symbols_without_a_staff_are_told_of_where_the_network_knows_staves(page: Grey) -> None:
+def test_symbols_without_a_staff_are_told_of_where_the_network_knows_staves(page: GrayImage) -> None:
     blind = Detector(Blind(), device="cpu")  # type: ignore[arg-type]
     result = blind.detect_page(page)
     assert (len(result.detections), result.message) == (len(PLACES), NO_STAFF)
@@ -166,7 +166,7 @@ class Unsure(Reader):
         return [{key: value[scores >= options.threshold] for key, value in {**found, "scores": scores}.items()}]
 
 
-def test_staves_below_the_threshold_are_staves_all_the_same(page: Grey) -> None:
+def test_staves_below_the_threshold_are_staves_all_the_same(page: GrayImage) -> None:
     unsure = Unsure()
     detector = Detector(unsure, InferenceOptions(threshold=0.6, detect_upside_down=False), "cpu")  # type: ignore[arg-type]
     assert (len(detector.detect_page(page).detections), detector.detect_page(page).message) == (len(PLACES), "")
@@ -188,7 +188,7 @@ def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_a
     upright, turned = reader.detect_page(page), reader.detect_page(np.ascontiguousarray(page[::-1, ::-1]))
     assert (upright.upside_down, upright.message) == (False, "")
     assert (turned.upside_down, turned.message) == (True, UPSIDE_DOWN)
-    torch.testing.assert_close(turned.detections.boxes, upright.detections.turned(600, 800).boxes, rtol=0, atol=1)
+    torch.testing.assert_close(turned.detections.boxes, upright.detections.rotated_180(600, 800).boxes, rtol=0, atol=1)
     assert len(reader.model.shapes) == 3  # type: ignore[attr-defined]  # what is upright is looked at once
     never = Detector(Reader(), InferenceOptions(detect_upside_down=False), "cpu")  # type: ignore[arg-type]
     assert not never.detect_page(np.ascontiguousarray(page[::-1, ::-1])).upside_down
@@ -213,7 +213,7 @@ def test_a_known_interline_needs_no_staves() -> None:
     assert found.boxes.tolist() == [[100, 100, 120, 120]]
 
 
-def test_the_threshold_is_the_least_score(page: Grey) -> None:
+def test_the_threshold_is_the_least_score(page: GrayImage) -> None:
     assert len(finder(InferenceOptions(threshold=0.95)).detect(page)) == 0
     for wrong in ({"threshold": 1.5}, {"interline": 0.0}):
         with pytest.raises(ValueError, match="expected"):
@@ -223,8 +223,8 @@ def test_the_threshold_is_the_least_score(page: Grey) -> None:
 def test_corners_snap_to_whole_pixels_and_thin_boxes_keep_a_pixel() -> None:
     boxes = torch.tensor([[1.2, 3.6, 5.5, 9.4], [7.6, 0.0, 8.3, 40.0], [2.1, 1.0, 2.4, 3.0]])
     expected = torch.tensor([[1.0, 4, 6, 9], [7, 0, 8, 40], [2, 1, 3, 3]])
-    torch.testing.assert_close(snapped(boxes), expected)
-    assert len(snapped(torch.zeros(0, 4))) == 0
+    torch.testing.assert_close(round_to_pixels(boxes), expected)
+    assert len(round_to_pixels(torch.zeros(0, 4))) == 0
 
 
 def test_a_real_network_gives_the_same_twice_and_boxes_within_the_page() -> None:
@@ -266,8 +266,8 @@ def test_detectors_of_the_package_remember_typical_boxes(name: str, head: str) -
     sides = found.boxes[:, 2:] - found.boxes[:, :2]
     inside = ((found.boxes[:, :2] > 0) & (found.boxes[:, 2:] < torch.tensor([600, 800]))).all(1)  # others are cut off
     assert inside.any()
-    wanted = 2 * model.typical_sizes[found.labels - 1]  # the page is twice as large as the network sees it
-    np.testing.assert_allclose(sides[inside], wanted[inside], rtol=0.02)
+    selected = 2 * model.typical_sizes[found.labels - 1]  # the page is twice as large as the network sees it
+    np.testing.assert_allclose(sides[inside], selected[inside], rtol=0.02)
 
 
 def test_detectors_are_loaded_from_files_and_from_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

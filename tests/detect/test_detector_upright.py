@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from entourage.detect.detections import Detections
-from entourage.detect.detector import begun_with_clefs, is_upright, may_be_upside_down
+from entourage.detect.detector import clef_fraction, is_upright, may_be_upside_down
 
 CLASSES = ("staff", "gClef", "noteheadBlackOnLine")
 Box = tuple[float, float, float, float]
@@ -21,28 +21,28 @@ CLEFS: list[Box] = [(58.0, y0 - 15, 84.0, y1 + 13) for _, y0, _, y1 in STAVES]
 
 
 def test_the_share_is_of_staves_with_a_clef_at_their_left_end() -> None:
-    assert begun_with_clefs(page(STAVES, CLEFS)) == 1.0
-    assert begun_with_clefs(page(STAVES, CLEFS[1:])) == pytest.approx(2 / 3)
-    assert begun_with_clefs(page(STAVES, [*CLEFS[:1], *CLEFS[:1]])) == pytest.approx(1 / 3)  # two clefs, one staff
+    assert clef_fraction(page(STAVES, CLEFS)) == 1.0
+    assert clef_fraction(page(STAVES, CLEFS[1:])) == pytest.approx(2 / 3)
+    assert clef_fraction(page(STAVES, [*CLEFS[:1], *CLEFS[:1]])) == pytest.approx(1 / 3)  # two clefs, one staff
     amid = [(400.0, y0, 426.0, y1) for _, y0, _, y1 in CLEFS]
-    assert begun_with_clefs(page(STAVES, amid)) == 0.0
+    assert clef_fraction(page(STAVES, amid)) == 0.0
     between = [(58.0, y0 + 60, 84.0, y0 + 80) for _, y0, _, _ in STAVES]
-    assert begun_with_clefs(page(STAVES, between)) == 0.0
-    assert begun_with_clefs(page(STAVES, [])) == 0.0
+    assert clef_fraction(page(STAVES, between)) == 0.0
+    assert clef_fraction(page(STAVES, [])) == 0.0
 
 
 def test_there_is_no_share_without_staves_or_without_classes_of_clefs() -> None:
-    assert begun_with_clefs(page([], CLEFS)) is None
-    assert begun_with_clefs(page(STAVES, CLEFS, score=0.2)) is None  # nothing is sure
+    assert clef_fraction(page([], CLEFS)) is None
+    assert clef_fraction(page(STAVES, CLEFS, score=0.2)) is None  # nothing is sure
     other = Detections(torch.tensor(STAVES), torch.tensor([1, 1, 1]), torch.ones(3), ("staff", "stem"))
-    assert begun_with_clefs(other) is None
+    assert clef_fraction(other) is None
     assert not may_be_upside_down(other)
     assert not is_upright(other)
 
 
 def test_a_page_and_the_same_page_turned() -> None:
     straight = page(STAVES, CLEFS)
-    turned = straight.turned(900, 500)
+    turned = straight.rotated_180(900, 500)
     assert is_upright(straight)
     assert not may_be_upside_down(straight)
     assert may_be_upside_down(turned)

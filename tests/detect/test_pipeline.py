@@ -181,7 +181,7 @@ def test_words_of_a_page_upside_down_are_read_as_it_was_read(tmp_path: Path, mon
     monkeypatch.setattr(
         Detector,
         "detect_prepared",
-        lambda self, prepared: PageDetections(found.turned(600, 800), 20.0, 0.0, 0.1, "", upside_down=True),
+        lambda self, prepared: PageDetections(found.rotated_180(600, 800), 20.0, 0.0, 0.1, "", upside_down=True),
     )
     Image.fromarray(PAGE).save(tmp_path / "a.png")
     run_detection([tmp_path / "a.png"], tmp_path / "out", class_list="v1")

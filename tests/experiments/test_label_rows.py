@@ -77,11 +77,12 @@ def test_variants_of_the_game_differ_in_one_thing(
         network: Any, examples: Any, labeller: Any, options: Any, *more: Any, **named: Any
     ) -> SimpleNamespace:
         played.append((labeller, options))
-        rounds = [SimpleNamespace(kept=True), SimpleNamespace(kept=True), SimpleNamespace(kept=False)]
-        return SimpleNamespace(network=None, found=SimpleNamespace(codes=np.array([0, 1, 1])), rounds=rounds)
+        rounds = [SimpleNamespace(accepted=True), SimpleNamespace(accepted=True), SimpleNamespace(accepted=False)]
+        pseudo_labels = SimpleNamespace(codes=np.array([0, 1, 1]))
+        return SimpleNamespace(network=None, pseudo_labels=pseudo_labels, rounds=rounds)
 
-    monkeypatch.setattr(label_rows, "self_train", play)
-    monkeypatch.setattr(label_rows, "outputs", lambda *given: torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    monkeypatch.setattr(label_rows, "self_train", run_rounds)
+    monkeypatch.setattr(label_rows, "compute_outputs", lambda *given: torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     setting: Any = SimpleNamespace(
         examples=lambda given: SimpleNamespace(codes=codes),
         network=lambda: None,

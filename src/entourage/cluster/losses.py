@@ -99,9 +99,9 @@ def total_loss(
         "assignment": assignment_loss(prediction.same(), episode, phi),
     }
     total = parts["count"] + options.assignment * parts["assignment"]
-    if options.centre:
+    if options.center:
         parts["centre"] = center_loss(prediction.embedding, episode)
-        total = total + options.centre * parts["centre"]
+        total = total + options.center * parts["centre"]
     if options.pairwise and prediction.distance is not None:
         parts["pairwise"] = pairwise_loss(prediction.distance, episode, phi)
         total = total + options.pairwise * parts["pairwise"]

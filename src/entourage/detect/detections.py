@@ -69,15 +69,15 @@ class Detections:
         """Those that a mask of shape (n,) or a list of positions picks, in that order."""
         return replace(self, boxes=self.boxes[mask], labels=self.labels[mask], scores=self.scores[mask])
 
-    def scaled(self, factor: float) -> Detections:
+    def resized(self, factor: float) -> Detections:
         """As on a page `factor` times as large."""
         return replace(self, boxes=self.boxes * factor)
 
-    def moved(self, dx: float, dy: float) -> Detections:
+    def shifted(self, dx: float, dy: float) -> Detections:
         """As on a page that holds this one with its corner at (dx, dy)."""
         return replace(self, boxes=self.boxes + self.boxes.new_tensor([dx, dy, dx, dy]))
 
-    def turned(self, width: float, height: float) -> Detections:
+    def rotated_180(self, width: float, height: float) -> Detections:
         """As on a page of that size that is turned by 180 degrees."""
         corners = self.boxes.new_tensor([width, height, width, height]) - self.boxes
         return replace(self, boxes=corners[:, [2, 3, 0, 1]])
@@ -88,7 +88,7 @@ class Detections:
 
 
 # What V1 tells apart and the extended list does not, with the extended name where there is one.
-_OF_V1_ALONE: dict[str, str | None] = {
+_V1_ONLY: dict[str, str | None] = {
     "gClefChange": "clefG",
     "cClefAltoChange": "clefCAlto",
     "cClefTenorChange": "clefCTenor",
@@ -97,7 +97,7 @@ _OF_V1_ALONE: dict[str, str | None] = {
     "restLonga": None,
 }
 
-DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__getitem__), *_OF_V1_ALONE)
+DETECTOR_CLASSES: tuple[str, ...] = (*sorted(EXTENDED_IDS, key=EXTENDED_IDS.__getitem__), *_V1_ONLY)
 
 
 def detector_class(label: str, v1: str) -> str | None:
@@ -106,12 +106,12 @@ def detector_class(label: str, v1: str) -> str | None:
     Returns:
         None for dynamic words and two-digit metres, which the network reads letter by letter.
     """
-    if v1 in _OF_V1_ALONE:
+    if v1 in _V1_ONLY:
         return v1
     return label or None
 
 
-def map_class(name: str, classes: ClassSet) -> str | None:
+def map_class(name: str, class_list: ClassSet) -> str | None:
     """What a network class is called in a list of classes, or None where the list lacks it.
 
     Raises:
@@ -119,13 +119,13 @@ def map_class(name: str, classes: ClassSet) -> str | None:
     """
     if name not in DETECTOR_CLASSES:
         raise ValueError(f"{name!r} is no class of the detector; expected one of its {len(DETECTOR_CLASSES)} names")
-    names = class_ids(classes)
+    names = class_ids(class_list)
     row = CLASSES[name]
-    if classes in ("v1", "v1-118"):
+    if class_list in ("v1", "v1-118"):
         found = row.v1
     else:
-        extended = _OF_V1_ALONE.get(name, name)
-        found = extended if classes == "extended" or extended is None else CLASSES[extended].muscima
+        extended = _V1_ONLY.get(name, name)
+        found = extended if class_list == "extended" or extended is None else CLASSES[extended].muscima
     return found if found in names else None
 
 
@@ -147,28 +147,28 @@ _LETTERS = {f"dynamic{letter}": letter.lower() for letter in "PMFSZR"}
 # The height of a small letter without its parts above and below the line, and its middle, as shares of the box.
 _BODY = {"p": (0.6, 0.3), "f": (0.42, 0.5)}
 _PAIRS = ("12", "16")
-_SURE = 0.3  # letters below this score are read by themselves, lest a doubtful one spoils a sure word
+_CONFIDENT = 0.3  # letters below this score are read by themselves, lest a doubtful one spoils a sure word
 
 Word = tuple[str, list[int]]
 Boxes = NDArray[np.float64]
 
 
-def to_class_list(detections: Detections, classes: ClassSet) -> Detections:
+def to_class_list(detections: Detections, class_list: ClassSet) -> Detections:
     """The detections under the names of a class list; what the list has no name for is left out.
 
     Args:
         detections: of any network whose class names are in the table of symbols, or in the list itself.
-        classes: "extended", "v1" and "v1-118" (with dynamics and time signatures as words), or "muscima".
+        class_list: "extended", "v1" and "v1-118" (with dynamics and time signatures as words), or "muscima".
 
     Returns:
         Detections whose `classes` is the whole list, best first. A word's box holds its letters; its score is their
         lowest.
     """
-    names = tuple(class_ids(classes))
+    names = tuple(class_ids(class_list))
     numbers = {name: number for number, name in enumerate(names, start=1)}
-    labels = _labels(detections, classes, numbers)
+    labels = _list_labels(detections, class_list, numbers)
     boxes, scores = detections.boxes, detections.scores
-    if found := _words(detections, classes, numbers):
+    if found := _list_words(detections, class_list, numbers):
         for name, members in found:
             if name.startswith("timeSig"):
                 labels[members] = 0  # the digits of 12 and 16 are no symbols of V1
@@ -177,80 +177,82 @@ def to_class_list(detections: Detections, classes: ClassSet) -> Detections:
         boxes = torch.cat([boxes, *(box[None] for box in around)])
         scores = torch.cat([scores, *(scores[m].amin()[None] for _, m in found)])
     order = scores.argsort(descending=True, stable=True)
-    kept = order[labels[order] > 0]
-    return Detections(boxes[kept], labels[kept], scores[kept], names)
+    indices = order[labels[order] > 0]
+    return Detections(boxes[indices], labels[indices], scores[indices], names)
 
 
-def count_unnamed(detections: Detections, classes: ClassSet) -> int:
+def count_unnamed(detections: Detections, class_list: ClassSet) -> int:
     """Count the detections that `to_class_list` omits: neither they nor a word they belong to has a name in the list.
 
     Args:
-        detections, classes: as `to_class_list` takes them.
+        detections, class_list: as `to_class_list` takes them.
     """
-    numbers = {name: number for number, name in enumerate(class_ids(classes), start=1)}
-    named = _labels(detections, classes, numbers) > 0
-    for _, members in _words(detections, classes, numbers):
+    numbers = {name: number for number, name in enumerate(class_ids(class_list), start=1)}
+    named = _list_labels(detections, class_list, numbers) > 0
+    for _, members in _list_words(detections, class_list, numbers):
         named[members] = True
     return int((~named).sum())
 
 
-def dynamics(detections: Detections) -> list[Word]:
+def combine_dynamics(detections: Detections) -> list[Word]:
     """Dynamics of V1, each with the positions of its letters.
 
     What V1 has no name for falls into parts that it has, as in engraving: *sfp* is *sf* and *p*.
     """
     names = np.array([_LETTERS.get(name, "") for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
-    sure = detections.scores.numpy() >= _SURE
+    confident = detections.scores.numpy() >= _CONFIDENT
     found: list[Word] = []
-    for part in (sure, ~sure):
+    for part in (confident, ~confident):
         letters = np.flatnonzero((names != "") & part)
-        for line in _lines(letters, names, boxes):
+        for line in _text_lines(letters, names, boxes):
             text = "".join(names[i] for i in line)
             found += [(name, line[span]) for name, span in split_dynamics(text)]
     return found
 
 
-def times(detections: Detections) -> list[Word]:
+def combine_time_signatures(detections: Detections) -> list[Word]:
     """The numbers 12 and 16 of time signatures, each with the positions of its two digits."""
     names = np.array([name[7:] if name.startswith("timeSig") else "" for name in detections.names], dtype=object)
     boxes = detections.boxes.numpy().astype(np.float64)
     ones = np.flatnonzero(names == "1")
     seconds = np.flatnonzero((names == "2") | (names == "6"))
-    found, taken = [], set()
+    found, used = [], set()
     for first in ones[np.argsort(boxes[ones, 0])]:
         height = boxes[first, 3] - boxes[first, 1]
         gap = boxes[seconds, 0] - boxes[first, 2]
         level = np.abs(boxes[seconds][:, [1, 3]] - boxes[first, [1, 3]]).max(axis=1, initial=0.0)
         near = (np.abs(gap) < 0.4 * height) & (level < 0.3 * height)
         for second in seconds[near][np.argsort(np.abs(gap[near]))]:
-            if second not in taken and names[first] + names[second] in _PAIRS:
-                taken.add(second)
+            if second not in used and names[first] + names[second] in _PAIRS:
+                used.add(second)
                 found.append((f"timeSig{names[first]}{names[second]}", [int(first), int(second)]))
                 break
     return found
 
 
-def _labels(detections: Detections, classes: ClassSet, numbers: Mapping[str, int]) -> Tensor:
+def _list_labels(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> Tensor:
     """The number of each detection in a list, 0 where the list has none, shape (n,)."""
-    known = [_translated(name, classes) for name in detections.classes]
-    return torch.tensor([0, *(numbers.get(name, 0) if name else 0 for name in known)])[detections.labels]
+    names_in_list = [_translate(name, class_list) for name in detections.classes]
+    return torch.tensor([0, *(numbers.get(name, 0) if name else 0 for name in names_in_list)])[detections.labels]
 
 
-def _words(detections: Detections, classes: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
+def _list_words(detections: Detections, class_list: ClassSet, numbers: Mapping[str, int]) -> list[Word]:
     """What a list counts as one symbol and the network as several."""
-    if classes not in ("v1", "v1-118"):
+    if class_list not in ("v1", "v1-118"):
         return []
-    return [word for word in (*dynamics(detections), *times(detections)) if word[0] in numbers]
+    return [
+        word for word in (*combine_dynamics(detections), *combine_time_signatures(detections)) if word[0] in numbers
+    ]
 
 
-def _translated(name: str, classes: ClassSet) -> str | None:
+def _translate(name: str, class_list: ClassSet) -> str | None:
     if name in DETECTOR_CLASSES:
-        return map_class(name, classes)
-    return name if name in class_ids(classes) else None
+        return map_class(name, class_list)
+    return name if name in class_ids(class_list) else None
 
 
-def _lines(letters: NDArray[np.intp], names: NDArray[np.object_], boxes: Boxes) -> list[list[int]]:
+def _text_lines(letters: NDArray[np.intp], names: NDArray[np.object_], boxes: Boxes) -> list[list[int]]:
     """Letters that stand together, each group from left to right."""
     height = boxes[:, 3] - boxes[:, 1]
     body = np.array([_BODY.get(name, (1.0, 0.5)) for name in names]).reshape(-1, 2)

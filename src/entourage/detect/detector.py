@@ -19,21 +19,21 @@ import torch
 import entourage
 from entourage.compute import count_threads, map_ahead, resolve_device
 from entourage.detect.detections import Detections
-from entourage.detect.inference.box_refinement import trace
-from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
+from entourage.detect.inference.box_refinement import refine_boxes
+from entourage.detect.inference.tiling import ModelOutput, detect_tiles, plan_tiles
 from entourage.detect.models.watershed import DetectorNotFoundError, WatershedDetector, find_shards, load_detector
 from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.prepare import ImageInput, PreparedPage, prepare_page
-from entourage.detect.preprocessing.reading import Grey
+from entourage.detect.preprocessing.reading import GrayImage
 
-FEW = 0.4  # share of the staves below which it is worth another look, the page turned
-ENOUGH = 0.5  # share that shows that the page is right as it is turned
-SURE = 0.3  # least score of the staves and clefs that count
+RETRY_BELOW = 0.4  # share of the staves below which it is worth another look, the page turned
+ACCEPT_FROM = 0.5  # share that shows that the page is right as it is turned
+MIN_SCORE = 0.3  # least score of the staves and clefs that count
 _LEFT, _RIGHT = 2.0, 6.0  # interlines from a staff's left end to the middle of a clef
-_BESIDE = 1.5  # and from its lines
+_ABOVE = 1.5  # and from its lines
 
 
-def begun_with_clefs(found: Detections) -> float | None:
+def clef_fraction(found: Detections) -> float | None:
     """The share of the staves on a page that begin with a clef.
 
     Args:
@@ -43,29 +43,29 @@ def begun_with_clefs(found: Detections) -> float | None:
         From 0 to 1; None if there is no staff, or no class of clefs. Costs O(staves clefs).
     """
     names = np.array(found.names, dtype=object)
-    sure = found.scores.numpy() >= SURE
+    confident = found.scores.numpy() >= MIN_SCORE
     boxes = found.boxes.numpy()
-    staves = boxes[(names == "staff") & sure]
+    staves = boxes[(names == "staff") & confident]
     if len(staves) == 0 or not any(_is_clef(name) for name in found.classes):
         return None
-    clefs = boxes[np.array([_is_clef(name) for name in names], dtype=bool) & sure]
+    clefs = boxes[np.array([_is_clef(name) for name in names], dtype=bool) & confident]
     x, y = (clefs[:, :2] + clefs[:, 2:]).T[:, None] / 2  # (1, clefs) each
     left, top, bottom = staves[:, [0]], staves[:, [1]], staves[:, [3]]  # (staves, 1) each
     across = (x > left - _LEFT * INTERLINE) & (x < left + _RIGHT * INTERLINE)
-    along = (y > top - _BESIDE * INTERLINE) & (y < bottom + _BESIDE * INTERLINE)
+    along = (y > top - _ABOVE * INTERLINE) & (y < bottom + _ABOVE * INTERLINE)
     return float((across & along).any(axis=1).mean())
 
 
 def may_be_upside_down(found: Detections) -> bool:
     """Whether so few staves begin with a clef that the page should be looked at the other way round as well."""
-    share = begun_with_clefs(found)
-    return share is not None and share < FEW
+    share = clef_fraction(found)
+    return share is not None and share < RETRY_BELOW
 
 
 def is_upright(found: Detections) -> bool:
     """Whether so many staves begin with a clef that the page cannot be upside down."""
-    share = begun_with_clefs(found)
-    return share is not None and share >= ENOUGH
+    share = clef_fraction(found)
+    return share is not None and share >= ACCEPT_FROM
 
 
 def _is_clef(name: str) -> bool:
@@ -114,10 +114,10 @@ class Detector:
         self.model = model.fuse_batch_norm().to(self.device)
         self.options = options or InferenceOptions()
         decode = model.options.decode
-        self._least = decode.threshold if self.options.threshold is None else self.options.threshold
+        self._threshold = decode.threshold if self.options.threshold is None else self.options.threshold
         # Staves are long and score less than heads do: where only sure symbols are wanted, they are looked for as ever.
-        looked = min(self._least, SURE) if decode.score else self._least
-        self._decode = replace(decode, threshold=looked)
+        lowest = min(self._threshold, MIN_SCORE) if decode.score else self._threshold
+        self._decode = replace(decode, threshold=lowest)
 
     @classmethod
     def load(
@@ -174,35 +174,35 @@ class Detector:
         start = time.perf_counter()
         if prepared.image is None:
             return PageDetections(Detections.empty(self.classes), None, 0.0, prepared.seconds, prepared.message)
-        found, upside_down = self._find_either_way(prepared.image)
-        wanted = found.select(found.scores >= self._least)
-        lacking = len(wanted) > 0 and _lacks_staves(found)
-        found = to_page_coordinates(wanted, prepared, self.options)
+        found, upside_down = self._detect_either_way(prepared.image)
+        selected = found.select(found.scores >= self._threshold)
+        lacks_staves = len(selected) > 0 and _lacks_staves(found)
+        found = to_page_coordinates(selected, prepared, self.options)
         angle = 0.0 if prepared.rotation is None else prepared.rotation.angle
-        parts = (prepared.message, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacking else "")
+        parts = (prepared.message, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacks_staves else "")
         message = "; ".join(part for part in parts if part)
         return PageDetections(
             found, prepared.interline, angle, prepared.seconds + time.perf_counter() - start, message, upside_down
         )
 
-    def _find_either_way(self, page: Grey) -> tuple[Detections, bool]:
+    def _detect_either_way(self, page: GrayImage) -> tuple[Detections, bool]:
         """What is on a page, and whether it had to be turned by 180 degrees to be read."""
-        found = Detections.from_dict(self._find_all(page), self.classes)
+        found = Detections.from_dict(self._detect_image(page), self.classes)
         if self.options.detect_upside_down and may_be_upside_down(found):
-            turned = Detections.from_dict(self._find_all(page[::-1, ::-1]), self.classes)
+            turned = Detections.from_dict(self._detect_image(page[::-1, ::-1]), self.classes)
             if is_upright(turned):
-                return turned.turned(page.shape[1], page.shape[0]), True
+                return turned.rotated_180(page.shape[1], page.shape[0]), True
         return found, False
 
-    def _find_all(self, page: Grey) -> Found:
+    def _detect_image(self, page: GrayImage) -> ModelOutput:
         if page.size <= self.options.untiled_pixels:
-            return self._find(page)
+            return self._predict(page)
         multiple = self.model.network.multiple
         tiles = plan_tiles(page.shape[0], page.shape[1], self.options.tile_size, self.options.tile_overlap, multiple)
-        return detect_tiles(self._find, page, tiles)
+        return detect_tiles(self._predict, page, tiles)
 
     @torch.inference_mode()
-    def _find(self, page: Grey) -> Found:
+    def _predict(self, page: GrayImage) -> ModelOutput:
         grey = torch.from_numpy(np.require(page, requirements=["C", "W"])).to(self.device)  # (h, w)
         ink = 1 - grey.float() / 255  # ink 1, paper 0
         half = self.options.bfloat16 and self.device.type == "cuda"
@@ -232,9 +232,9 @@ def to_page_coordinates(found: Detections, prepared: PreparedPage, options: Infe
     if prepared.rotation is not None:
         found = prepared.rotation.invert(found)
     elif options.refine_boxes:
-        found = trace(prepared.page, found, prepared.interline, prepared.angle)
+        found = refine_boxes(prepared.page, found, prepared.interline, prepared.angle)
     limits = torch.tensor([prepared.page.shape[1], prepared.page.shape[0]] * 2, dtype=torch.float32)
-    boxes = snapped(found.boxes) if options.round_boxes else found.boxes
+    boxes = round_to_pixels(found.boxes) if options.round_boxes else found.boxes
     boxes = boxes.clamp(min=0).minimum(limits)
     kept = (boxes[:, 2:] > boxes[:, :2]).all(dim=1)
     return replace(found, boxes=boxes).select(kept)
@@ -244,14 +244,14 @@ def shipped_detectors() -> dict[str, Path]:
     """The detectors that come with the package: "default", and others by name."""
     names = {}
     for file in sorted(WEIGHTS.glob("detect*.safetensors")):
-        names[_short_name(file)] = WEIGHTS / f"{_whole(file)}.safetensors"
+        names[_short_name(file)] = WEIGHTS / f"{_shard_stem(file)}.safetensors"
     return names
 
 
 def detector_name(file: Path) -> str:
     """What a detector is called: by its name if it comes with the package, else as its file."""
-    own = file.resolve().parent == WEIGHTS.resolve() and _short_name(file) in shipped_detectors()
-    return _short_name(file) if own else file.name
+    is_shipped = file.resolve().parent == WEIGHTS.resolve() and _short_name(file) in shipped_detectors()
+    return _short_name(file) if is_shipped else file.name
 
 
 def find_detector(path: str | Path | None = None) -> Path:
@@ -268,8 +268,8 @@ def find_detector(path: str | Path | None = None) -> Path:
     if path is None and "default" not in shipped:
         raise ValueError("no detector comes with this installation; expected the file of one: see detect train")
     name = "default" if path is None else str(path)
-    a_file = isinstance(path, Path) and path.is_file()
-    if name in shipped and not a_file:
+    is_file = isinstance(path, Path) and path.is_file()
+    if name in shipped and not is_file:
         return shipped[name]
     try:
         find_shards(name)
@@ -284,16 +284,16 @@ def _lacks_staves(found: Detections) -> bool:
     return "staff" in found.classes and "staff" not in found.names
 
 
-def _whole(file: Path) -> str:
+def _shard_stem(file: Path) -> str:
     """The name that a file's pieces share: detect-muscima-00001-of-00002 is a piece of detect-muscima."""
     return file.stem.split("-0")[0]
 
 
 def _short_name(file: Path) -> str:
-    return _whole(file).removeprefix("detect").removeprefix("-") or "default"
+    return _shard_stem(file).removeprefix("detect").removeprefix("-") or "default"
 
 
-def snapped(boxes: torch.Tensor) -> torch.Tensor:
+def round_to_pixels(boxes: torch.Tensor) -> torch.Tensor:
     """Corners at whole pixels; a side shorter than half a pixel keeps one pixel around its middle."""
     low, high = boxes[:, :2].round(), boxes[:, 2:].round()
     thin = high <= low

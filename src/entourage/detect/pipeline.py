@@ -225,9 +225,9 @@ def _page_result(name: str, file: Path, raw_page: RawPage, result: PageDetection
     height, width = raw_page.image.shape
     detections, unnamed = result.detections, 0
     if class_list != "own":  # words are read from left to right on the page as the network processed it
-        upright = detections.turned(width, height) if result.upside_down else detections
+        upright = detections.rotated_180(width, height) if result.upside_down else detections
         listed = to_class_list(upright, class_list)
-        detections = listed.turned(width, height) if result.upside_down else listed
+        detections = listed.rotated_180(width, height) if result.upside_down else listed
         unnamed = count_unnamed(upright, class_list)
     message = "; ".join(part for part in (raw_page.message, result.message) if part)
     measured = (result.interline, result.seconds, message)

@@ -15,8 +15,8 @@ from entourage.detect.preprocessing.reading import scaled_size
 from entourage.report.figures import raster_figure
 from entourage.report.page import Block, Section, pluralize
 
-Grey = NDArray[np.uint8]
-Colour = NDArray[np.uint8]
+GrayImage = NDArray[np.uint8]
+ColorImage = NDArray[np.uint8]
 
 DISPLAY_THRESHOLD = 0.3  # least score of what is shown to people
 RED = (0, 0, 220)  # in BGR
@@ -25,10 +25,10 @@ MAX_ROWS = 2000  # of pages in a report
 _WIDTH = 1200  # pixels of a picture in a report
 _UNFRAMED = ("staff", "staffLine", "staffSpace")  # as wide as the page
 # Without a word: so many, or so large, that words would hide the page.
-_SILENT = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "augmentationDot")
+_UNLABELLED = ("stem", "legerLine", "beam", "staff", "slur", "tie", "notehead", "augmentationDot")
 
 
-def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Colour:
+def draw_detections(image: GrayImage, found: Detections, *, words: bool = True) -> ColorImage:
     """The page in BGR, shape (h, w, 3), with frames around what was found but staves and their lines, strong if sure.
 
     Args:
@@ -48,12 +48,12 @@ def draw_detections(image: Grey, found: Detections, *, words: bool = True) -> Co
         colour = class_colour(label, 0.45 + 0.55 * score)
         x0, y0, x1, y1 = box
         cv2.rectangle(drawn, (x0, y0), (x1 - 1, y1 - 1), colour, thick)
-        if words and not name.startswith(_SILENT):
+        if words and not name.startswith(_UNLABELLED):
             _write(drawn, name, (x0, y0 - 2), colour, thick)
     return drawn
 
 
-def draw_missed(drawn: Colour, lost: Detections) -> Colour:
+def draw_missed(drawn: ColorImage, lost: Detections) -> ColorImage:
     """A drawn page with red frames, thick ones, around what was not found on it, each with its name."""
     marked = drawn.copy()
     thick = _thickness(drawn.shape)
@@ -69,7 +69,7 @@ def _thickness(shape: Sequence[int]) -> int:
     return max(1, round(max(shape) / 2500))
 
 
-def _write(drawn: Colour, name: str, place: tuple[int, int], colour: tuple[int, int, int], thick: int) -> None:
+def _write(drawn: ColorImage, name: str, place: tuple[int, int], colour: tuple[int, int, int], thick: int) -> None:
     cv2.putText(drawn, name, place, cv2.FONT_HERSHEY_SIMPLEX, 0.32 * thick, colour, thick, cv2.LINE_AA)
 
 
@@ -79,7 +79,7 @@ def class_colour(label: int, strength: float = 1.0) -> tuple[int, int, int]:
     return int(255 * blue), int(255 * green), int(255 * red)
 
 
-def page_figure(drawn: Colour, width: int = _WIDTH) -> str:
+def page_figure(drawn: ColorImage, width: int = _WIDTH) -> str:
     """A drawn page as an `<svg>` element that holds an image of at most that width."""
     scale = min(1.0, width / drawn.shape[1])
     small = cv2.resize(drawn, scaled_size(drawn.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else drawn

@@ -1,14 +1,10 @@
-"""Archives of arrays, as `numpy.savez` writes them; nothing pickled is ever loaded.
+"""Readers of formats that may be damaged or hostile: NumPy archives, Parquet tables, pickles and XML.
 
-Parquet files that people may have damaged. Not imported with the room: pyarrow takes its time.
+Nothing that a file contains is executed. A pickle is a program that may call any function of any module; the python
+version of CIFAR-10 has no other format, so it is read with all names rejected but a few, which inert placeholders
+replace. XML is parsed without resolving entities, loading other files or reaching the network.
 
-Reading the one kind of pickle that data sets are published in, without running any of it.
-
-A pickle is a programme: it may name any function of any module and have it called. CIFAR-10's python version can be
-had in no other form, so it is read here with every name but a few refused, and with inert stand-ins for those few: not
-even NumPy's own code runs on what the file says.
-
-XML from strangers: read without resolving entities, loading other files or reaching the network.
+pyarrow and lxml are imported on first use, because their imports are slow.
 """
 
 from __future__ import annotations
@@ -64,7 +60,7 @@ def parquet_errors(path: Path, command: str) -> Iterator[None]:
     Raises:
         ValueError: it is no Parquet at all, or another table.
     """
-    import pyarrow as pa  # takes its time
+    import pyarrow as pa
 
     try:
         yield

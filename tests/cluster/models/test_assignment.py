@@ -19,9 +19,9 @@ SIZES = (9, 6, 4)
 def codes(gap: float = 6.0) -> tuple[Tensor, Tensor]:
     """Three tight clusters of different size: codes (1, 19, 2) and their labels."""
     labels = torch.repeat_interleave(torch.arange(3), torch.tensor(SIZES))
-    centres = gap * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    centers = gap * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     noise = 0.05 * torch.randn(19, 2, generator=torch.Generator().manual_seed(0))
-    return (centres[labels] + noise).unsqueeze(0), labels
+    return (centers[labels] + noise).unsqueeze(0), labels
 
 
 def test_seeds_take_one_cluster_after_the_other_the_largest_first() -> None:
@@ -93,11 +93,11 @@ def test_soft_k_means_by_hand() -> None:
     beta = torch.tensor(1.7)
     ours = soft_k_means(code, chosen, 2, beta)
     for k in range(1, 4):
-        centres = code[0, chosen[0, :k]]
+        centers = code[0, chosen[0, :k]]
         for step in range(3):
-            p = (-beta * torch.cdist(code[0], centres) ** 2).softmax(-1)
+            p = (-beta * torch.cdist(code[0], centers) ** 2).softmax(-1)
             if step < 2:
-                centres = (p.T @ code[0]) / p.sum(0).unsqueeze(-1)
+                centers = (p.T @ code[0]) / p.sum(0).unsqueeze(-1)
         torch.testing.assert_close(ours[0, :, k - 1, :k], p, atol=1e-5, rtol=1e-4)
         assert (ours[0, :, k - 1, k:] == 0).all()
 

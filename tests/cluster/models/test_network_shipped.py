@@ -33,8 +33,8 @@ def test_there_are_no_more_clusters_than_places(positions: int, copies: int) -> 
 
 
 def test_more_points_than_one_look_holds_come_out_right() -> None:
-    centres = np.array([[column, row] for column in (0, 10, 20, 30) for row in (0, 10)])
-    x, truth = make_blobs(1500, centers=centres, random_state=0)
+    centers = np.array([[column, row] for column in (0, 10, 20, 30) for row in (0, 10)])
+    x, truth = make_blobs(1500, centers=centers, random_state=0)
     points = LearnedClustering.load("points", device="cpu", set_size=500)
     assert score(truth, points.predict(x)).mr == 0
 

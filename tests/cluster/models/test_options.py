@@ -10,8 +10,8 @@ from entourage.cluster.models.options import ModelOptions, preset
 def test_presets_differ_where_their_sources_do() -> None:
     thesis, original, default = preset("thesis"), preset("original"), preset("default")
     assert (thesis.model.network, thesis.model.layers, thesis.model.units, thesis.model.k_max) == ("lstm", 14, 288, 5)
-    assert (thesis.loss.assignment, thesis.loss.centre, thesis.loss.pairwise) == (5, 0, 0)
-    assert (original.loss.centre, original.model.regularise_count) == (0.5, True)
+    assert (thesis.loss.assignment, thesis.loss.center, thesis.loss.pairwise) == (5, 0, 0)
+    assert (original.loss.center, original.model.regularise_count) == (0.5, True)
     assert (default.model.network, default.model.k_max, default.model.standardise) == ("attention", 20, True)
 
 
@@ -40,5 +40,5 @@ def test_unknown_presets_are_refused() -> None:
 def test_only_points_have_the_centre_loss_of_the_original() -> None:
     original = preset("original")
     assert original.loss_for(points=True) == original.loss
-    assert original.loss_for(points=False) == replace(original.loss, centre=0.0) != original.loss
+    assert original.loss_for(points=False) == replace(original.loss, center=0.0) != original.loss
     assert preset("default").loss_for(points=False) == preset("default").loss

@@ -92,8 +92,8 @@ def test_gaussians_have_their_spread_and_keep_their_distance(kind: int, generato
 
 
 def test_centres_keep_apart_but_for_rare_sets(generator: torch.Generator) -> None:
-    centres = shapes._draw_centres(torch.full((500, 2), 6), torch.full((500, 2, 5), SIGMA), generator)
-    gaps = torch.cdist(centres, centres) + 2 * torch.eye(5)
+    centers = shapes._draw_centers(torch.full((500, 2), 6), torch.full((500, 2, 5), SIGMA), generator)
+    gaps = torch.cdist(centers, centers) + 2 * torch.eye(5)
     assert (gaps.flatten(2).amin(-1) < MIN_CENTER_DISTANCE).float().mean() < 0.05
 
 
@@ -108,17 +108,17 @@ def test_varied_clouds_differ_in_width_and_some_are_filled_evenly(generator: tor
     sets, kind = 60, 4
     kinds, zero = torch.full((sets, 1), kind), torch.zeros(sets, N, dtype=torch.long)
     points = draw_shapes(kinds, zero, zero, generator, varies=torch.ones(sets, dtype=torch.bool))
-    centred = (points - points.mean(1, keepdim=True)) / points.std(1, keepdim=True)
+    centered = (points - points.mean(1, keepdim=True)) / points.std(1, keepdim=True)
     width = points.std(1).mean(-1) / SIGMA  # (b,)
     assert SIGMA_RANGE[0] * 0.9 < width.min() < 0.65  # 800 coordinates: 4 standard errors of 2.5 %
     assert 1.3 < width.max() < SIGMA_RANGE[1] * 1.1
-    even = centred.abs().amax((1, 2)) < 1.95  # filled evenly, it ends at 1.73; normal ones go to about 3
+    even = centered.abs().amax((1, 2)) < 1.95  # filled evenly, it ends at 1.73; normal ones go to about 3
     assert abs(even.float().mean() - UNIFORM_FRACTION) < 0.17  # 3 standard errors
 
 
 def test_wide_clouds_keep_further_apart(generator: torch.Generator) -> None:
     kinds = torch.full((200, 1), 5)
     for factor in (1.0, 1.5):
-        centres = shapes._draw_centres(kinds, torch.full((200, 1, 5), factor * SIGMA), generator)
-        gap = (centres[:, 0, 0] - centres[:, 0, 1]).norm(dim=-1)
+        centers = shapes._draw_centers(kinds, torch.full((200, 1, 5), factor * SIGMA), generator)
+        gap = (centers[:, 0, 0] - centers[:, 0, 1]).norm(dim=-1)
         assert factor * MIN_CENTER_DISTANCE <= gap.min() < 1.3 * factor * MIN_CENTER_DISTANCE

@@ -7,14 +7,14 @@ import torch
 
 from entourage.detect.detections import Detections
 from entourage.detect.inference.box_refinement import (
-    SOLID,
+    MIN_SOLIDITY,
     are_ruled,
-    page_ink,
-    solidity,
-    trace,
-    trace_lines,
-    trace_pieces,
-    without_lines,
+    ink_mask,
+    line_solidity,
+    refine_boxes,
+    refine_components,
+    refine_lines,
+    remove_staff_lines,
 )
 
 CLASSES = ("stem", "legerLine", "augmentationDot", "keyFlat")
@@ -45,7 +45,7 @@ def found(shift: float) -> Detections:
 
 
 def test_boxes_go_to_the_ink_of_lines_of_marks_and_of_signs_on_a_staff() -> None:
-    boxes = trace(raw_page(), found(1.0), 20.0).boxes
+    boxes = refine_boxes(raw_page(), found(1.0), 20.0).boxes
     truth = torch.tensor(list(TRUTH.values()), dtype=torch.float32)
     assert boxes[0, [0, 2]].tolist() == [200, 203]  # a stem's sides; its ends are as they were
     torch.testing.assert_close(boxes[0, [1, 3]], truth[0, [1, 3]] + torch.tensor([-0.4, 0.6]))
@@ -55,12 +55,12 @@ def test_boxes_go_to_the_ink_of_lines_of_marks_and_of_signs_on_a_staff() -> None
 
 def test_what_is_too_far_from_the_ink_is_left_alone() -> None:
     far = found(6.0)
-    torch.testing.assert_close(trace(raw_page(), far, 20.0).boxes[2:], far.boxes[2:])
+    torch.testing.assert_close(refine_boxes(raw_page(), far, 20.0).boxes[2:], far.boxes[2:])
 
 
 def test_on_a_page_that_is_not_straight_only_what_touches_nothing_is_traced() -> None:
     before = found(1.0)
-    after = trace(raw_page(), before, 20.0, angle=2.0).boxes
+    after = refine_boxes(raw_page(), before, 20.0, angle=2.0).boxes
     torch.testing.assert_close(after[[0, 1, 3]], before.boxes[[0, 1, 3]])
     assert after[2].tolist() == list(TRUTH[DOT])
 
@@ -72,9 +72,9 @@ def test_stems_that_lean_and_ledger_lines_beside_them_are_by_hand_and_left_alone
         cv2.line(page, (left + 2, 20), (left + 10, 90), 0, 3)  # inked columns: two or three of eleven
         boxes.append((left, 20, left + 12, 92))
     before = Detections(torch.tensor(boxes).float(), torch.tensor([LEDGER, STEM, STEM, STEM]), torch.ones(4), CLASSES)
-    torch.testing.assert_close(trace(page, before, 20.0).boxes, before.boxes)
+    torch.testing.assert_close(refine_boxes(page, before, 20.0).boxes, before.boxes)
     upright = before.boxes[1:].numpy()
-    assert (trace_lines(page == 0, upright, 20.0, 0.1, 0.3) != upright).any()  # there is something to trace
+    assert (refine_lines(page == 0, upright, 20.0, 0.1, 0.3) != upright).any()  # there is something to trace
 
 
 def test_half_of_the_stems_tell_whether_they_were_ruled() -> None:
@@ -91,28 +91,28 @@ def test_a_page_whose_lines_are_not_solid_is_left_alone() -> None:
     page = raw_page()
     pale = np.where(page == 0, 150, page).astype(np.uint8)
     pale[200:280, 40:300] = 0  # so dark is ink: the lines are less than half of it
-    assert solidity(pale, page_ink(pale, 20.0), 20.0) < SOLID
+    assert line_solidity(pale, ink_mask(pale, 20.0), 20.0) < MIN_SOLIDITY
     before = found(1.0)
-    torch.testing.assert_close(trace(pale, before, 20.0).boxes, before.boxes)
-    assert solidity(page, page_ink(page, 20.0), 20.0) > SOLID
+    torch.testing.assert_close(refine_boxes(pale, before, 20.0).boxes, before.boxes)
+    assert line_solidity(page, ink_mask(page, 20.0), 20.0) > MIN_SOLIDITY
 
 
 def test_nothing_found_stays_nothing() -> None:
-    assert len(trace(raw_page(), Detections.empty(CLASSES), 20.0)) == 0
+    assert len(refine_boxes(raw_page(), Detections.empty(CLASSES), 20.0)) == 0
 
 
 def test_ink_is_what_is_darker_than_half_whatever_the_light() -> None:
     truth = raw_page() == 0
     light = np.linspace(0.4, 1.0, 400)
     page = (255 * light * np.where(truth, 0.2, 1.0)).astype(np.uint8)
-    assert (page_ink(page, 20.0) == truth).mean() > 0.995  # the darkest ink of the lit side is paper on the dark one
+    assert (ink_mask(page, 20.0) == truth).mean() > 0.995  # the darkest ink of the lit side is paper on the dark one
     soft = cv2.GaussianBlur(page, (0, 0), 0.7)
-    assert (page_ink(soft, 20.0) == truth).mean() > 0.99
+    assert (ink_mask(soft, 20.0) == truth).mean() > 0.99
 
 
 def test_lines_leave_and_thick_things_stay() -> None:
     ink = raw_page() == 0
-    rest = without_lines(ink, 20.0)
+    rest = remove_staff_lines(ink, 20.0)
     assert not rest[100:103, 0:190].any()
     np.testing.assert_array_equal(rest[106:119, 350:364], ink[106:119, 350:364])
     assert rest[62:82, 96:122].all()
@@ -122,11 +122,11 @@ def test_lines_leave_and_thick_things_stay() -> None:
 def test_a_line_is_where_nearly_all_of_it_is_ink(offset: int) -> None:
     ink = raw_page() == 0
     box = np.array([[200.4 + offset, 60, 203.4 + offset, 130]], dtype=np.float32)
-    traced = trace_lines(ink, box, 20.0, 0.1, 0.75)
-    assert traced[0, [0, 2]].tolist() == [200, 203]
+    refined = refine_lines(ink, box, 20.0, 0.1, 0.75)
+    assert refined[0, [0, 2]].tolist() == [200, 203]
     nowhere = np.array([[240, 60, 243, 130]], dtype=np.float32)
-    np.testing.assert_array_equal(trace_lines(ink, nowhere, 20.0, 0.1, 0.75), nowhere)
-    assert trace_lines(ink, np.zeros((0, 4), np.float32), 20.0, 0.1, 0.75).shape == (0, 4)
+    np.testing.assert_array_equal(refine_lines(ink, nowhere, 20.0, 0.1, 0.75), nowhere)
+    assert refine_lines(ink, np.zeros((0, 4), np.float32), 20.0, 0.1, 0.75).shape == (0, 4)
 
 
 def test_several_pieces_make_one_object_and_dirt_makes_none() -> None:
@@ -134,7 +134,7 @@ def test_several_pieces_make_one_object_and_dirt_makes_none() -> None:
     ink[20:30, 20:40] = ink[40:45, 25:35] = True  # a fermata's bow and dot, say
     ink[60, 50] = True  # a speck
     box = np.array([[19, 21, 41, 46], [48, 58, 53, 63]], dtype=np.float32)
-    traced = trace_pieces(ink, box, 20.0)
-    assert traced[0].tolist() == [20, 20, 40, 45]
-    assert traced[1].tolist() == box[1].tolist()
-    np.testing.assert_array_equal(trace_pieces(np.zeros_like(ink), box, 20.0), box)
+    refined = refine_components(ink, box, 20.0)
+    assert refined[0].tolist() == [20, 20, 40, 45]
+    assert refined[1].tolist() == box[1].tolist()
+    np.testing.assert_array_equal(refine_components(np.zeros_like(ink), box, 20.0), box)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tests.detect.synthetic import SquareFinder, with_squares
 
 from entourage.detect.detector import Detector
-from entourage.detect.inference.tiling import Found, detect_tiles, plan_tiles
+from entourage.detect.inference.tiling import ModelOutput, detect_tiles, plan_tiles
 from entourage.detect.models.watershed import WatershedDetector
 from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOptions, NetworkOptions
 
@@ -15,7 +15,7 @@ from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOp
 @pytest.mark.parametrize("size", [(100, 70), (64, 64), (65, 200), (1, 1)])
 def test_cores_cover_the_page_once_and_tiles_begin_at_multiples(size: tuple[int, int]) -> None:
     covered = np.zeros(size, dtype=int)
-    for tile in plan_tiles(*size, core=30, halo=10, multiple=16):
+    for tile in plan_tiles(*size, tile_size=30, tile_overlap=10, multiple=16):
         covered[slice(*tile.core_rows), slice(*tile.core_columns)] += 1
         assert tile.rows[0] % 16 == tile.columns[0] % 16 == 0
         assert tile.rows[0] == max(tile.core_rows[0] - 16, 0)
@@ -28,7 +28,7 @@ def test_bad_sizes_are_refused() -> None:
         plan_tiles(10, 10, 0, 4)
 
 
-def find_squares(page: NDArray[np.uint8]) -> Found:
+def find_squares(page: NDArray[np.uint8]) -> ModelOutput:
     ink = 1 - torch.from_numpy(page.copy()).float() / 255
     return SquareFinder().objects(ink[None, None], DecodeOptions())[0]
 
@@ -39,21 +39,21 @@ def test_tiles_find_what_the_full_page_holds_even_on_seams() -> None:
     spots += [(252, 248, 8), (124, 60, 8), (252, 124, 8)]  # centres at 256, 128, 64: on seams, one on a corner
     page = with_squares(np.full((500, 520), 255, dtype=np.uint8), spots)
     whole = find_squares(page)
-    tiled = detect_tiles(find_squares, page, plan_tiles(500, 520, core=64, halo=16, multiple=16))
+    tiled = detect_tiles(find_squares, page, plan_tiles(500, 520, tile_size=64, tile_overlap=16, multiple=16))
     assert sorted(map(tuple, tiled["boxes"].tolist())) == sorted(map(tuple, whole["boxes"].tolist()))
 
 
 def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_better_score() -> None:
     answers = iter([(63.2, 0.6), (64.9, 0.8)])
 
-    def find(page: NDArray[np.uint8]) -> Found:
+    def find(page: NDArray[np.uint8]) -> ModelOutput:
         centre, score = next(answers)
         first = page.shape[1] < 128 and centre > 64  # the right tile begins at column 48
         x = centre - (48 if first else 0)
         box = torch.tensor([[x - 3, 10.0, x + 3, 16.0]])
         return {"boxes": box, "labels": torch.tensor([1]), "scores": torch.tensor([score])}
 
-    tiles = plan_tiles(60, 128, core=64, halo=16, multiple=16)
+    tiles = plan_tiles(60, 128, tile_size=64, tile_overlap=16, multiple=16)
     found = detect_tiles(find, np.zeros((60, 128), dtype=np.uint8), tiles)
     assert len(found["boxes"]) == 1
     assert found["scores"][0] == pytest.approx(0.8)
@@ -62,12 +62,12 @@ def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_bette
 def test_what_one_tile_alone_has_found_beside_another_object_is_kept() -> None:
     answers = iter([([62.5, 64.0], 0, 0.6), ([62.5], 48, 0.7)])  # centres, where the tile begins, scores
 
-    def find(page: NDArray[np.uint8]) -> Found:
+    def find(page: NDArray[np.uint8]) -> ModelOutput:
         centres, first, score = next(answers)
         boxes = torch.tensor([[x - first - 3, 10.0, x - first + 3, 16.0] for x in centres])
         return {"boxes": boxes, "labels": torch.ones(len(boxes)).long(), "scores": torch.full((len(boxes),), score)}
 
-    tiles = plan_tiles(60, 128, core=64, halo=16, multiple=16)
+    tiles = plan_tiles(60, 128, tile_size=64, tile_overlap=16, multiple=16)
     found = detect_tiles(find, np.zeros((60, 128), dtype=np.uint8), tiles)
     assert sorted((found["boxes"][:, 0] + 3).tolist()) == [62.5, 64.0]
 

@@ -63,8 +63,8 @@ def test_where_there_are_no_staves_there_is_none() -> None:
     assert estimate_interline(rng.integers(0, 256, (900, 700), dtype=np.uint8)) is None
     cloud = cv2.resize(rng.integers(0, 256, (40, 30), dtype=np.uint8), (900, 1200), interpolation=cv2.INTER_CUBIC)
     assert estimate_interline(np.asarray(cloud, dtype=np.uint8)) is None
-    places = [(int(x), int(y), 12) for x, y in rng.integers(20, 560, (300, 2))]
-    assert estimate_interline(with_squares(np.full((800, 600), 255, dtype=np.uint8), places)) is None
+    positions = [(int(x), int(y), 12) for x, y in rng.integers(20, 560, (300, 2))]
+    assert estimate_interline(with_squares(np.full((800, 600), 255, dtype=np.uint8), positions)) is None
 
 
 @pytest.mark.parametrize("shape", [(900, 300), (3000, 4000)])

@@ -251,12 +251,12 @@ def test_filters_that_others_set_or_remove_meanwhile_stay_so(tmp_path: Path) -> 
     path = save(tmp_path / "scan.tif", page, save_all=True, append_images=[page])
     with warnings.catch_warnings():
         before = list(warnings.filters)
-        with read._pillow_unheard():
+        with read._ignore_pillow_warnings():
             warnings.filterwarnings("error", message="others'")
             assert len(whole_pages(path)) == 2
             with warnings.catch_warnings():
                 warnings.resetwarnings()
         assert list(warnings.filters)[1:] == before
-        with read._pillow_unheard():
+        with read._ignore_pillow_warnings():
             warnings.resetwarnings()
         assert list(warnings.filters) == []

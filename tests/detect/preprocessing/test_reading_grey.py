@@ -9,33 +9,33 @@ from tests.detect.synthetic import staff_page
 
 from entourage.detect.preprocessing.reading import (
     MAX_PIXELS,
-    as_grey,
     check_size,
-    dark_on_light,
-    grey_picture,
-    millions,
+    ensure_dark_on_light,
+    megapixels,
+    pil_to_grayscale,
     scaled_size,
+    to_grayscale,
 )
 
 
 def test_light_ink_on_dark_ground_is_inverted_and_a_dim_photo_is_not() -> None:
     page = staff_page()
-    np.testing.assert_array_equal(dark_on_light(255 - page), page)
+    np.testing.assert_array_equal(ensure_dark_on_light(255 - page), page)
     dim = (page * 0.35).astype(np.uint8)
-    np.testing.assert_array_equal(dark_on_light(dim), dim)
+    np.testing.assert_array_equal(ensure_dark_on_light(dim), dim)
     black = np.zeros((50, 50), dtype=np.uint8)
-    np.testing.assert_array_equal(dark_on_light(black), black)
+    np.testing.assert_array_equal(ensure_dark_on_light(black), black)
 
 
 def test_arrays_are_taken_as_grey_or_colour() -> None:
     page = staff_page(height=200, staves=1)
-    np.testing.assert_array_equal(as_grey(page), page)
-    np.testing.assert_array_equal(as_grey(page[:, :, None]), page)
-    np.testing.assert_array_equal(as_grey(np.repeat(page[:, :, None], 3, axis=2)), page)
-    np.testing.assert_array_equal(as_grey(Image.fromarray(page)), page)
+    np.testing.assert_array_equal(to_grayscale(page), page)
+    np.testing.assert_array_equal(to_grayscale(page[:, :, None]), page)
+    np.testing.assert_array_equal(to_grayscale(np.repeat(page[:, :, None], 3, axis=2)), page)
+    np.testing.assert_array_equal(to_grayscale(Image.fromarray(page)), page)
     for wrong in (page.astype(float), np.zeros((2, 2, 2), np.uint8), np.zeros((0, 3), np.uint8), "text"):
         with pytest.raises(ValueError, match="expected"):
-            as_grey(wrong)  # type: ignore[arg-type]
+            to_grayscale(wrong)  # type: ignore[arg-type]
 
 
 def test_an_image_in_memory_is_turned_as_its_camera_says() -> None:
@@ -44,15 +44,15 @@ def test_an_image_in_memory_is_turned_as_its_camera_says() -> None:
     exif[0x0112] = 6  # turn by 90 degrees
     packed = io.BytesIO()
     picture.save(packed, "JPEG", exif=exif)
-    assert as_grey(Image.open(packed)).shape == (60, 40)
+    assert to_grayscale(Image.open(packed)).shape == (60, 40)
 
 
 def test_an_image_is_refused_by_its_size_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     check_size("a", (MAX_PIXELS // 8000, 8000))
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was unpacked"))
     with pytest.raises(ValueError, match="scan: 10001 x 8000 pixels, 80 megapixels; expected at most 80"):
-        grey_picture("scan", Image.new("1", (10_001, 8000)))
-    assert millions(12_400_000) == "12"
+        pil_to_grayscale("scan", Image.new("1", (10_001, 8000)))
+    assert megapixels(12_400_000) == "12"
 
 
 def test_a_thin_image_keeps_a_pixel_of_either_side() -> None:
@@ -60,4 +60,4 @@ def test_a_thin_image_keeps_a_pixel_of_either_side() -> None:
     assert scaled_size((100, 50, 3), 1.5) == (75, 150)
     for shape in ((1, 5000), (5000, 3)):  # dark, so that it is looked at in a smaller copy
         dark = np.zeros(shape, dtype=np.uint8)
-        np.testing.assert_array_equal(dark_on_light(dark), dark)
+        np.testing.assert_array_equal(ensure_dark_on_light(dark), dark)

@@ -132,18 +132,18 @@ def soft_k_means(code: Tensor, chosen: Tensor, n_iter: int, sharpness: Tensor) -
     """
     k_max = chosen.shape[1]
     seeds = code.gather(1, chosen.unsqueeze(-1).expand(-1, -1, code.shape[-1]))  # (b, K, d)
-    centres = seeds.unsqueeze(1).expand(-1, k_max, -1, -1).flatten(1, 2)  # (b, K * K, d), all for each k
+    centers = seeds.unsqueeze(1).expand(-1, k_max, -1, -1).flatten(1, 2)  # (b, K * K, d), all for each k
     valid = torch.ones(k_max, k_max, dtype=torch.bool, device=code.device).tril()  # l < k
-    assignment = _assign(code, centres, valid, sharpness)
+    assignment = _assign(code, centers, valid, sharpness)
     for _ in range(n_iter):
         weights = assignment.flatten(2).transpose(1, 2)  # (b, K * K, n)
-        centres = weights @ code / weights.sum(-1, keepdim=True).clamp_min(_EPSILON)
-        assignment = _assign(code, centres, valid, sharpness)
+        centers = weights @ code / weights.sum(-1, keepdim=True).clamp_min(_EPSILON)
+        assignment = _assign(code, centers, valid, sharpness)
     return assignment
 
 
-def _assign(code: Tensor, centres: Tensor, valid: Tensor, sharpness: Tensor) -> Tensor:
-    near = 2 * code @ centres.transpose(1, 2) - centres.square().sum(-1).unsqueeze(1)  # (b, n, K * K), less |code|^2
+def _assign(code: Tensor, centers: Tensor, valid: Tensor, sharpness: Tensor) -> Tensor:
+    near = 2 * code @ centers.transpose(1, 2) - centers.square().sum(-1).unsqueeze(1)  # (b, n, K * K), less |code|^2
     scores: Tensor = (sharpness * near).reshape(*near.shape[:2], *valid.shape)
     return scores.masked_fill(~valid, -torch.inf).softmax(-1)
 

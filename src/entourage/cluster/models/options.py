@@ -60,7 +60,7 @@ class LossOptions:
     """Weights of the terms beside L_cc, whose weight is 1."""
 
     assignment: float = 5.0  # lambda, of L_ca
-    centre: float = 0.0  # of the centre loss, which the original has for 2D points and the thesis does not mention
+    center: float = 0.0  # of the centre loss, which the original has for 2D points and the thesis does not mention
     pairwise: float = 1.0  # of the opinion on pairs that the attention network forms before it clusters
 
 
@@ -73,7 +73,7 @@ class Preset:
 
     def loss_for(self, *, points: bool) -> LossOptions:
         """The loss for points or for other items, of which the original code knows no centres."""
-        return self.loss if points else replace(self.loss, centre=0.0)
+        return self.loss if points else replace(self.loss, center=0.0)
 
 
 _LSTM = ModelOptions(network="lstm", k_max=5, standardise=False, pooled=False)
@@ -81,7 +81,7 @@ _LSTM = ModelOptions(network="lstm", k_max=5, standardise=False, pooled=False)
 PRESETS: dict[str, Preset] = {
     "default": Preset(),
     "thesis": Preset(_LSTM, LossOptions(pairwise=0.0)),
-    "original": Preset(replace(_LSTM, regularise_count=True), LossOptions(pairwise=0.0, centre=0.5)),
+    "original": Preset(replace(_LSTM, regularise_count=True), LossOptions(pairwise=0.0, center=0.5)),
 }
 
 

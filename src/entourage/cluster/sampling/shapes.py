@@ -92,14 +92,14 @@ def _draw_clouds(
         low, high = (math.log(factor) for factor in SIGMA_RANGE)
         others = SIGMA * torch.exp(low + (high - low) * uniform(b, g, MAX_GROUP_CLUSTERS))
         width = torch.where(varies.view(-1, 1, 1), others, width)
-    centres = _draw_centres(kind, width, generator)  # (b, g, m, 2)
+    centers = _draw_centers(kind, width, generator)  # (b, g, m, 2)
     index = group * MAX_GROUP_CLUSTERS + role  # (b, n)
     point_index = index.unsqueeze(-1).expand(-1, -1, 2)
     step = torch.randn(point_index.shape, generator=generator, device=kind.device)  # (b, n, 2), of variance 1
     if varies is not None:
         even = (uniform(b, g * MAX_GROUP_CLUSTERS) < UNIFORM_FRACTION).gather(1, index) & varies.unsqueeze(-1)  # (b, n)
         step = torch.where(even.unsqueeze(-1), math.sqrt(3) * (2 * uniform(*point_index.shape) - 1), step)
-    return centres.flatten(1, 2).gather(1, point_index) + width.flatten(1).gather(1, index).unsqueeze(-1) * step
+    return centers.flatten(1, 2).gather(1, point_index) + width.flatten(1).gather(1, index).unsqueeze(-1) * step
 
 
 def _draw_curves(
@@ -146,13 +146,13 @@ def _fit_to_frame(points: Tensor, group: Tensor, groups: int) -> Tensor:
     return (points - middle) * scale + 0.5
 
 
-def _draw_centres(kind: Tensor, width: Tensor, generator: torch.Generator) -> Tensor:
+def _draw_centers(kind: Tensor, width: Tensor, generator: torch.Generator) -> Tensor:
     """Centres of the Gaussians of every group, shape (b, g, m, 2), as far apart as their widths (b, g, m) ask for."""
     shape = (*kind.shape, CENTER_DRAWS, MAX_GROUP_CLUSTERS, 2)
-    centres = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
+    centers = MARGIN + (1 - 2 * MARGIN) * torch.rand(shape, generator=generator, device=kind.device)
     clusters = torch.tensor([k.n_clusters for k in KINDS], device=kind.device)[kind.clamp_min(0)]  # (b, g)
     exists = torch.arange(MAX_GROUP_CLUSTERS, device=kind.device) < clusters.unsqueeze(-1)  # (b, g, m)
-    gaps = (centres.unsqueeze(-2) - centres.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
+    gaps = (centers.unsqueeze(-2) - centers.unsqueeze(-3)).square().sum(-1).sqrt()  # (b, g, t, m, m)
     gap_scale = 2 * SIGMA / (width.unsqueeze(-1) + width.unsqueeze(-2))  # (b, g, m, m), less for wide ones
     gaps = gaps * gap_scale.unsqueeze(2)
     pair = exists.unsqueeze(-1) & exists.unsqueeze(-2)  # (b, g, m, m)
@@ -161,7 +161,7 @@ def _draw_centres(kind: Tensor, width: Tensor, generator: torch.Generator) -> Te
     # The first draw that is wide enough, and should there be none the widest: TRIES makes that a rarity.
     best = torch.where(nearest >= MIN_CENTER_DISTANCE, 2.0, nearest).argmax(-1)  # (b, g)
     chosen = best[..., None, None, None].expand(-1, -1, 1, MAX_GROUP_CLUSTERS, 2)
-    return centres.gather(2, chosen).squeeze(2)
+    return centers.gather(2, chosen).squeeze(2)
 
 
 EXTENDED_FRACTION = 0.5  # share of the groups that try to grow into a neighbour cell

@@ -210,7 +210,7 @@ def _muscima_page(page: MuscimaPage) -> GroundTruthPage:
 def _deepscores_page(page: DeepScoresPage) -> GroundTruthPage:
     """A page in its own annotations' boxes; classes that the extended list does not know are left out."""
     names = {number: name for name, number in EXTENDED_IDS.items()}
-    known = [row for row, category in enumerate(page.categories) if category in names]
-    extended = [names[page.categories[row]] for row in known]
+    rows_in_list = [row for row, category in enumerate(page.categories) if category in names]
+    extended = [names[page.categories[row]] for row in rows_in_list]
     symbols = [(detector_class(label, ""), CLASSES[label].v1 or "", label) for label in extended]
-    return make_page(page.name, page.path, page.interline, symbols, page.boxes[known], member=page.member)
+    return make_page(page.name, page.path, page.interline, symbols, page.boxes[rows_in_list], member=page.member)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _SEAM = 2.0  # pixels beyond a seam up to which centres are taken from both sides, before twins are put together
-Found = dict[str, Tensor]
+ModelOutput = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Tile:
     core_columns: tuple[int, int]
 
 
-def plan_tiles(height: int, width: int, core: int, halo: int, multiple: int = 1) -> list[Tile]:
+def plan_tiles(height: int, width: int, tile_size: int, tile_overlap: int, multiple: int = 1) -> list[Tile]:
     """Tiles whose cores cover a page, each row once.
 
     Args:
@@ -39,15 +39,19 @@ def plan_tiles(height: int, width: int, core: int, halo: int, multiple: int = 1)
         multiple: where tiles may begin.
 
     Raises:
-        ValueError: `core` is not positive, or `halo` is negative.
+        ValueError: `tile_size` is not positive, or `tile_overlap` is negative.
     """
-    if core < 1 or halo < 0:
-        raise ValueError(f"core is {core} and halo {halo}; expected 1 or more, and 0 or more pixels")
-    rows, columns = (_cuts(length, core, halo, multiple) for length in (height, width))
+    if tile_size < 1 or tile_overlap < 0:
+        raise ValueError(
+            f"tile_size is {tile_size} and tile_overlap {tile_overlap}; expected 1 or more, and 0 or more pixels"
+        )
+    rows, columns = (_tile_ranges(length, tile_size, tile_overlap, multiple) for length in (height, width))
     return [Tile(seen, wide, kept, across) for seen, kept in rows for wide, across in columns]
 
 
-def detect_tiles(find: Callable[[NDArray[np.uint8]], Found], page: NDArray[np.uint8], tiles: Sequence[Tile]) -> Found:
+def detect_tiles(
+    find: Callable[[NDArray[np.uint8]], ModelOutput], page: NDArray[np.uint8], tiles: Sequence[Tile]
+) -> ModelOutput:
     """What is on a page, tile by tile.
 
     Args:
@@ -59,7 +63,7 @@ def detect_tiles(find: Callable[[NDArray[np.uint8]], Found], page: NDArray[np.ui
         The same for the whole page, best first. An object on a seam that both sides found is there once.
     """
     height, width = page.shape
-    parts: list[Found] = []
+    parts: list[ModelOutput] = []
     near: list[Tensor] = []
     for number, tile in enumerate(tiles, start=1):
         found = find(page[tile.rows[0] : tile.rows[1], tile.columns[0] : tile.columns[1]])
@@ -75,11 +79,13 @@ def detect_tiles(find: Callable[[NDArray[np.uint8]], Found], page: NDArray[np.ui
     return {key: value[kept][order] for key, value in merged.items()}
 
 
-def _cuts(length: int, core: int, halo: int, multiple: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    core, halo = -(-core // multiple) * multiple, -(-halo // multiple) * multiple
-    starts = range(0, max(length, 1), core)
-    kept = [(start, min(start + core, length)) for start in starts]
-    return [((max(first - halo, 0), min(last + halo, length)), (first, last)) for first, last in kept]
+def _tile_ranges(
+    length: int, tile_size: int, tile_overlap: int, multiple: int
+) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    tile_size, tile_overlap = -(-tile_size // multiple) * multiple, -(-tile_overlap // multiple) * multiple
+    starts = range(0, max(length, 1), tile_size)
+    kept = [(start, min(start + tile_size, length)) for start in starts]
+    return [((max(first - tile_overlap, 0), min(last + tile_overlap, length)), (first, last)) for first, last in kept]
 
 
 def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tensor, Tensor]:
@@ -98,7 +104,7 @@ def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tens
     return inside, seam
 
 
-def _drop_seam_duplicates(found: Found, near: Tensor) -> Tensor:
+def _drop_seam_duplicates(found: ModelOutput, near: Tensor) -> Tensor:
     """Which to keep: what two tiles have found at a seam's width from each other, of one class, is one object.
 
     From the surest on, each stands for its nearest twin in every other tile, and for no second one: what lies beside it

@@ -21,25 +21,25 @@ from numpy.typing import NDArray
 from entourage.detect.detections import Detections
 from entourage.detect.preprocessing.reading import scaled_size
 
-Grey = NDArray[np.uint8]
+GrayImage = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 COLUMNS = 400  # that are looked at
-LEAST, MOST = 4.0, 250.0  # pixels between lines
+MIN_INTERLINE, MAX_INTERLINE = 4.0, 250.0  # pixels between lines
 _LINES = 5
-_UNEVEN = 0.12  # how much the four distances of a staff may differ, as a share of them
-_THICK = 0.45  # a line takes less than this share of the distance
-_GOES_ON = 0.8  # share of the places beside a staff's lines that hold ink
-_WITNESSES = 0.04  # staves seen, as a share of the columns
-_BACKED = 0.05  # share of the witnesses beside which there is another; in grain none is
-_BACKED_TINY = 0.5  # the same where lines are less than `_TINY` pixels apart, as grain is
+_MAX_UNEVENNESS = 0.12  # how much the four distances of a staff may differ, as a share of them
+_MAX_THICKNESS = 0.45  # a line takes less than this share of the distance
+_MIN_CONTINUATION = 0.8  # share of the places beside a staff's lines that hold ink
+_MIN_CANDIDATES = 0.04  # staves seen, as a share of the columns
+_MIN_SUPPORT = 0.05  # share of the witnesses beside which there is another; in grain none is
+_MIN_SUPPORT_TINY = 0.5  # the same where lines are less than `_TINY` pixels apart, as grain is
 _TINY = 6.0
-_BESIDE = 10.0  # pixels to its left and right: further than `staff_ink` smooths
-_SLOPE = 0.27  # of lines, at most
-_FAINT = 6.0  # grey values by which a line is darker than what surrounds it
+_SUPPORT_DISTANCE = 10.0  # pixels to its left and right: further than `staff_ink` smooths
+_MAX_SLOPE = 0.27  # of lines, at most
+_MIN_CONTRAST = 6.0  # grey values by which a line is darker than what surrounds it
 
 
-def staff_ink(image: Grey) -> Mask:
+def staff_ink(image: GrayImage) -> Mask:
     """Which pixels are darker than their surroundings, whatever the light; lines that lie across are favoured.
 
     Args:
@@ -49,10 +49,10 @@ def staff_ink(image: Grey) -> Mask:
     side = max(25, min(image.shape) // 30) | 1
     darker = cv2.blur(smooth, (side, side)) - smooth
     strong = float(np.percentile(darker[::3, ::3], 99.5))
-    return np.asarray(darker > max(0.35 * strong, _FAINT))
+    return np.asarray(darker > max(0.35 * strong, _MIN_CONTRAST))
 
 
-def estimate_interline(image: Grey, ink: Mask | None = None) -> float | None:
+def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | None:
     """Pixels from one staff line to the next.
 
     Args:
@@ -65,28 +65,28 @@ def estimate_interline(image: Grey, ink: Mask | None = None) -> float | None:
     """
     dark = staff_ink(image) if ink is None else ink
     height, width = dark.shape
-    if height < _LINES * LEAST or width < 8:
+    if height < _LINES * MIN_INTERLINE or width < 8:
         return None
     columns = np.unique(np.linspace(2, width - 3, min(COLUMNS, width)).astype(np.int64))
-    spacing, places = _chains(dark, columns)
+    spacing, positions = _candidate_staves(dark, columns)
     if len(spacing) == 0:
         return None
-    on = _goes_on(dark, places, columns, spacing)
-    spacing, places = spacing[on], places[on]
-    if len(spacing) < max(8.0, _WITNESSES * len(columns)):
+    on = _continues(dark, positions, columns, spacing)
+    spacing, positions = spacing[on], positions[on]
+    if len(spacing) < max(8.0, _MIN_CANDIDATES * len(columns)):
         return None
     bins = np.round(np.log(spacing) / 0.02).astype(np.int64)  # steps of 2 %
     votes = np.bincount(bins - bins.min())
     votes = np.convolve(votes, [1, 2, 3, 2, 1], mode="same")
     mode = np.exp(0.02 * (int(votes.argmax()) + bins.min()))
     near = np.abs(spacing / mode - 1) < 0.06
-    backed = _backed(places[near], columns, mode, height)
-    if backed < (_BACKED_TINY if mode < _TINY else _BACKED):
+    supported = _supported_fraction(positions[near], columns, mode, height)
+    if supported < (_MIN_SUPPORT_TINY if mode < _TINY else _MIN_SUPPORT):
         return None
     return float(np.mean(spacing[near]))
 
 
-def _chains(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _candidate_staves(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Five thin runs at equal distances: the distance (n,), and the column's number and five heights (n, 6)."""
     padded = np.zeros((len(columns), dark.shape[0] + 2), dtype=np.int8)
     padded[:, 1:-1] = dark[:, columns].T
@@ -101,28 +101,38 @@ def _chains(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64]
     gaps = np.diff(heights, axis=1)  # (n, 4)
     mean = (heights[:, -1] - heights[:, 0]) / (_LINES - 1)
     same = where[: len(mean)] == where[_LINES - 1 :]
-    even = np.ptp(gaps, axis=1) <= np.maximum(_UNEVEN * mean, 1.0)
-    good = same & even & (mean >= LEAST) & (mean <= MOST) & (widths.max(axis=1) < np.maximum(_THICK * mean, 2.5))
+    even = np.ptp(gaps, axis=1) <= np.maximum(_MAX_UNEVENNESS * mean, 1.0)
+    good = (
+        same
+        & even
+        & (mean >= MIN_INTERLINE)
+        & (mean <= MAX_INTERLINE)
+        & (widths.max(axis=1) < np.maximum(_MAX_THICKNESS * mean, 2.5))
+    )
     return mean[good], np.column_stack([where[: len(mean)], heights])[good]
 
 
-def _goes_on(dark: Mask, places: NDArray[np.float64], columns: NDArray[np.int64], spacing: NDArray[np.float64]) -> Mask:
+def _continues(
+    dark: Mask, positions: NDArray[np.float64], columns: NDArray[np.int64], spacing: NDArray[np.float64]
+) -> Mask:
     """Whether ink goes on at both sides of a chain, half an interline and one interline away."""
     height, width = dark.shape
     grown = cv2.dilate(dark.astype(np.uint8), np.ones((3, 1), dtype=np.uint8))  # a line may rise or fall a little
     if float(np.median(spacing)) > 12:
         grown = cv2.dilate(grown, np.ones((3, 1), dtype=np.uint8))
-    x = columns[places[:, 0].astype(np.int64)]
-    y = np.clip(places[:, 1:].astype(np.int64), 0, height - 1)  # (n, 5)
-    share = np.zeros(len(x))
+    x = columns[positions[:, 0].astype(np.int64)]
+    y = np.clip(positions[:, 1:].astype(np.int64), 0, height - 1)  # (n, 5)
+    fraction = np.zeros(len(x))
     steps = (-1.0, -0.5, 0.5, 1.0)
     for step in steps:
-        beside = np.clip(np.round(x + step * np.maximum(spacing, 8.0)), 0, width - 1).astype(np.int64)
-        share += grown[y, beside[:, None]].mean(axis=1) / len(steps)
-    return np.asarray(share >= _GOES_ON)
+        column = np.clip(np.round(x + step * np.maximum(spacing, 8.0)), 0, width - 1).astype(np.int64)
+        fraction += grown[y, column[:, None]].mean(axis=1) / len(steps)
+    return np.asarray(fraction >= _MIN_CONTINUATION)
 
 
-def _backed(places: NDArray[np.float64], columns: NDArray[np.int64], spacing: float, height: int) -> float:
+def _supported_fraction(
+    positions: NDArray[np.float64], columns: NDArray[np.int64], spacing: float, height: int
+) -> float:
     """The share of witnesses that have another to the left or right of them, at the height that a line may have there.
 
     Args:
@@ -132,20 +142,20 @@ def _backed(places: NDArray[np.float64], columns: NDArray[np.int64], spacing: fl
         height: of the page.
     """
     step = (columns[-1] - columns[0]) / max(len(columns) - 1, 1)
-    apart = int(np.ceil(_BESIDE / step))
-    reach = spacing / 2 + _SLOPE * apart * step
+    apart = int(np.ceil(_SUPPORT_DISTANCE / step))
+    reach = spacing / 2 + _MAX_SLOPE * apart * step
     stride = height + 2 * reach + 1  # from column to column, when all stand one below the other
-    middle = places[:, 3]
-    standing = np.sort(places[:, 0] * stride + middle)
-    backed = np.zeros(len(places), dtype=np.bool_)
+    middle = positions[:, 3]
+    ordered = np.sort(positions[:, 0] * stride + middle)
+    supported = np.zeros(len(positions), dtype=np.bool_)
     for side in (-apart, apart):
-        at = (places[:, 0] + side) * stride + middle
-        backed |= np.searchsorted(standing, at - reach) < np.searchsorted(standing, at + reach)
-    return float(backed.mean())
+        at = (positions[:, 0] + side) * stride + middle
+        supported |= np.searchsorted(ordered, at - reach) < np.searchsorted(ordered, at + reach)
+    return float(supported.mean())
 
 
-WIDEST = 20.0  # degrees to either side that are tried
-_SIDE = 700  # pixels of the longer side at which it is looked
+MAX_ANGLE = 20.0  # degrees to either side that are tried
+_SKEW_IMAGE_SIZE = 700  # pixels of the longer side at which it is looked
 
 
 @dataclass(frozen=True)
@@ -174,7 +184,7 @@ class Rotation:
         matrix[:, 2] += np.array([(size[0] - width) / 2, (size[1] - height) / 2])
         return cls(matrix, size, angle)
 
-    def apply(self, image: Grey) -> Grey:
+    def apply(self, image: GrayImage) -> GrayImage:
         """The turned page; what lies beyond its edges is paper."""
         paper = float(np.percentile(image[::8, ::8], 90))
         turned = cv2.warpAffine(image, self.matrix, self.size, flags=cv2.INTER_LINEAR, borderValue=paper)
@@ -210,16 +220,16 @@ def estimate_skew(ink: Mask) -> float:
     Returns:
         The angle; 0 on a page without ink.
     """
-    scale = _SIDE / max(ink.shape)
+    scale = _SKEW_IMAGE_SIZE / max(ink.shape)
     found = cv2.resize(ink.astype(np.float32), scaled_size(ink.shape, scale), interpolation=cv2.INTER_AREA)
     small = np.asarray(found, dtype=np.float32)
     if min(small.shape) < 8 or float(small.max()) <= 0:
         return 0.0
     best = 0.0
-    for span, step in ((WIDEST, 1.0), (1.0, 0.25), (0.25, 0.05)):
+    for span, step in ((MAX_ANGLE, 1.0), (1.0, 0.25), (0.25, 0.05)):
         angles = best + np.arange(-span, span + step / 2, step)
         sharp = [_sharpness(small, float(angle)) for angle in angles]
-        best = float(np.clip(angles[int(np.argmax(sharp))], -WIDEST, WIDEST))
+        best = float(np.clip(angles[int(np.argmax(sharp))], -MAX_ANGLE, MAX_ANGLE))
     return best
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from entourage.detect.options import INTERLINE, InferenceOptions
 from entourage.detect.preprocessing.page_geometry import Rotation, estimate_interline, estimate_skew, staff_ink
-from entourage.detect.preprocessing.reading import Grey, as_grey, read_page, scaled_size
+from entourage.detect.preprocessing.reading import GrayImage, read_page, scaled_size, to_grayscale
 
 MAX_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
@@ -38,8 +38,8 @@ class PreparedPage:
         message: warning for the user, or "".
     """
 
-    image: Grey | None
-    page: Grey
+    image: GrayImage | None
+    page: GrayImage
     interline: float | None
     angle: float
     rotation: Rotation | None
@@ -54,7 +54,7 @@ def prepare_page(image: ImageInput, options: InferenceOptions) -> PreparedPage:
         ValueError: it is no image, cannot be read or is too large.
     """
     start = time.perf_counter()
-    page = read_page(image) if isinstance(image, str | Path) else as_grey(image)
+    page = read_page(image) if isinstance(image, str | Path) else to_grayscale(image)
     straight, seen, angle, rotation = _measure(page, options)
     interline = options.interline or seen
     if interline is None:
@@ -78,7 +78,7 @@ def _interline_warning(interline: float, seen: float | None) -> str:
     return f"its staff lines look {seen:.1f} pixels apart, not {interline:g}"
 
 
-def shrink_for_measuring(page: Grey) -> tuple[Grey, float]:
+def shrink_for_measuring(page: GrayImage) -> tuple[GrayImage, float]:
     """A page as small as is enough to be measured, and by what it was divided; most pages are as they were."""
     factor = (page.size / MEASURED_PIXELS) ** 0.5
     if factor <= 1:
@@ -87,7 +87,7 @@ def shrink_for_measuring(page: Grey) -> tuple[Grey, float]:
     return np.asarray(small, dtype=np.uint8), factor
 
 
-def to_working_scale(page: Grey, interline: float) -> Grey:
+def to_working_scale(page: GrayImage, interline: float) -> GrayImage:
     """A page in the size that the network was trained for, its staff lines `INTERLINE` pixels apart.
 
     Raises:
@@ -106,7 +106,7 @@ def to_working_scale(page: Grey, interline: float) -> Grey:
     return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
 
 
-def _measure(page: Grey, options: InferenceOptions) -> tuple[Grey, float | None, float, Rotation | None]:
+def _measure(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, float | None, float, Rotation | None]:
     """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
     small, factor = shrink_for_measuring(page)
     ink = staff_ink(small)

@@ -25,12 +25,12 @@ from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
 from entourage.io.files import error_reason
 
 MAX_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
-_SMALL = 1_000  # pixels of the longer side at which it is looked whether ink is light
+_THUMBNAIL_SIZE = 1_000  # pixels of the longer side at which it is looked whether ink is light
 
-Grey = NDArray[np.uint8]
+GrayImage = NDArray[np.uint8]
 
 
-def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
+def to_grayscale(image: NDArray[np.generic] | Image.Image) -> GrayImage:
     """An image in memory as a grey page, dark ink on light paper.
 
     Args:
@@ -44,7 +44,7 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
         ValueError: it is neither.
     """
     if isinstance(image, Image.Image):
-        return grey_picture("image", image)
+        return pil_to_grayscale("image", image)
     shape = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
         what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
@@ -55,11 +55,11 @@ def as_grey(image: NDArray[np.generic] | Image.Image) -> Grey:
         raise ValueError(f"image has the shape {image.shape}; expected one pixel at least")
     check_size("image", (image.shape[1], image.shape[0]))
     if image.ndim == 3:
-        return dark_on_light(_to_grey(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
-    return dark_on_light(np.ascontiguousarray(image, dtype=np.uint8))
+        return ensure_dark_on_light(_convert_mode(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
+    return ensure_dark_on_light(np.ascontiguousarray(image, dtype=np.uint8))
 
 
-def grey_picture(name: str | Path, image: Image.Image) -> Grey:
+def pil_to_grayscale(name: str | Path, image: Image.Image) -> GrayImage:
     """A PIL image as a grey page, turned as its camera says.
 
     Args:
@@ -70,14 +70,14 @@ def grey_picture(name: str | Path, image: Image.Image) -> Grey:
         UnreadableImageError: it is too large.
     """
     check_size(name, image.size)
-    return dark_on_light(_to_grey(ImageOps.exif_transpose(image)))
+    return ensure_dark_on_light(_convert_mode(ImageOps.exif_transpose(image)))
 
 
-def dark_on_light(image: Grey) -> Grey:
+def ensure_dark_on_light(image: GrayImage) -> GrayImage:
     """The page, inverted if its ground is dark and the thin things on it are light."""
     if float(np.median(image[::4, ::4])) >= 128:
         return image
-    scale = min(1.0, _SMALL / max(image.shape))
+    scale = min(1.0, _THUMBNAIL_SIZE / max(image.shape))
     small = cv2.resize(image, scaled_size(image.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else image
     apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
     light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
@@ -87,8 +87,8 @@ def dark_on_light(image: Grey) -> Grey:
 def check_size(name: str | Path, size: tuple[int, int]) -> None:
     """Raises an `UnreadableImageError` if an image has more pixels, width times height, than a page may have."""
     if size[0] * size[1] > MAX_PIXELS:
-        what = f"{size[0]} x {size[1]} pixels, {millions(size[0] * size[1])} megapixels"
-        raise UnreadableImageError(name, f"{what}; expected at most {millions(MAX_PIXELS)}")
+        what = f"{size[0]} x {size[1]} pixels, {megapixels(size[0] * size[1])} megapixels"
+        raise UnreadableImageError(name, f"{what}; expected at most {megapixels(MAX_PIXELS)}")
 
 
 def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
@@ -96,15 +96,15 @@ def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
     return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
 
 
-def millions(pixels: int) -> str:
+def megapixels(pixels: int) -> str:
     """A number of pixels in megapixels, as errors tell it."""
     return f"{pixels / 1e6:.0f}"
 
 
-def _to_grey(image: Image.Image) -> Grey:
+def _convert_mode(image: Image.Image) -> GrayImage:
     """Any mode to 8 bits of grey, the transparent parts on white."""
     if image.mode.startswith(("I", "F")):
-        return _from_deep(image)
+        return _convert_high_depth(image)
     if image.has_transparency_data:
         layered = image.convert("LA")
         grey, alpha = (np.asarray(band, dtype=np.uint16) for band in layered.split())
@@ -114,18 +114,18 @@ def _to_grey(image: Image.Image) -> Grey:
     return np.asarray(image.convert("L"), dtype=np.uint8)
 
 
-def _from_deep(image: Image.Image) -> Grey:
+def _convert_high_depth(image: Image.Image) -> GrayImage:
     """16 bits, 32 bits or floating point; what lies above the usual white makes white."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     peak = float(values.max())
-    usual = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    white = next((value for value in usual if peak <= value), peak)
+    white_levels = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    white = next((value for value in white_levels if peak <= value), peak)
     return np.asarray((values.clip(0, white) * (255 / white)).round(), dtype=np.uint8)
 
 
 PDF_DPI = 300.0
 SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-_TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
+_SYMBOL_TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
 _SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # as `page_source` writes it
 _PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # a filter, as `warnings` keeps them
 
@@ -142,7 +142,7 @@ class RawPage:
     """
 
     name: str
-    image: Grey
+    image: GrayImage
     message: str = ""
     number: int | None = None
 
@@ -164,7 +164,7 @@ def list_pages(sources: Sequence[str | Path]) -> list[Path]:
     found: list[Path] = []
     for source in map(Path, sources):
         if source.is_dir():
-            inside = _inside(source)
+            inside = _pages_below(source)
             if not inside:
                 raise ValueError(f"folder {source} holds no page; expected files named {', '.join(sorted(SUFFIXES))}")
             found += inside
@@ -175,11 +175,11 @@ def list_pages(sources: Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _inside(folder: Path) -> list[Path]:
+def _pages_below(folder: Path) -> list[Path]:
     """The pages below a folder."""
     visible = [path for path in sorted(folder.rglob("*")) if not _hidden(path.relative_to(folder))]
     pages = [path for path in visible if path.suffix.lower() in SUFFIXES and (path.is_file() or _is_dead_link(path))]
-    engraved = {path.parent for path in visible if path.name == _TABLE and (path.parent / "images").is_dir()}
+    engraved = {path.parent for path in visible if path.name == _SYMBOL_TABLE and (path.parent / "images").is_dir()}
     return [path for path in pages if all(root / "images" in path.parents for root in engraved & set(path.parents))]
 
 
@@ -206,7 +206,7 @@ def read_pages(path: str | Path, done: Container[int] = ()) -> Iterator[RawPage 
     yield from _read_pdf(file, done) if is_pdf else _read_images(file, done)
 
 
-def read_page(path: str | Path) -> Grey:
+def read_page(path: str | Path) -> GrayImage:
     """The first page of a file, or that which a name as "scan.tif#2" says; see `read_pages`.
 
     Raises:
@@ -223,35 +223,38 @@ def read_page(path: str | Path) -> Grey:
 
 
 def _read_images(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
-    with _one_kind_of_error(file):
+    with _as_unreadable_image_error(file):
         image = Image.open(file)
     with image:
-        if image.format != "TIFF" or not _has_second(file):  # an animation is one page
-            with _one_kind_of_error(file):
-                raw_page = RawPage(file.stem, grey_picture(file, image))
+        if image.format != "TIFF" or not _has_second_page(file):  # an animation is one page
+            with _as_unreadable_image_error(file):
+                raw_page = RawPage(file.stem, pil_to_grayscale(file, image))
             yield raw_page
             return
-        whole = True
+        previous_readable = True
         for number in count(1):
             try:
-                _turn_to(image, number)
+                _seek_page(image, number)
             except EOFError:
                 return
             except Exception:  # as below, almost anything; where one page cannot be found, none of the next can
-                if whole:
+                if previous_readable:
                     yield UnreadableImageError(page_source(file, number), "the file is cut off or damaged here")
                 return
             if number not in done:
-                found = _frame(file, image, number)
-                whole = isinstance(found, RawPage)
+                found = _read_frame(file, image, number)
+                previous_readable = isinstance(found, RawPage)
                 yield found
 
 
-def _has_second(file: Path) -> bool:
+def _has_second_page(file: Path) -> bool:
     """Whether a TIFF file has a second page, be it a broken one."""
-    with _one_kind_of_error(file), Image.open(file) as image:  # a copy: what fails to turn a page may not find back
+    with (
+        _as_unreadable_image_error(file),
+        Image.open(file) as image,
+    ):  # a copy: what fails to turn a page may not find back
         try:
-            _turn_to(image, 2)
+            _seek_page(image, 2)
         except EOFError:
             return False
         except Exception:
@@ -259,22 +262,22 @@ def _has_second(file: Path) -> bool:
     return True
 
 
-def _turn_to(image: Image.Image, number: int) -> None:
-    with _pillow_unheard():
+def _seek_page(image: Image.Image, number: int) -> None:
+    with _ignore_pillow_warnings():
         image.seek(number - 1)
 
 
-def _frame(file: Path, image: Image.Image, number: int) -> RawPage | UnreadableImageError:
+def _read_frame(file: Path, image: Image.Image, number: int) -> RawPage | UnreadableImageError:
     source = page_source(file, number)
     try:
-        with _one_kind_of_error(source):
-            return RawPage(f"{file.stem}-{number}", grey_picture(source, image), number=number)
+        with _as_unreadable_image_error(source):
+            return RawPage(f"{file.stem}-{number}", pil_to_grayscale(source, image), number=number)
     except UnreadableImageError as error:
         return error
 
 
 @contextmanager
-def _pillow_unheard() -> Iterator[None]:
+def _ignore_pillow_warnings() -> Iterator[None]:
     """Passes over what Pillow says of large pages, for which there is a limit of our own, and of damaged ones, of which
     an error tells if it matters.
 
@@ -291,17 +294,17 @@ def _pillow_unheard() -> Iterator[None]:
 
 
 @contextmanager
-def _one_kind_of_error(name: str | Path) -> Iterator[None]:
+def _as_unreadable_image_error(name: str | Path) -> Iterator[None]:
     """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
     try:
-        with _pillow_unheard():
+        with _ignore_pillow_warnings():
             yield
     except UnreadableImageError:
         raise
     except UnidentifiedImageError as error:  # its own message repeats the path
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
     except Image.DecompressionBombError as error:
-        raise UnreadableImageError(name, f"too large; expected at most {millions(MAX_PIXELS)} megapixels") from error
+        raise UnreadableImageError(name, f"too large; expected at most {megapixels(MAX_PIXELS)} megapixels") from error
     # Decoders of broken files raise almost anything: OSError, SyntaxError, struct.error, KeyError, zlib.error...
     except Exception as error:
         raise UnreadableImageError(name, error_reason(error)) from error
@@ -310,7 +313,7 @@ def _one_kind_of_error(name: str | Path) -> Iterator[None]:
 def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
     import pypdfium2  # a compiled library that only those need who have PDF files
 
-    with _one_kind_of_error(file):
+    with _as_unreadable_image_error(file):
         document = pypdfium2.PdfDocument(file)
     try:
         pages = len(document)
@@ -320,7 +323,7 @@ def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | Unreadable
             if pages > 1 and number in done:
                 continue
             try:
-                yield _drawn(file, document, number if pages > 1 else None)
+                yield _render_pdf_page(file, document, number if pages > 1 else None)
             except UnreadableImageError as error:
                 if pages == 1:
                     raise
@@ -329,17 +332,19 @@ def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | Unreadable
         document.close()
 
 
-def _drawn(file: Path, document: Any, number: int | None) -> RawPage:
+def _render_pdf_page(file: Path, document: Any, number: int | None) -> RawPage:
     """A page of a PDF file."""
-    with _one_kind_of_error(page_source(file, number)):
+    with _as_unreadable_image_error(page_source(file, number)):
         page = document[0 if number is None else number - 1]
         width, height = page.get_size()  # in points, 72 an inch
-        room = (MAX_PIXELS / max(width * height, 1.0)) ** 0.5
-        scale = min(PDF_DPI / 72, room * 0.99)
+        limit = (MAX_PIXELS / max(width * height, 1.0)) ** 0.5
+        scale = min(PDF_DPI / 72, limit * 0.99)
         image = page.render(scale=scale, grayscale=True).to_numpy()
         grey = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the bitmap goes with the page
     message = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
-    return RawPage(file.stem if number is None else f"{file.stem}-{number}", dark_on_light(grey), message, number)
+    return RawPage(
+        file.stem if number is None else f"{file.stem}-{number}", ensure_dark_on_light(grey), message, number
+    )
 
 
 def _is_dead_link(path: Path) -> bool:
