@@ -24,7 +24,7 @@ def test_cores_cover_the_page_once_and_tiles_begin_at_multiples(size: tuple[int,
 
 
 def test_bad_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="core is 0"):
+    with pytest.raises(ValueError, match="tile_size is 0"):
         plan_tiles(10, 10, 0, 4)
 
 
