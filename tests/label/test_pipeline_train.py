@@ -130,7 +130,7 @@ def test_a_folder_in_which_another_process_trains_is_left_alone(config: LabelCon
     before = contents(config.out)
     with (
         try_lock(config.out / "training" / "run"),
-        pytest.raises(ValueError, match=r"training: another process is training there; wait for it"),
+        pytest.raises(ValueError, match=r"training: another process is writing to it; wait for it"),
     ):
         label_source(replace(config, train=replace(TRAIN, size=64)))
     assert contents(config.out) == before

@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 def test_auto_precision_on_a_cpu_is_float32() -> None:
     assert resolve_precision("auto", CPU) == "float32"
     assert resolve_precision("bfloat16", CPU) == "bfloat16"
-    with pytest.raises(ValueError, match="precision 'float16' needs a GPU"):
+    with pytest.raises(ValueError, match="precision is 'float16'; expected"):
         resolve_precision("float16", CPU)
 
 

@@ -12,7 +12,7 @@ import torch
 from tests.training.runs import SGD, assert_same_run, run_worker, stop_at, weights_of
 from torch import Tensor, nn
 
-from entourage.runs.directory import try_lock
+from entourage.runs.directory import lock_directory, try_lock
 from entourage.training import train
 
 
@@ -50,7 +50,7 @@ def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
 
 def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with try_lock(run / "run"), pytest.raises(ValueError, match=r"run: another process is training there; wait for it"):
+    with try_lock(run / "run"), pytest.raises(ValueError, match=r"run: another process is writing to it; wait for it"):
         train(worker.Rows(), SGD, run, device="cpu")
     assert list(run.iterdir()) == []
     train(worker.Rows(), SGD, run, device="cpu")
@@ -66,13 +66,13 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
         train(stopped, worker.NOISY, tmp_path, device="cpu")
 
     @contextmanager
-    def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
-        monkeypatch.setattr("entourage.training.loop.try_lock", try_lock)
+    def lock_after_other_process(path: Path) -> Iterator[None]:
+        monkeypatch.setattr("entourage.training.loop.lock_directory", lock_directory)
         train(other, worker.NOISY, tmp_path, device="cpu")
-        with try_lock(target) as mine:
-            yield mine
+        with lock_directory(path):
+            yield
 
-    monkeypatch.setattr("entourage.training.loop.try_lock", claimed_just_after_the_other)
+    monkeypatch.setattr("entourage.training.loop.lock_directory", lock_after_other_process)
     late.loss = lambda *_: pytest.fail("a step was made again")
     train(late, worker.NOISY, tmp_path, device="cpu")
     assert torch.equal(weights_of(late.final_model()), weights_of(other.final_model()))

@@ -212,7 +212,7 @@ class RunDirectory:
         folders: Iterable[str] = (),
     ) -> None:
         self.path = path
-        self.config = _through_json(config)
+        self.config = to_json_values(config)
         self.stored: dict[str, Any] = {}
         self.resumed = self.restarted = False
         self._file = None if path is None else path / file
@@ -248,7 +248,7 @@ class RunDirectory:
         Raises:
             ValueError: a value differs from the stored one, unless `on_mismatch` is "restart".
         """
-        self.config |= _through_json(values)
+        self.config |= to_json_values(values)
         self._deferred -= values.keys()
         if self.resumed:
             self._compare()
@@ -299,6 +299,6 @@ class RunDirectory:
             remove_unfinished(state, recursive=True)
 
 
-def _through_json(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_json_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as JSON returns them: tuples as lists, NumPy's integers as Python's."""
     return dict(json.loads(json.dumps(dict(values), default=operator.index)))

@@ -1,4 +1,4 @@
-"""One training loop: checkpoints, exact resume, several processes, seeds, early stopping and a log of metrics."""
+"""Training loop with checkpoints, exact resume, distributed processes, early stopping and a log of metrics."""
 
 from __future__ import annotations
 

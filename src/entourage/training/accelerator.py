@@ -1,4 +1,4 @@
-"""The machine a run is on: devices, processes and number formats, through Accelerate."""
+"""Device, processes and precision of a run, set up through Accelerate."""
 
 from __future__ import annotations
 
@@ -19,49 +19,52 @@ from torch import nn
 from entourage.compute import resolve_device
 from entourage.training.options import Precision
 
-# The default of some minutes is too short for processes that wait while the main one validates.
+# Accelerate's default of some minutes is too short for processes that wait while the main process validates.
 PROCESS_TIMEOUT = timedelta(hours=12)
 _DEVICE = "ACCELERATE_TORCH_DEVICE"
 _MIXED = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Literal["float32", "float16", "bfloat16"]:
-    """The number format for forward and backward passes; weights and updates are float32 in any case.
+    """Return the number format of the forward and backward passes; weights and updates are always float32.
 
     Args:
-        precision: a format, or "auto": bfloat16 on a GPU that has it, float16 on an older one, float32 elsewhere.
-        device: where the run is.
+        precision: a format, or "auto": bfloat16 on a GPU that supports it, float16 on older GPUs, float32 elsewhere.
+        device: the device of the run.
 
     Raises:
-        ValueError: float16 on a CPU, which has no gradient scaling.
+        ValueError: float16 is requested on a CPU, which has no gradient scaling.
     """
     if precision == "auto":
         if device.type != "cuda":
             return "float32"
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
     if precision == "float16" and device.type == "cpu":
-        raise ValueError("precision 'float16' needs a GPU; expected 'float32' or 'bfloat16' on the CPU")
+        raise ValueError("precision is 'float16'; expected 'float32' or 'bfloat16' on the CPU")
     return precision
 
 
 @contextmanager
 def accelerated(device: str | torch.device, precision: Precision, skips_parameters: bool) -> Iterator[Accelerator]:
-    """The machine for the length of a run.
+    """Create the Accelerator of a run.
 
-    Ranks come from the environment that `torchrun` and `accelerate launch` set. While the block runs, products of
-    float32 matrices on a GPU may use TF32; that and the state of torch's generators are put back at its end.
+    Ranks are read from the environment variables that `torchrun` and `accelerate launch` set. Within the block, float32
+    matrix products on a GPU may use TF32. This setting and the state of torch's generators are restored at its end.
 
     Args:
-        device: as for `resolve_device`; of several processes each takes the GPU of its local rank.
+        device: as for `resolve_device`; each of several processes takes the GPU of its local rank.
         precision: as for `resolve_precision`.
         skips_parameters: see `Task`.
+
+    Raises:
+        ValueError: the processes use a strategy other than data parallelism.
     """
     torch_device = _resolve_device(device)
     mixed_precision = _MIXED[resolve_precision(precision, torch_device)]
     atexit.unregister(_destroy_process_group)
     accelerator = _accelerator(torch_device, mixed_precision, skips_parameters)
     if accelerator.distributed_type not in (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
-        raise ValueError(f"{accelerator.distributed_type} is not supported; expected plain data parallel processes")
+        raise ValueError(f"{accelerator.distributed_type} is not supported; expected data parallel processes")
     matmul = torch.get_float32_matmul_precision()
     on_gpu = torch_device.type == "cuda"
     with (
@@ -75,15 +78,15 @@ def accelerated(device: str | torch.device, precision: Precision, skips_paramete
         finally:
             torch.set_float32_matmul_precision(matmul)
     if accelerator.num_processes > 1:
-        # Not after an error: the others may still wait for this process, and it for them.
+        # Not after an error: the processes may still wait for each other.
         atexit.register(_destroy_process_group)
 
 
 @contextmanager
 def prepared_model(accelerator: Accelerator, model: nn.Module) -> Iterator[nn.Module]:
-    """The model for several processes and mixed precision while the block runs; its own again afterwards.
+    """Wrap a model for several processes and mixed precision; the model is restored at the end of the block.
 
-    Accelerate puts its mixed precision into the module itself, which a caller must not find there when all is done.
+    Accelerate replaces the `forward` attribute of the module for mixed precision; callers must get it back unchanged.
     """
     forward = model.__dict__.get("forward")
     try:
@@ -96,10 +99,10 @@ def prepared_model(accelerator: Accelerator, model: nn.Module) -> Iterator[nn.Mo
 
 
 def reseed(device: torch.device, key: Sequence[int]) -> None:
-    """Let all that torch draws from now on follow from a key, so that a checkpoint needs no generator's state.
+    """Seed torch's generators of the CPU and of a device from a key, so that checkpoints need no generator state.
 
-    Only the generators of the CPU and of this device: `torch.manual_seed` visits every kind of device there could be,
-    which takes longer than a small network's step, and remembers each visit where there is no GPU.
+    `torch.manual_seed` also seeds all other kinds of devices: this takes longer than a step of a small network, and
+    queues a call for each one that is not initialized.
     """
     seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(seed)
@@ -119,8 +122,8 @@ def _resolve_device(device: str | torch.device) -> torch.device:
 
 
 def _accelerator(torch_device: torch.device, mixed_precision: str, skips_parameters: bool) -> Accelerator:
-    # Accelerate keeps its device and precision for the whole process and refuses others later. A program may well
-    # train twice, so what differs is forgotten first; the process group, where there is one, stays.
+    # Accelerate fixes device and precision for the whole process, but a program may train twice: state that differs is
+    # reset first. An existing process group stays.
     shared = PartialState._shared_state
     if shared and shared.get("device") != torch_device:
         AcceleratorState._reset_state(reset_partial_state=True)
@@ -128,17 +131,17 @@ def _accelerator(torch_device: torch.device, mixed_precision: str, skips_paramet
         AcceleratorState._reset_state()
     previous = os.environ.get(_DEVICE)
     if "LOCAL_RANK" not in os.environ:
-        os.environ[_DEVICE] = str(torch_device)  # the only way to tell it which of several GPUs
+        os.environ[_DEVICE] = str(torch_device)  # Accelerate has no argument for one of several GPUs
     else:
-        # Its functions take the process group as a default when they are defined; torch imports it with the first
-        # model for several processes, and nothing would end the group's threads after that. See
+        # The functions of this module hold the process group as a default argument from their definition on. If torch
+        # imported it later, with the first distributed model, the group's threads could not be ended by
         # _destroy_process_group.
         import torch.distributed.nn  # noqa: F401
     try:
         return Accelerator(
             mixed_precision=mixed_precision,
             cpu=torch_device.type == "cpu",
-            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop divides by itself
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),  # the loop divides the losses
             kwargs_handlers=[
                 InitProcessGroupKwargs(timeout=PROCESS_TIMEOUT),
                 DistributedDataParallelKwargs(find_unused_parameters=skips_parameters),
@@ -152,9 +155,9 @@ def _accelerator(torch_device: torch.device, mixed_precision: str, skips_paramet
 
 
 def _destroy_process_group() -> None:
-    """End the process group and its threads, one of which may otherwise abort a program that is already ending.
+    """End the process group and its threads.
 
-    It happens where such a thread gives back a tensor after Python has stopped: rarely, and with all work done.
+    Otherwise a thread that frees a tensor after the interpreter has stopped may, in rare cases, abort the program.
     """
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

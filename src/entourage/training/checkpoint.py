@@ -5,9 +5,7 @@ Checkpoints: all that a run needs to go on as if it had never stopped, in one fi
 
 from __future__ import annotations
 
-import json
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from torch import Tensor, nn
 
 from entourage.io.files import is_unfinished
 from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
-from entourage.runs.directory import check_config, restart_hint
+from entourage.runs.directory import check_config, restart_hint, to_json_values
 from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Task
@@ -330,8 +328,7 @@ def training_config(task: Task[Any, Any], options: TrainingOptions, precision: s
     """
     values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
     task_values = {f"task.{name}": value for name, value in task.config().items()}
-    text = json.dumps({**values, **task_values}, default=operator.index)  # NumPy's whole numbers are no JSON
-    return dict(json.loads(text))
+    return to_json_values({**values, **task_values})
 
 
 def fixed_options(options: TrainingOptions) -> dict[str, Any]:

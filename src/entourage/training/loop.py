@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from entourage.runs.directory import try_lock
+from entourage.runs.directory import lock_directory
 from entourage.runs.metrics_log import MetricsLog
 from entourage.training.accelerator import accelerated, prepared_model, reseed, resolve_precision
 from entourage.training.checkpoint import Checkpoints, RunState, TrainingResult, per_process_tensors, training_config
@@ -66,19 +66,6 @@ def train(
         return _Training(task, options, accelerator, folder).run(progress, title)
 
 
-@contextmanager
-def locked_run_dir(folder: Path) -> Iterator[None]:
-    """Claims the folder of a run until the block ends; the folders of runs below it are claimed for themselves.
-
-    Raises:
-        ValueError: another process has claimed it.
-    """
-    with try_lock(folder / "run") as locked:
-        if not locked:
-            raise ValueError(f"{folder}: another process is training there; wait for it, or choose another folder")
-        yield
-
-
 class _Training:
     """A run in one of its processes."""
 
@@ -123,7 +110,7 @@ class _Training:
         with ExitStack() as stack:
             checkpoints = self.checkpoints
             if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
-                stack.enter_context(locked_run_dir(checkpoints.folder))
+                stack.enter_context(lock_directory(checkpoints.folder))
             self.accelerator.wait_for_everyone()  # the main one has the folder
             yield
 

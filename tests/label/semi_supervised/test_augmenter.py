@@ -171,7 +171,7 @@ def test_images_are_decoded_when_the_folder_is_the_processs_own(toys: ModuleType
         return pixels
 
     model.fit(decode, few(truth))
-    with try_lock(tmp_path / "run"), pytest.raises(ValueError, match="another process is training there"):
+    with try_lock(tmp_path / "run"), pytest.raises(ValueError, match="another process is writing to it"):
         model.fit(lambda: pytest.fail("decoded"), few(truth))
     assert not list(tmp_path.rglob("*.claim"))
 

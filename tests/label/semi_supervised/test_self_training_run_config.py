@@ -99,7 +99,7 @@ def test_a_run_that_left_no_note_is_left_to_its_rounds(tmp_path: Path) -> None:
 def test_the_folder_is_claimed_while_images_are_decoded(tmp_path: Path) -> None:
     with (
         locked_run(tmp_path, config_of()),
-        pytest.raises(ValueError, match="another process is training there"),
+        pytest.raises(ValueError, match="another process is writing to it"),
         locked_run(tmp_path, config_of()),
     ):
         pytest.fail("images are decoded here")

@@ -41,10 +41,10 @@ from entourage.label.semi_supervised.pseudo_labels import (
     is_significantly_lower,
 )
 from entourage.label.targets import Floats, Targets
-from entourage.runs.directory import check_config, restart_hint
+from entourage.runs.directory import check_config, lock_directory, restart_hint
 from entourage.training.accelerator import resolve_precision
 from entourage.training.checkpoint import CHECKPOINT, fixed_options
-from entourage.training.loop import locked_run_dir, train
+from entourage.training.loop import train
 from entourage.training.options import TrainingOptions
 
 LABELS_FILE = "found.npz"
@@ -356,7 +356,7 @@ def locked_run(run_dir: Path | None, config: Mapping[str, Any]) -> Iterator[Call
         if is_main_process() and not _has_checkpoint(folder):
             write_json(folder / RUN_FILE, current)
 
-    with locked_run_dir(folder) if is_main_process() else nullcontext():
+    with lock_directory(folder) if is_main_process() else nullcontext():
         _check(folder, config)
         yield check_images
 
