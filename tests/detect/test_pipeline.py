@@ -24,6 +24,7 @@ from entourage.detect.options import DetectorOptions, InferenceOptions, NetworkO
 from entourage.detect.pipeline import category_ids, evaluate_dataset, run_detection
 from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import read_page
+from entourage.runs.directory import lock_directory
 from entourage.symbols import EXTENDED_IDS
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20), (300, 90, 20)])
@@ -134,11 +135,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         return see(self, prepared)
 
     monkeypatch.setattr(Detector, "detect_prepared", stopped)
-    message = (
-        pytest.warns(UserWarning, match="holds what was found on 2 pages so far")
-        if how is KeyboardInterrupt
-        else nullcontext()
-    )
+    message = pytest.warns(UserWarning, match="2 pages") if how is KeyboardInterrupt else nullcontext()
     with message, pytest.raises(how):
         run_detection([mixed], out)
     drawn = sorted(path.stem for path in (out / "drawn").iterdir())
@@ -154,6 +151,15 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     assert {path.name for path in out.iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}
     run_detection([mixed], out)  # what is complete is done anew
     assert len(calls) == 9
+
+
+def test_a_folder_that_another_run_writes_to_is_rejected(squares: None, tmp_path: Path) -> None:
+    Image.fromarray(PAGE).save(tmp_path / "a.png")
+    out = tmp_path / "out"
+    with lock_directory(out, out / STATE), pytest.raises(ValueError, match="out: another process"):
+        run_detection([tmp_path / "a.png"], out)
+    assert [path.name for path in out.iterdir()] == [STATE]
+    assert run_detection([tmp_path / "a.png"], out)["pages"] == 1
 
 
 def test_a_run_that_is_interrupted_before_its_first_page_leaves_no_results(

@@ -30,7 +30,14 @@ from entourage.detect.evaluation.page_evaluation import (
     page_figures,
     write_evaluation,
 )
-from entourage.detect.inference.results import PageRecords, PageResult, model_digest, open_results, write_xml
+from entourage.detect.inference.results import (
+    PageRecords,
+    PageResult,
+    model_digest,
+    open_records,
+    open_results,
+    write_xml,
+)
 from entourage.detect.options import InferenceOptions
 from entourage.detect.preprocessing.prepare import PreparedPage
 from entourage.detect.preprocessing.reading import RawPage, list_pages, page_source, read_pages
@@ -138,28 +145,28 @@ def run_detection(
     ids = category_ids(class_list, detector.classes)
     inputs = {"threshold": threshold, "interline": interline, "draw": draw}
     config = {"entourage": __version__, "model": model_digest(detector.model), "list": class_list, **inputs}
-    records = PageRecords(out, config, tuple(ids), files)
     about = {"model": model or "default", "list": class_list, "draw": draw}
 
     def skip(name: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, UnreadableFileError) else error_reason(error)
         skipped.append((name, reason))
 
-    try:
-        with progress_bar("Detecting", len(files), progress) as advance:
-            names = records.names
-            for file, raw_page, result in detect_files(detector, records, skip, advance):
-                name = _unique_name(raw_page.name, file, files, names)
-                _save_page(out, _page_result(name, file, raw_page, result, class_list), raw_page, records, draw=draw)
-    except KeyboardInterrupt:
-        if len(records):
-            _write_results(out, records, ids, skipped, about, complete=False)
-            done = pluralize(len(records), "pages")
-            message = f"{out} holds what was found on {done} so far; the same command goes on with the others"
-            warnings.warn(message, stacklevel=2)
-        raise
-    summary = _write_results(out, records, ids, skipped, about, complete=True)
-    records.close()
+    with open_records(out, config, tuple(ids), files) as records:
+        try:
+            with progress_bar("Detecting", len(files), progress) as advance:
+                names = records.names
+                for file, raw_page, result in detect_files(detector, records, skip, advance):
+                    name = _unique_name(raw_page.name, file, files, names)
+                    page = _page_result(name, file, raw_page, result, class_list)
+                    _save_page(out, page, raw_page, records, draw=draw)
+        except KeyboardInterrupt:
+            if len(records):
+                _write_results(out, records, ids, skipped, about, complete=False)
+                done = pluralize(len(records), "pages")
+                warnings.warn(f"{out} contains the results of {done}; repeat the command to resume", stacklevel=2)
+            raise
+        summary = _write_results(out, records, ids, skipped, about, complete=True)
+        records.delete_state()
     return summary
 
 

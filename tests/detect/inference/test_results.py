@@ -25,7 +25,7 @@ def result(name: str, count: int) -> PageResult:
     )
 
 
-def test_every_file_holds_every_page(tmp_path: Path) -> None:
+def test_every_file_contains_every_page(tmp_path: Path) -> None:
     with open_results(tmp_path / "out", IDS) as files:
         files.add(result("a", 3))
         files.add(result("b", 0))
@@ -58,7 +58,7 @@ def test_every_file_holds_every_page(tmp_path: Path) -> None:
     assert [row["file"] for row in pages] == [image["file_name"] for image in coco["images"]]
 
 
-def test_xml_has_corners_as_shares_of_the_page() -> None:
+def test_xml_has_corners_as_fractions_of_the_page() -> None:
     tree = etree.fromstring(page_xml(result("a", 2)).encode())
     assert tree.findtext("filename") == "a.png"
     assert tree.findtext("size/width") == "200"
@@ -76,7 +76,7 @@ def test_each_page_has_an_xml_file_that_names_its_source(tmp_path: Path) -> None
     assert etree.parse(path).findtext("filename") == "d.tif#2"
 
 
-def test_nothing_is_left_of_a_run_that_fails(tmp_path: Path) -> None:
+def test_a_failed_run_writes_no_files(tmp_path: Path) -> None:
     broken = replace(result("a", 1), seconds="soon")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="format"), open_results(tmp_path, IDS) as files:
         files.add(broken)

@@ -13,7 +13,7 @@ from entourage.detect.options import DecodeOptions, DetectorOptions, InferenceOp
 
 
 @pytest.mark.parametrize("size", [(100, 70), (64, 64), (65, 200), (1, 1)])
-def test_cores_cover_the_page_once_and_tiles_begin_at_multiples(size: tuple[int, int]) -> None:
+def test_cores_cover_the_page_once_and_tiles_start_at_multiples(size: tuple[int, int]) -> None:
     covered = np.zeros(size, dtype=int)
     for tile in plan_tiles(*size, tile_size=30, tile_overlap=10, multiple=16):
         covered[slice(*tile.core_rows), slice(*tile.core_columns)] += 1
@@ -23,7 +23,7 @@ def test_cores_cover_the_page_once_and_tiles_begin_at_multiples(size: tuple[int,
     assert (covered == 1).all()
 
 
-def test_bad_sizes_are_refused() -> None:
+def test_bad_sizes_raise() -> None:
     with pytest.raises(ValueError, match="tile_size is 0"):
         plan_tiles(10, 10, 0, 4)
 
@@ -33,7 +33,7 @@ def find_squares(page: NDArray[np.uint8]) -> ModelOutput:
     return SquareFinder().objects(ink[None, None], DecodeOptions())[0]
 
 
-def test_tiles_find_what_the_full_page_holds_even_on_seams() -> None:
+def test_tiles_have_the_objects_of_the_full_page_also_on_seams() -> None:
     rng = np.random.default_rng(1)
     spots = [(20 * int(x), 20 * int(y), 8) for y in range(1, 24) for x in rng.permutation(24)[:12] + 1]
     spots += [(252, 248, 8), (124, 60, 8), (252, 124, 8)]  # centres at 256, 128, 64: on seams, one on a corner
@@ -43,12 +43,12 @@ def test_tiles_find_what_the_full_page_holds_even_on_seams() -> None:
     assert sorted(map(tuple, tiled["boxes"].tolist())) == sorted(map(tuple, whole["boxes"].tolist()))
 
 
-def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_better_score() -> None:
+def test_an_object_detected_on_both_sides_of_a_seam_is_kept_once_with_the_higher_score() -> None:
     answers = iter([(63.2, 0.6), (64.9, 0.8)])
 
     def find(page: NDArray[np.uint8]) -> ModelOutput:
         centre, score = next(answers)
-        first = page.shape[1] < 128 and centre > 64  # the right tile begins at column 48
+        first = page.shape[1] < 128 and centre > 64  # the right tile starts at column 48
         x = centre - (48 if first else 0)
         box = torch.tensor([[x - 3, 10.0, x + 3, 16.0]])
         return {"boxes": box, "labels": torch.tensor([1]), "scores": torch.tensor([score])}
@@ -59,8 +59,8 @@ def test_one_object_seen_differently_from_both_sides_is_kept_once_with_its_bette
     assert found["scores"][0] == pytest.approx(0.8)
 
 
-def test_what_one_tile_alone_has_found_beside_another_object_is_kept() -> None:
-    answers = iter([([62.5, 64.0], 0, 0.6), ([62.5], 48, 0.7)])  # centres, where the tile begins, scores
+def test_an_object_detected_by_one_tile_next_to_another_object_is_kept() -> None:
+    answers = iter([([62.5, 64.0], 0, 0.6), ([62.5], 48, 0.7)])  # centres, start of the tile, score
 
     def find(page: NDArray[np.uint8]) -> ModelOutput:
         centres, first, score = next(answers)
@@ -72,16 +72,14 @@ def test_what_one_tile_alone_has_found_beside_another_object_is_kept() -> None:
     assert sorted((found["boxes"][:, 0] + 3).tolist()) == [62.5, 64.0]
 
 
-@pytest.mark.parametrize("seed", range(4))  # any weights will do: the statement is about places
-def test_a_network_says_the_same_of_tiles_as_of_the_full_page(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(4))  # the result does not depend on the weights
+def test_a_network_returns_the_same_for_tiles_as_for_the_full_page(seed: int) -> None:
     torch.manual_seed(seed)
     network = NetworkOptions(widths=(8, 8), blocks=(1, 1), upwards=(8, 8), hidden=16)
     options = DetectorOptions(decode=DecodeOptions(threshold=0.0, overlap=None), network=network)
     model = WatershedDetector(("a", "b", "stem"), options)
     torch.nn.init.normal_(model.network.energy.weight, std=1.0)
-    page = np.random.default_rng(seed).integers(
-        0, 256, (300, 260), dtype=np.uint8
-    )  # on blank paper every cell is a peak
+    page = np.random.default_rng(seed).integers(0, 256, (300, 260), dtype=np.uint8)  # blank paper is all peaks
     plain = InferenceOptions(interline=10.0, max_skew=None, round_boxes=False, threshold=0.0)
     whole = Detector(model, plain, "cpu").detect(page)
     tiled = Detector(

@@ -1,10 +1,10 @@
-"""Boxes drawn to the ink: what the network places to a fraction of a pixel, the page itself places exactly.
+"""Refinement of boxes: edges are moved to the edges of the ink on the input page.
 
-The network sees the page at half the usual size, and a stem is one of its pixels wide: half a pixel off is half of the
-box. Two kinds of objects can be traced on the page as it was given. Those that touch nothing end where their ink ends.
-Lines that cross others, stems and ledger lines, are wherever nearly all of their length is ink, if they were ruled: the
-stem of a hand leans, and is wider than any column of ink. What is neither is left as the network placed it, and so are
-pages whose staff lines are not solid, such as blurred photographs: their thin strokes are not whole either.
+The network processes pages at about half their size, where a stem is one pixel wide: an error of half a pixel is half
+of its box. Two kinds of objects are refined. Isolated objects end where their connected components of ink end. Stems
+and ledger lines, which cross other symbols, lie where nearly all of their length is ink, provided that they are ruled:
+a handwritten stem leans and is wider than its columns of ink. All other boxes are unchanged, as are all boxes of pages
+whose staff lines are not solid, such as blurred photographs, where thin strokes are broken, too.
 """
 
 from __future__ import annotations
@@ -26,141 +26,141 @@ Boxes = NDArray[np.float32]
 VERTICAL = ("stem",)
 HORIZONTAL = ("legerLine",)
 MAX_SKEW = 0.1  # degrees
-MIN_SOLIDITY = 0.98  # share of the staff lines that is ink
-_REACH = 0.15  # interlines by which the edge of an object may be moved...
-_REACH_FRACTION = 0.06  # ...or of its side, where that is more: the ends of a slur are less certain than those of a dot
-_MAX_REACH = 1.0  # interlines by which it may be moved at most
-# Shares of a line's length: at either end, what is not looked at; of the rest, what is ink at least. Heads and beams
-# hold the ends of a stem. A head hides the middle of a ledger line, which only its ends tell from the head.
+MIN_SOLIDITY = 0.98  # minimum fraction of the staff lines that is ink
+_REACH = 0.15  # edges move by at most this many interlines or...
+_REACH_FRACTION = 0.06  # ...or this fraction of the box size: the ends of a slur are less precise than those of a dot
+_MAX_REACH = 1.0  # upper bound of both, in interlines
+# Fractions of a line's length: the part at each end that is ignored, and the minimum of ink in the remainder. Heads and
+# beams cover the ends of a stem. A head covers the middle of a ledger line, whose ends distinguish it from the head.
 _STEM = (0.1, 0.75)
 _LEDGER = (0.02, 0.85)
-_MIN_RULED_WIDTH = (
-    0.7  # of the width that the network saw; columns of ink in half of all stems have more, if they were ruled
-)
-_MIN_COMPONENT_AREA = 0.02  # squared interlines: less ink is dirt
-_MIN_LINE_LENGTH, _MAX_LINE_THICKNESS = (
-    3.0,
-    0.3,
-)  # interlines: of a staff line, its least length and more than its thickness
+_MIN_RULED_WIDTH = 0.7  # median of refined to predicted width; larger for ruled stems
+_MIN_COMPONENT_AREA = 0.02  # squared interlines; smaller components are dirt
+_MIN_LINE_LENGTH = 3.0  # interlines; staff lines are longer
+_MAX_LINE_THICKNESS = 0.3  # interlines; staff lines are thinner
 
 
-def refine_boxes(page: GrayImage, found: Detections, interline: float, angle: float = 0.0) -> Detections:
-    """Moves the edges of boxes to where the ink of their objects ends.
+def refine_boxes(page: GrayImage, detections: Detections, interline: float, angle: float = 0.0) -> Detections:
+    """Move the edges of boxes to the edges of the ink.
 
     Args:
-        page: grey, dark ink on light paper, shape (h, w).
-        found: in pixels of the page.
+        page: grayscale, dark ink on light paper, shape (h, w).
+        detections: objects, in pixels of the page.
         interline: pixels between staff lines.
-        angle: degrees by which the page lies askew; on a page that is not straight lines cannot be told by columns.
+        angle: skew of the page in degrees; above `MAX_SKEW`, stems and ledger lines are not columns and rows of pixels
+            and only isolated objects are refined.
 
     Returns:
-        The same objects; boxes that could be traced are at whole pixels. Costs a few passes over the
-        page.
+        The same objects; refined edges lie at whole pixels. Costs a few passes over the page.
     """
     ink = ink_mask(page, interline)
-    if len(found) == 0 or line_solidity(page, ink, interline) < MIN_SOLIDITY:
-        return found
-    boxes = found.boxes.numpy().astype(np.float32, copy=True)
-    names = np.array(found.names)
-    upright, level = np.isin(names, VERTICAL), np.isin(names, HORIZONTAL)
-    others = ~(upright | level)
+    if len(detections) == 0 or line_solidity(page, ink, interline) < MIN_SOLIDITY:
+        return detections
+    boxes = detections.boxes.numpy().astype(np.float32, copy=True)
+    names = np.array(detections.names)
+    vertical, horizontal = np.isin(names, VERTICAL), np.isin(names, HORIZONTAL)
+    others = ~(vertical | horizontal)
     if abs(angle) <= MAX_SKEW:
-        stems = refine_lines(ink, boxes[upright], interline, *_STEM)
-        if are_ruled(boxes[upright], stems):
-            boxes[upright] = stems
-            boxes[level] = refine_lines(ink.T, boxes[level][:, [1, 0, 3, 2]], interline, *_LEDGER)[:, [1, 0, 3, 2]]
+        stems = refine_lines(ink, boxes[vertical], interline, *_STEM)
+        if are_ruled(boxes[vertical], stems):
+            boxes[vertical] = stems
+            transposed = boxes[horizontal][:, [1, 0, 3, 2]]
+            boxes[horizontal] = refine_lines(ink.T, transposed, interline, *_LEDGER)[:, [1, 0, 3, 2]]
         boxes[others] = refine_components(remove_staff_lines(ink, interline), boxes[others], interline)
     boxes[others] = refine_components(ink, boxes[others], interline)
-    return replace(found, boxes=torch.from_numpy(boxes))
+    return replace(detections, boxes=torch.from_numpy(boxes))
 
 
 def ink_mask(page: GrayImage, interline: float) -> Mask:
-    """Which pixels are more ink than paper, however the light falls, shape (h, w)."""
+    """Return the pixels darker than halfway between the local paper and the darkest ink, shape (h, w)."""
     height, width = page.shape
     factor = max(1, round(interline / 4))
     small = cv2.resize(page, (max(1, width // factor), max(1, height // factor)), interpolation=cv2.INTER_AREA)
-    around = 2 * 6 + 1  # three interlines: paper shows somewhere in there, whatever is printed
-    paper = cv2.blur(cv2.dilate(small, np.ones((around, around), np.uint8)), (around, around))
+    window = 2 * 6 + 1  # three interlines: every such window contains some paper
+    paper = cv2.blur(cv2.dilate(small, np.ones((window, window), np.uint8)), (window, window))
     darkest = float(np.percentile(small / np.maximum(paper, 1), 1))
     half = np.clip(paper * (1 + darkest) / 2, 0, 255).astype(np.uint8)
     return np.asarray(page < cv2.resize(half, (width, height), interpolation=cv2.INTER_LINEAR))
 
 
 def line_solidity(page: GrayImage, ink: Mask, interline: float) -> float:
-    """The share of long level lines, found by any contrast they have, that is ink or next to ink above or below."""
-    lines = _opened(staff_ink(page), 1, max(3, round(_MIN_LINE_LENGTH * interline)))
+    """Return the fraction of long horizontal lines, detected at any contrast, within one row of ink."""
+    lines = _open(staff_ink(page), 1, max(3, round(_MIN_LINE_LENGTH * interline)))
     near = np.asarray(cv2.dilate(ink.astype(np.uint8), np.ones((3, 1), np.uint8))) > 0
     return float((lines & near).sum() / max(1, int(lines.sum())))
 
 
 def remove_staff_lines(ink: Mask, interline: float) -> Mask:
-    """The ink without long thin level lines, so that what stands on a staff falls into pieces of its own."""
-    long = _opened(ink, 1, max(3, round(_MIN_LINE_LENGTH * interline)))
-    thick = _opened(ink, max(2, round(_MAX_LINE_THICKNESS * interline)), 1)
+    """Return the ink without long thin horizontal lines, so that symbols on a staff are separate components."""
+    long = _open(ink, 1, max(3, round(_MIN_LINE_LENGTH * interline)))
+    thick = _open(ink, max(2, round(_MAX_LINE_THICKNESS * interline)), 1)
     return ink & ~(long & ~thick)
 
 
-def _opened(ink: Mask, rows: int, columns: int) -> Mask:
-    """The parts of the ink into which a block of so many rows and columns fits."""
+def _open(ink: Mask, rows: int, columns: int) -> Mask:
+    """Return the morphological opening of the ink with a rectangle."""
     return np.asarray(cv2.morphologyEx(ink.astype(np.uint8), cv2.MORPH_OPEN, np.ones((rows, columns), np.uint8))) > 0
 
 
-def refine_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, along: float) -> Boxes:
-    """Left and right edges of upright lines, where the columns begin and end that are ink nearly all along.
+def refine_lines(ink: Mask, boxes: Boxes, interline: float, ends: float, min_ink: float) -> Boxes:
+    """Move the left and right edges of vertical lines to the bounds of the columns that are nearly all ink.
 
     Args:
         ink: shape (h, w).
         boxes: shape (n, 4).
         interline: pixels between staff lines.
-        ends: share of a line's length at either end that is not looked at.
-        along: share of the rest that is ink at least.
+        ends: fraction of a line's length at each end that is ignored.
+        min_ink: minimum fraction of ink in the remainder of a column.
 
     Returns:
-        The boxes; those without such a column near them are as they were.
+        Boxes, shape (n, 4); those without such a column nearby are unchanged.
     """
     if len(boxes) == 0:
         return boxes
     height, width = ink.shape
-    down = np.vstack([np.zeros((1, width), np.int32), np.cumsum(ink, axis=0, dtype=np.int32)])  # (h + 1, w)
+    total = np.vstack([np.zeros((1, width), np.int32), np.cumsum(ink, axis=0, dtype=np.int32)])  # (h + 1, w)
     length = boxes[:, 3] - boxes[:, 1]
     top = np.clip(np.round(boxes[:, 1] + ends * length), 0, height).astype(np.int64)
     bottom = np.clip(np.round(boxes[:, 3] - ends * length), 0, height).astype(np.int64)
     reach = max(2, round(_REACH * interline))
     columns = 2 * reach + round(float((boxes[:, 2] - boxes[:, 0]).max())) + 1
     first = np.round(boxes[:, 0]).astype(np.int64) - reach
-    at = first[:, None] + np.arange(columns)  # (n, columns)
-    inside = (at >= 0) & (at < width) & (at < np.round(boxes[:, 2]).astype(np.int64)[:, None] + reach)
-    safe = np.clip(at, 0, width - 1)
+    x = first[:, None] + np.arange(columns)  # (n, columns)
+    inside = (x >= 0) & (x < width) & (x < np.round(boxes[:, 2]).astype(np.int64)[:, None] + reach)
+    clipped = np.clip(x, 0, width - 1)
     rows = np.maximum(bottom - top, 1)[:, None]
-    on = inside & ((down[bottom[:, None], safe] - down[top[:, None], safe]) >= along * rows)
+    solid = inside & ((total[bottom[:, None], clipped] - total[top[:, None], clipped]) >= min_ink * rows)
     middle = (boxes[:, [0]] + boxes[:, [2]]) / 2
-    nearest = np.abs(np.where(on, at + 0.5 - middle, np.inf)).argmin(axis=1)  # (n,)
+    nearest = np.abs(np.where(solid, x + 0.5 - middle, np.inf)).argmin(axis=1)  # (n,)
     refined = boxes.copy()
-    for row in np.flatnonzero(on.any(axis=1)):
+    for row in np.flatnonzero(solid.any(axis=1)):
         left = right = int(nearest[row])
-        while left > 0 and on[row, left - 1]:
+        while left > 0 and solid[row, left - 1]:
             left -= 1
-        while right + 1 < columns and on[row, right + 1]:
+        while right + 1 < columns and solid[row, right + 1]:
             right += 1
-        refined[row, 0], refined[row, 2] = at[row, left], at[row, right] + 1
+        refined[row, 0], refined[row, 2] = x[row, left], x[row, right] + 1
     return refined
 
 
-def are_ruled(seen: Boxes, refined: Boxes) -> bool:
-    """Whether upright lines are as wide as the network saw them when they are traced, or thinner, since they lean.
+def are_ruled(predicted: Boxes, refined: Boxes) -> bool:
+    """Return whether vertical lines were drawn with a ruler: leaning ones become much thinner when refined.
 
     Args:
-        seen: as the network placed them, shape (n, 4).
-        traced: the same as `refine_lines` found them; if there are none, nothing speaks against a ruler.
+        predicted: boxes of the network, shape (n, 4).
+        refined: the same boxes after `refine_lines`.
+
+    Returns:
+        Whether the median of refined to predicted width is large enough; True without any line.
     """
-    widths = refined[:, 2] - refined[:, 0], np.maximum(seen[:, 2] - seen[:, 0], 1e-6)
-    return len(seen) == 0 or float(np.median(widths[0] / widths[1])) >= _MIN_RULED_WIDTH
+    widths = refined[:, 2] - refined[:, 0], np.maximum(predicted[:, 2] - predicted[:, 0], 1e-6)
+    return len(predicted) == 0 or float(np.median(widths[0] / widths[1])) >= _MIN_RULED_WIDTH
 
 
 def refine_components(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
-    """The bounds of all pieces of ink that lie within a box, if they are nearly its own.
+    """Move boxes to the bounds of the connected components inside, if these nearly fill the box.
 
-    An object that touches a staff line is no piece of its own: the piece is larger than the box, and does not count.
+    An object that touches a staff line belongs to a component larger than its box, which is ignored.
 
     Args:
         ink: shape (h, w).
@@ -168,32 +168,32 @@ def refine_components(ink: Mask, boxes: Boxes, interline: float) -> Boxes:
         interline: pixels between staff lines.
 
     Returns:
-        The boxes; those without pieces that fill them are as they were.
+        Boxes, shape (n, 4); those that no components fill are unchanged.
     """
-    _, _, facts, centres = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
-    left, top, wide, high, area = facts[1:].T  # the first is the paper
+    _, _, stats, centres = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    left, top, width, height, area = stats[1:].T  # the first component is the paper
     indices = np.flatnonzero(area >= max(1.0, _MIN_COMPONENT_AREA * interline**2))
     order = indices[np.argsort(centres[1:][indices, 0], kind="stable")]  # from left to right
-    pieces = np.stack([left, top, left + wide, top + high], axis=1).astype(np.float32)[order]  # (m, 4)
+    parts = np.stack([left, top, left + width, top + height], axis=1).astype(np.float32)[order]  # (m, 4)
     middles = centres[1:][order].astype(np.float32)  # (m, 2)
-    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)  # (n, 4)
-    reach = np.clip(_REACH_FRACTION * sides, max(2.0, _REACH * interline), _MAX_REACH * interline)
-    box, piece = _box_component_pairs(boxes, middles[:, 0])
+    sizes = np.tile(boxes[:, 2:] - boxes[:, :2], 2)  # (n, 4)
+    reach = np.clip(_REACH_FRACTION * sizes, max(2.0, _REACH * interline), _MAX_REACH * interline)
+    box, part = _box_component_pairs(boxes, middles[:, 0])
     outer = boxes + reach * np.array([-1, -1, 1, 1], dtype=np.float32)
-    within = (pieces[piece, :2] >= outer[box, :2]).all(axis=1) & (pieces[piece, 2:] <= outer[box, 2:]).all(axis=1)
-    within &= (middles[piece, 1] >= boxes[box, 1]) & (middles[piece, 1] <= boxes[box, 3])
-    box, piece = box[within], piece[within]
+    within = (parts[part, :2] >= outer[box, :2]).all(axis=1) & (parts[part, 2:] <= outer[box, 2:]).all(axis=1)
+    within &= (middles[part, 1] >= boxes[box, 1]) & (middles[part, 1] <= boxes[box, 3])
+    box, part = box[within], part[within]
     bounds = np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], dtype=np.float32), (len(boxes), 1))
-    np.minimum.at(bounds[:, :2], box, pieces[piece, :2])
-    np.maximum.at(bounds[:, 2:], box, pieces[piece, 2:])
+    np.minimum.at(bounds[:, :2], box, parts[part, :2])
+    np.maximum.at(bounds[:, 2:], box, parts[part, 2:])
     near = (np.abs(bounds - boxes) <= reach).all(axis=1)
     return np.where(near[:, None], bounds, boxes).astype(np.float32)
 
 
-def _box_component_pairs(boxes: Boxes, across: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Boxes and pieces of ink whose middle lies between the sides of the box; places of middles are ascending."""
-    first = np.searchsorted(across, boxes[:, 0], side="left")
-    last = np.searchsorted(across, boxes[:, 2], side="right")
+def _box_component_pairs(boxes: Boxes, x: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the pairs of a box and a component with its centre between the box's sides; `x` is ascending."""
+    first = np.searchsorted(x, boxes[:, 0], side="left")
+    last = np.searchsorted(x, boxes[:, 2], side="right")
     sizes = np.maximum(last - first, 0)
     box = np.repeat(np.arange(len(boxes)), sizes)
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,8 +1,8 @@
-"""Pages that do not fit into memory at once, in tiles that overlap.
+"""Tiled detection on pages that are too large for one pass.
 
-A tile is seen with a border around it, the halo, and only what has its centre in the tile itself is kept. Tiles begin
-where the coarsest cells of the network begin, so that with a halo as wide as the network can see they say exactly what
-the full page would.
+A tile consists of a core and an overlap around it; only objects whose centre lies in the core are kept. Tiles start at
+multiples of the network's coarsest stride, so that with an overlap as wide as the receptive field the result equals
+that of one pass over the page.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_SEAM = 2.0  # pixels beyond a seam up to which centres are taken from both sides, before twins are put together
+_SEAM = 2.0  # pixels around a seam in which both tiles contribute objects, before duplicates are removed
 ModelOutput = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A part of a page: rows and columns that are seen, and those whose objects are kept, each from, to (beyond)."""
+    """Rows and columns of a tile and of its core, as half-open ranges."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
@@ -30,51 +30,52 @@ class Tile:
 
 
 def plan_tiles(height: int, width: int, tile_size: int, tile_overlap: int, multiple: int = 1) -> list[Tile]:
-    """Tiles whose cores cover a page, each row once.
+    """Divide a page into tiles whose cores cover every pixel once.
 
     Args:
-        height, width: of the page.
-        core: side of a core, rounded up to a multiple.
-        halo: pixels seen around a core, rounded up to a multiple.
-        multiple: where tiles may begin.
+        height, width: size of the page in pixels.
+        tile_size: height and width of a core, rounded up to `multiple`.
+        tile_overlap: pixels around a core, rounded up to `multiple`.
+        multiple: tiles start at multiples of this.
+
+    Returns:
+        The tiles, row by row.
 
     Raises:
         ValueError: `tile_size` is not positive, or `tile_overlap` is negative.
     """
     if tile_size < 1 or tile_overlap < 0:
-        raise ValueError(
-            f"tile_size is {tile_size} and tile_overlap {tile_overlap}; expected 1 or more, and 0 or more pixels"
-        )
+        sizes = f"tile_size is {tile_size} and tile_overlap {tile_overlap}"
+        raise ValueError(f"{sizes}; expected 1 or more, and 0 or more pixels")
     rows, columns = (_tile_ranges(length, tile_size, tile_overlap, multiple) for length in (height, width))
-    return [Tile(seen, wide, kept, across) for seen, kept in rows for wide, across in columns]
+    return [Tile(r, c, core_r, core_c) for r, core_r in rows for c, core_c in columns]
 
 
 def detect_tiles(
     find: Callable[[NDArray[np.uint8]], ModelOutput], page: NDArray[np.uint8], tiles: Sequence[Tile]
 ) -> ModelOutput:
-    """What is on a page, tile by tile.
+    """Detect the objects of a page tile by tile.
 
     Args:
-        find: gives "boxes", "labels" and "scores" of an image.
-        page: grey, shape (h, w).
-        tiles: of `plan_tiles`.
+        find: returns "boxes", "labels" and "scores" of an image.
+        page: grayscale, shape (h, w).
+        tiles: the tiles, as `plan_tiles` returns them.
 
     Returns:
-        The same for the whole page, best first. An object on a seam that both sides found is there once.
+        The objects of the page in the same form, highest scores first; duplicates on seams are removed.
     """
     height, width = page.shape
     parts: list[ModelOutput] = []
-    near: list[Tensor] = []
+    seam_tiles: list[Tensor] = []
     for number, tile in enumerate(tiles, start=1):
-        found = find(page[tile.rows[0] : tile.rows[1], tile.columns[0] : tile.columns[1]])
-        shift = found["boxes"].new_tensor([tile.columns[0], tile.rows[0]] * 2)
-        boxes = found["boxes"] + shift
+        output = find(page[tile.rows[0] : tile.rows[1], tile.columns[0] : tile.columns[1]])
+        boxes = output["boxes"] + output["boxes"].new_tensor([tile.columns[0], tile.rows[0]] * 2)
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         inside, on_seam = _in_core(centres, tile, height, width)
-        near.append(on_seam[inside] * number)
-        parts.append({"boxes": boxes[inside], "labels": found["labels"][inside], "scores": found["scores"][inside]})
+        seam_tiles.append(on_seam[inside] * number)
+        parts.append({"boxes": boxes[inside], "labels": output["labels"][inside], "scores": output["scores"][inside]})
     merged = {key: torch.cat([part[key] for part in parts]) for key in ("boxes", "labels", "scores")}
-    kept = _drop_seam_duplicates(merged, torch.cat(near))
+    kept = _drop_seam_duplicates(merged, torch.cat(seam_tiles))
     order = merged["scores"][kept].argsort(descending=True, stable=True)
     return {key: value[kept][order] for key, value in merged.items()}
 
@@ -82,51 +83,51 @@ def detect_tiles(
 def _tile_ranges(
     length: int, tile_size: int, tile_overlap: int, multiple: int
 ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the ranges of the tiles and of their cores along one axis."""
     tile_size, tile_overlap = -(-tile_size // multiple) * multiple, -(-tile_overlap // multiple) * multiple
-    starts = range(0, max(length, 1), tile_size)
-    kept = [(start, min(start + tile_size, length)) for start in starts]
-    return [((max(first - tile_overlap, 0), min(last + tile_overlap, length)), (first, last)) for first, last in kept]
+    cores = [(start, min(start + tile_size, length)) for start in range(0, max(length, 1), tile_size)]
+    return [((max(first - tile_overlap, 0), min(last + tile_overlap, length)), (first, last)) for first, last in cores]
 
 
 def _in_core(centres: Tensor, tile: Tile, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Whether centres lie in the core or just beyond a seam, and whether they lie near a seam at all."""
+    """Return which centres lie in the core, with a margin beyond seams, and which lie near a seam."""
     inside = torch.ones(len(centres), dtype=torch.bool, device=centres.device)
     seam = torch.zeros_like(inside)
     axes = ((0, tile.core_columns, width), (1, tile.core_rows, height))
     for axis, (first, last), length in axes:
-        place = centres[:, axis]
-        if first > 0:  # the edge of the page is no seam
-            inside &= place >= first - _SEAM
-            seam |= (place - first).abs() <= _SEAM
+        position = centres[:, axis]
+        if first > 0:  # the edges of the page are not seams
+            inside &= position >= first - _SEAM
+            seam |= (position - first).abs() <= _SEAM
         if last < length:
-            inside &= place < last + _SEAM
-            seam |= (place - last).abs() <= _SEAM
+            inside &= position < last + _SEAM
+            seam |= (position - last).abs() <= _SEAM
     return inside, seam
 
 
-def _drop_seam_duplicates(found: ModelOutput, near: Tensor) -> Tensor:
-    """Which to keep: what two tiles have found at a seam's width from each other, of one class, is one object.
+def _drop_seam_duplicates(objects: ModelOutput, seam_tiles: Tensor) -> Tensor:
+    """Return a mask without the duplicates: objects of one class within `_SEAM` of each other, from different tiles.
 
-    From the surest on, each stands for its nearest twin in every other tile, and for no second one: what lies beside it
-    is another object, which its own tile may be alone to have found.
+    In descending order of score, each object removes the nearest such object of every other tile, and only that one:
+    a second one is a different object, which may have been detected by that tile alone.
 
     Args:
-        found: of all tiles.
-        near: the number of the tile that found it, of those near a seam; 0 of all others.
+        objects: objects of all tiles.
+        seam_tiles: number of the tile, from 1, of objects near a seam; 0 for all others, which are kept.
     """
-    kept = torch.ones(len(near), dtype=torch.bool, device=near.device)
-    places = near.nonzero().squeeze(1)
-    places = places[found["scores"][places].argsort(descending=True, stable=True)]
-    boxes, labels, tiles = found["boxes"][places], found["labels"][places], near[places].cpu().numpy()
+    mask = torch.ones(len(seam_tiles), dtype=torch.bool, device=seam_tiles.device)
+    near = seam_tiles.nonzero().squeeze(1)
+    near = near[objects["scores"][near].argsort(descending=True, stable=True)]
+    boxes, labels, tiles = objects["boxes"][near], objects["labels"][near], seam_tiles[near].cpu().numpy()
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    far = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
-    apart = torch.where(labels[:, None] == labels[None], far, torch.inf).cpu().numpy()
-    alive = np.ones(len(places), dtype=bool)
-    for row in range(len(places)):
-        if alive[row]:
-            close = np.flatnonzero(alive[row + 1 :] & (apart[row, row + 1 :] <= _SEAM)) + row + 1
+    distance = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
+    distance = torch.where(labels[:, None] == labels[None], distance, torch.inf).cpu().numpy()
+    kept = np.ones(len(near), dtype=bool)
+    for row in range(len(near)):
+        if kept[row]:
+            close = np.flatnonzero(kept[row + 1 :] & (distance[row, row + 1 :] <= _SEAM)) + row + 1
             for tile in set(tiles[close]) - {tiles[row]}:
-                twins = close[tiles[close] == tile]
-                alive[twins[apart[row, twins].argmin()]] = False
-    kept[places] = torch.from_numpy(alive).to(kept.device)
-    return kept
+                duplicates = close[tiles[close] == tile]
+                kept[duplicates[distance[row, duplicates].argmin()]] = False
+    mask[near] = torch.from_numpy(kept).to(mask.device)
+    return mask

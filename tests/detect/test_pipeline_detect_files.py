@@ -9,16 +9,16 @@ from PIL import Image
 from tests.detect.synthetic import SquareFinder, staff_page, with_squares
 
 from entourage.detect.detector import Detector
-from entourage.detect.inference.results import PageRecords, PageResult, write_xml
+from entourage.detect.inference.results import PageResult, open_records, write_xml
 from entourage.detect.pipeline import detect_files
 from entourage.detect.preprocessing.prepare import PreparedPage
 
 PAGE = with_squares(staff_page(20.0, 800, 600), [(100, 30, 20)])
 
 
-@pytest.mark.parametrize("trouble", [MemoryError(), cv2.error("a resize failed")])
-def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_stop_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+@pytest.mark.parametrize("error", [MemoryError(), cv2.error("a resize failed")])
+def test_unfinished_pages_are_processed_and_failures_do_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     detector = Detector(SquareFinder(), device="cpu")  # type: ignore[arg-type]
     several, one, broken = (tmp_path / name for name in ("a.tif", "b.png", "c.png"))
@@ -30,11 +30,12 @@ def test_pages_are_looked_at_unless_they_are_done_and_one_that_fails_does_not_st
 
     def fails_on_blank(image: np.ndarray) -> PreparedPage:
         if image.min() == 255:
-            raise trouble
+            raise error
         return prepare(image)
 
     monkeypatch.setattr(detector, "prepare", fails_on_blank)
-    records = PageRecords(tmp_path / "out", {}, detector.classes, [several, one, broken])
+    with open_records(tmp_path / "out", {}, detector.classes, [several, one, broken]) as records:
+        pass
     skipped: dict[str, Exception] = {}
     files: list[int] = []
     found = list(detect_files(detector, records, skipped.__setitem__, files.append))
