@@ -241,9 +241,10 @@ class PageRecords:
 
     def _read_record(self, path: Path) -> tuple[PageResult, object]:
         record = json.loads(path.read_text(encoding="utf-8"))
-        boxes = np.array(record["boxes"], np.float32).reshape(-1, 4)
-        labels, scores = np.array(record["labels"], np.int64), np.array(record["scores"], np.float32)
-        detections = Detections(*map(torch.from_numpy, (boxes, labels, scores)), self.classes)
+        boxes = torch.from_numpy(np.array(record["boxes"], np.float32).reshape(-1, 4))
+        labels = torch.from_numpy(np.array(record["labels"], np.int64))
+        scores = torch.from_numpy(np.array(record["scores"], np.float32))
+        detections = Detections(boxes, labels, scores, self.classes)
         page = PageResult(detections=detections, **{name: record[name] for name in _RECORD_FIELDS})
         return page, record["file_state"]
 

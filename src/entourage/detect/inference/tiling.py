@@ -120,8 +120,8 @@ def _drop_seam_duplicates(objects: ModelOutput, seam_tiles: Tensor) -> Tensor:
     near = near[objects["scores"][near].argsort(descending=True, stable=True)]
     boxes, labels, tiles = objects["boxes"][near], objects["labels"][near], seam_tiles[near].cpu().numpy()
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    distance = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
-    distance = torch.where(labels[:, None] == labels[None], distance, torch.inf).cpu().numpy()
+    apart = (centres[:, None] - centres[None]).abs().amax(dim=2)  # (s, s)
+    distance = torch.where(labels[:, None] == labels[None], apart, torch.inf).cpu().numpy()
     kept = np.ones(len(near), dtype=bool)
     for row in range(len(near)):
         if kept[row]:
