@@ -1,4 +1,4 @@
-"""Games to play in tests."""
+"""Random games for the tests."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from entourage.game.graph import to_torch
 def random_game(
     seed: int, n: int, m: int, density: float = 0.7, *, with_similarity: bool = False
 ) -> tuple[Tensor, ...]:
-    """W and S symmetric and non-negative, some entries exactly 0, and X on the simplex; all float64."""
+    """Return W and S, symmetric and non-negative with some exact zeros, and X on the simplex; all float64."""
     rng = np.random.default_rng(seed)
     w = rng.random((n, n)) * (rng.random((n, n)) < density)
     s = rng.random((m, m)) * (rng.random((m, m)) < 0.8) if with_similarity else np.eye(m)

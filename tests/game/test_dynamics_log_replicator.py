@@ -1,4 +1,4 @@
-"""The game in logarithms against the game, and where float32 would leave the game itself."""
+"""Replicator dynamics in logarithms against `replicator`, and beyond the range of float32."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from entourage.game import log_replicator, replicator
 
 
 def random_game(n: int = 7, m: int = 4) -> tuple[Tensor, Tensor, Tensor]:
-    """W symmetric with zeros, logits, and a field; all float64."""
+    """Return W, symmetric with zeros, logits and fixed payoffs; all float64."""
     generator = torch.Generator().manual_seed(0)
     w = torch.rand(n, n, generator=generator, dtype=torch.float64)
     w = w * (torch.rand(n, n, generator=generator) < 0.7)
@@ -16,23 +16,23 @@ def random_game(n: int = 7, m: int = 4) -> tuple[Tensor, Tensor, Tensor]:
     return w + w.T, logits, torch.rand(n, m, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 5])
-def test_it_is_the_game_with_its_gradients(rounds: int) -> None:
+@pytest.mark.parametrize("n_iter", [0, 1, 5])
+def test_equals_replicator_including_gradients(n_iter: int) -> None:
     w, logits, _ = random_game()
     slope = torch.randn(7, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     w.requires_grad_(), logits.requires_grad_()
-    plain = replicator(w, logits.softmax(dim=1), max_iter=rounds, tol=None).x.log()
-    logs = log_replicator(w, logits.log_softmax(dim=1), n_iter=rounds)
-    torch.testing.assert_close(logs, plain)
-    expected = torch.autograd.grad((plain * slope).sum(), (w, logits), allow_unused=True)
-    found = torch.autograd.grad((logs * slope).sum(), (w, logits), allow_unused=True)
-    for one, other in zip(found, expected, strict=True):
-        assert (one is None) == (other is None)  # nobody looks at W in no rounds
+    direct = replicator(w, logits.softmax(dim=1), max_iter=n_iter, tol=None).x.log()
+    in_logs = log_replicator(w, logits.log_softmax(dim=1), n_iter=n_iter)
+    torch.testing.assert_close(in_logs, direct)
+    expected = torch.autograd.grad((direct * slope).sum(), (w, logits), allow_unused=True)
+    actual = torch.autograd.grad((in_logs * slope).sum(), (w, logits), allow_unused=True)
+    for one, other in zip(actual, expected, strict=True):
+        assert (one is None) == (other is None)  # W is unused without iterations
         if one is not None and other is not None:
             torch.testing.assert_close(one, other)
 
 
-def test_a_field_is_the_voice_of_players_who_never_move() -> None:
+def test_fixed_payoffs_equal_those_of_fixed_nodes() -> None:
     w, logits, _ = random_game()
     first = log_replicator(
         w[:5, :5], logits[:5].log_softmax(1), fixed_payoffs=w[:5, 5:] @ torch.eye(4).double()[:2], n_iter=3
@@ -41,7 +41,7 @@ def test_a_field_is_the_voice_of_players_who_never_move() -> None:
     torch.testing.assert_close(log_replicator(w, log_x, n_iter=3)[:5], first)
 
 
-def test_the_certain_never_move_and_pass_finite_gradients() -> None:
+def test_one_hot_nodes_never_change_and_have_finite_gradients() -> None:
     w, logits, fixed_payoffs = random_game()
     w.requires_grad_()
     log_x = logits.log_softmax(dim=1)
@@ -54,14 +54,14 @@ def test_the_certain_never_move_and_pass_finite_gradients() -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_who_has_no_support_stays() -> None:
+def test_nodes_without_payoff_keep_their_distribution() -> None:
     w, logits, _ = random_game()
     w[3], w[:, 3] = 0, 0
     log_x = logits.log_softmax(dim=1)
     torch.testing.assert_close(log_replicator(w, log_x, n_iter=3)[3], log_x[3])
 
 
-def test_float32_holds_what_the_game_itself_would_lose() -> None:
+def test_probabilities_below_float32_keep_value_and_gradient() -> None:
     # A probability of exp(-400) is 0 in float32; in logarithms it keeps its value and its gradient.
     w = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     logits = torch.tensor([[0.0, -400.0], [0.0, 0.0]], requires_grad=True)

@@ -13,50 +13,50 @@ from entourage.game.graph import to_torch
 def graph(n: int = 7) -> Tensor:
     w = torch.rand(n, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     w = (w + w.T).fill_diagonal_(0)
-    w[-1, :] = w[:, -1] = 0  # the last has no neighbours
+    w[-1, :] = w[:, -1] = 0  # the last node is isolated
     return w
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_voices_are_heard_as_often_as_walks_bring_them(rows: bool) -> None:
+@pytest.mark.parametrize("as_csr", [False, True])
+def test_diffuse_equals_a_sum_of_matrix_powers(as_csr: bool) -> None:
     w = graph()
     sources = torch.zeros(7, 2, dtype=torch.float64)
     sources[0, 0] = sources[3, 1] = sources[6, 1] = 1
-    found = diffuse(w.to_sparse_csr() if rows else w, sources, 3)
+    actual = diffuse(w.to_sparse_csr() if as_csr else w, sources, 3)
     degree = w.sum(dim=1).numpy()
     step = np.divide(w.numpy(), degree[:, None], where=degree[:, None] > 0, out=np.zeros((7, 7)))
     expected = sum(np.linalg.matrix_power(step, t) @ sources.numpy() for t in range(4))
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
-    assert found[6].tolist() == [0, 1]  # only himself
-    assert sources.sum() == 3  # as they were
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
+    assert actual[6].tolist() == [0, 1]  # an isolated node keeps its values
+    assert sources.sum() == 3  # not modified
 
 
 def start(prior: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Seven players, the first and the fourth labelled."""
+    """Return the distributions of seven nodes, the first and the fourth labelled, and the mask of the labelled ones."""
     x = torch.full((7, 2), 0.5, dtype=torch.float64) if prior is None else prior.clone()
     x[0], x[3] = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     return x, torch.tensor([True, False, False, True, False, False, False])
 
 
-def test_players_start_from_what_they_know_times_what_they_hear() -> None:
+def test_warm_start_multiplies_distributions_by_diffused_labels() -> None:
     w = graph()
     prior = torch.rand(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x, labelled = start(prior / prior.sum(dim=1, keepdim=True))
-    found = warm_start(x, w, labelled, 4)
-    torch.testing.assert_close(found.sum(dim=1), torch.ones(7, dtype=torch.float64))
-    torch.testing.assert_close(found[labelled], x[labelled])
-    torch.testing.assert_close(found[6], x[6])  # out of earshot
+    actual = warm_start(x, w, labelled, 4)
+    torch.testing.assert_close(actual.sum(dim=1), torch.ones(7, dtype=torch.float64))
+    torch.testing.assert_close(actual[labelled], x[labelled])
+    torch.testing.assert_close(actual[6], x[6])  # not reached by a walk
     diffused = diffuse(w, x * labelled[:, None], 4)
     weighted = diffused / diffused.sum(dim=0).sqrt()
     expected = x[1] * (1 + WALK_WEIGHT * weighted[1] / weighted.mean())
-    torch.testing.assert_close(found[1], expected / expected.sum())
+    torch.testing.assert_close(actual[1], expected / expected.sum())
     assert warm_start(x, w, labelled, 0) is x
     assert warm_start(x, w, torch.zeros(7, dtype=torch.bool), 4) is x
 
 
-def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
+def test_four_times_as_many_labels_weigh_twice_as_much() -> None:
     n = 60
-    w = torch.ones(n, n, dtype=torch.float64).fill_diagonal_(0)  # everybody hears everybody
+    w = torch.ones(n, n, dtype=torch.float64).fill_diagonal_(0)  # a complete graph
     x = torch.full((n, 2), 0.5, dtype=torch.float64)
     labelled = torch.zeros(n, dtype=torch.bool)
     labelled[:5] = True
@@ -67,10 +67,10 @@ def test_four_times_as_many_labels_speak_twice_as_loud() -> None:
     assert float(odds[0] / odds[1]) == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_class_without_labels_is_not_heard_of() -> None:
+def test_a_class_without_labels_gets_no_weight() -> None:
     x = torch.full((7, 3), 1 / 3, dtype=torch.float64)
     labelled = torch.tensor([True, True, *[False] * 5])
     x[0], x[1] = torch.tensor([1.0, 0, 0]), torch.tensor([0, 1.0, 0])
-    found = warm_start(x, to_torch(sparse.csr_matrix(graph().numpy())), labelled, 5)
-    assert found.isfinite().all()
-    assert (found[2:6, 2] < found[2:6, :2].amin(dim=1)).all()
+    actual = warm_start(x, to_torch(sparse.csr_matrix(graph().numpy())), labelled, 5)
+    assert actual.isfinite().all()
+    assert (actual[2:6, 2] < actual[2:6, :2].amin(dim=1)).all()

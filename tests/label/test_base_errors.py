@@ -45,7 +45,7 @@ def test_bad_data_are_refused(method: Method, three: Data, change: Any, message:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_neighbors": 0}, "n_neighbors is 0; expected a whole number from 1, 'auto' or None"),
+        ({"n_neighbors": 0}, "n_neighbors is 0; expected .* 'auto' or None"),
         ({"n_neighbors": 1.5}, "n_neighbors is 1.5; expected"),
         ({"affinity": "rbf"}, "affinity is 'rbf'; expected one of self_tuning"),
         ({"symmetrize": "min"}, "symmetrize is 'min'; expected one of"),
@@ -72,7 +72,7 @@ SQUARE = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.25], [0.0, 0.25, 0.0]])
         ),
         (
             changed(changed(SQUARE, (1, 2), -0.25), (2, 1), -0.25),
-            "2 negative similarities; expected none, or negatives=",
+            "2 negative similarities; expected negatives=",
         ),
         (changed(changed(SQUARE, (1, 2), np.nan), (2, 1), np.nan), "NaN"),
         (changed(changed(SQUARE, (1, 2), np.inf), (2, 1), np.inf), "infinity"),

@@ -1,4 +1,4 @@
-"""The game: replicator dynamics on a similarity graph, dense or sparse, differentiable or not, CPU or GPU."""
+"""Similarity graphs and replicator dynamics on them: dense or sparse, with or without gradients, on CPU or GPU."""
 
 from entourage.game.dynamics import ReplicatorResult, consistency, log_replicator, replicator
 from entourage.game.graph import NeighborGraph, normalize_degrees, symmetrize

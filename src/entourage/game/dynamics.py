@@ -1,20 +1,13 @@
-"""Replicator dynamics: players revise their mixed strategies in favour of what their neighbours support.
+"""Replicator dynamics on a similarity graph, its differentiable form in logarithms, and a warm start.
 
-The one idea behind label (chapter 3: players are the items of a data set) and embed (chapter 4: players are the samples
-of a mini-batch). X holds one probability distribution a row, W the similarities, and a round of the game is
+Both label (chapter 3) and embed (chapter 4) are a game in which each node of the graph is a player: an item of a data
+set, or a sample of a mini-batch. Row i of X is the mixed strategy of player i, a distribution over labels. W holds the
+similarities, S the similarities of labels. One iteration is
 
     Pi = W X S,    x_ih <- x_ih pi_ih / sum_l x_il pi_il    (thesis, eq. RD of chapter 3, eq. rd of chapter 4).
 
-For symmetric non-negative W (and S) the Baum-Eagon inequality says that no round lowers the consistency
-F(X) = sum_ij w_ij x_i S x_j, so the play climbs to a consistent labelling without a step size to choose.
-
-The game in logarithms, for losses: the same rounds as `replicator`, with gradients that stay finite.
-
-A loss asks for the logarithm of a probability that may be far below what float32 can hold, and its gradient divides by
-it. In logarithms a round is a sum and a normalisation, log x <- log_softmax(log x + log Pi), and nothing is divided by
-anything small. Nothing is checked either, so that a GPU never has to wait for the answer: who calls it knows the data.
-
-Voices that walk: what is heard over a graph of those who know something, before anybody decides.
+For symmetric non-negative W and S, the Baum-Eagon inequality guarantees that no iteration decreases the consistency
+F(X) = sum_ij w_ij x_i S x_j. The dynamics therefore needs no step size.
 """
 
 from __future__ import annotations
@@ -24,19 +17,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-SIMPLEX_TOLERANCE = 1e-3  # rows that a float16 softmax made are still distributions
-PRIOR_STEP = 0.3  # of a label's distance to its share, on a logarithmic scale, that each round makes up for
+SIMPLEX_TOLERANCE = 1e-3  # accepts rows computed by a softmax in float16
+PRIOR_STEP = 0.3  # fraction of the logarithmic distance to the class prior that one iteration covers
 
 
 @dataclass(frozen=True)
 class ReplicatorResult:
-    """How a game ended.
+    """Result of `replicator`.
 
     Attributes:
-        x: the final strategies, shape (n, m), every row on the simplex.
-        n_iter: rounds played.
-        converged: whether the tolerance was met; always False when none was given.
-        consistency: F(X) before each round and after the last, shape (n_iter + 1,); empty unless traced.
+        x: final distributions, shape (n, m), every row on the simplex.
+        n_iter: number of iterations.
+        converged: whether the tolerance was reached; always False without a tolerance.
+        consistency: F(X) before each iteration and after the last, shape (n_iter + 1,), float64; empty without `trace`.
     """
 
     x: Tensor
@@ -46,37 +39,45 @@ class ReplicatorResult:
 
 
 def payoffs(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
-    """What the neighbours say: Pi = W X S (thesis, eq. pi), with partial payoffs A_ij = w_ij S.
+    """Compute the payoff of each label for each node: Pi = W X S (thesis, eq. pi), with partial payoffs A_ij = w_ij S.
 
     Args:
-        w: similarities, shape (q, n), dense or sparse CSR. q players ask, n players answer.
-        x: strategies of those who answer, shape (n, m).
-        class_similarity: S, shape (m, m), how much label l speaks for label h; the identity when None.
+        w: similarities of q nodes to n nodes, shape (q, n), dense or sparse CSR.
+        x: distributions of the n nodes, shape (n, m).
+        class_similarity: S, shape (m, m); s_hl is the payoff of label h against label l. The identity when None.
 
     Returns:
-        Support of each label for each player, shape (q, m). Costs O(nnz(w) m), and O(q m^2) more with S.
+        Payoffs, shape (q, m). Costs O(nnz(w) m), and O(n m^2) more with S.
     """
-    votes = x if class_similarity is None else x @ class_similarity.T  # (n, m)
-    return w @ votes
+    label_payoffs = x if class_similarity is None else x @ class_similarity.T  # (n, m)
+    return w @ label_payoffs
 
 
 def consistency(w: Tensor, x: Tensor, class_similarity: Tensor | None = None) -> Tensor:
-    """How well neighbours agree: F(X) = sum_ij w_ij x_i S x_j (thesis, eq. avgconsistency), a float64 scalar."""
+    """Compute the average consistency F(X) = sum_ij w_ij x_i S x_j (thesis, eq. avgconsistency).
+
+    Args:
+        w: similarities, shape (n, n), dense or sparse CSR.
+        x: distributions, shape (n, m).
+        class_similarity: S, shape (m, m); the identity when None.
+
+    Returns:
+        F(X), a float64 scalar.
+    """
     return (x * payoffs(w, x, class_similarity)).sum(dtype=torch.float64)
 
 
 def replicator_step(x: Tensor, payoff: Tensor) -> tuple[Tensor, Tensor]:
-    """One round for every player: each label grows with its support relative to the player's average.
+    """Multiply each distribution by its payoffs and normalise it: one iteration for all nodes.
 
-    A player to whom nobody gives support for a label it still considers (an isolated point, say) keeps its
-    distribution: the 0/0 of the formula never becomes a NaN.
+    A node whose average payoff is 0, such as an isolated one, keeps its distribution; 0/0 never becomes NaN.
 
     Args:
-        x: strategies, shape (n, m).
-        payoff: support of each label, shape (n, m), non-negative.
+        x: distributions, shape (n, m).
+        payoff: payoff of each label, shape (n, m), non-negative.
 
     Returns:
-        The new strategies, shape (n, m), and the average payoff of each player before the round, shape (n, 1).
+        The new distributions, shape (n, m), and the average payoff of each node before the iteration, shape (n, 1).
     """
     weighted = x * payoff  # (n, m)
     average = weighted.sum(dim=1, keepdim=True)  # (n, 1)
@@ -95,37 +96,35 @@ def replicator(
     tol: float | None = 1e-4,
     trace: bool = False,
 ) -> ReplicatorResult:
-    """Plays the game until it settles.
+    """Iterate the replicator dynamics until it converges.
 
-    The tolerance is a share of the way: the play ends when a round moves all players together less than `tol` times
-    what they have moved so far. Unlike a bound on the sum over players it means the same for ten players and for ten
-    million, and unlike a mean it does not stop at once while a handful of labels is still on its way into a large
-    graph.
+    The tolerance is relative to the path: the iteration stops when one step changes all distributions together by less
+    than `tol` times the sum of all changes so far. Unlike a bound on the sum over nodes, this criterion does not depend
+    on n. Unlike a bound on the mean, it does not stop early while a few labels still spread through a large graph.
 
-    Gradients flow to w and x where they ask for it (torch makes that of a sparse w dense: O(n^2) memory); without, two
-    arrays of x's size are all the memory a play needs.
+    Gradients flow to `w`, `x` and `class_similarity` where they require them (torch makes the gradient of a sparse w
+    dense: O(n^2) memory). Without gradients, two arrays of the size of x are allocated in all.
 
     Args:
-        w: similarities, shape (n, n), non-negative, dense or sparse CSR; its diagonal is used as it is.
-        x: initial strategies, shape (n, m), rows on the simplex.
-        fixed: players that never move, shape (n,), boolean.
+        w: similarities, shape (n, n), non-negative, dense or sparse CSR; the diagonal counts, too.
+        x: initial distributions, shape (n, m), rows on the simplex.
+        fixed: mask of nodes that keep their distribution, shape (n,), boolean.
         class_similarity: S of the partial payoffs A_ij = w_ij S, shape (m, m), non-negative; the identity when None.
-        class_priors: frequency of each label, if known, shape (m,), positive for labels of positive probability. Each
-            round then favours the labels that are too rare (`match_class_priors`); F(X) may fall. Nodes without
-            support count towards the frequencies and keep their distribution.
-        max_iter: the most rounds to play.
-        tol: when to stop; None plays exactly `max_iter` rounds.
-        trace: keep F(X) of every round (F comes out of the round itself: the trace costs one extra round at the end).
+        class_priors: prior probability of each label, shape (m,), positive for labels of positive probability. Each
+            iteration then scales up the labels that are less frequent than their prior (`match_class_priors`); F(X) may
+            decrease. Nodes without payoff count towards the frequencies and keep their distribution.
+        max_iter: maximum number of iterations.
+        tol: relative tolerance; None runs exactly `max_iter` iterations.
+        trace: record F(X) of every iteration, at the cost of one extra product at the end.
 
     Returns:
-        The final strategies and how they came about.
+        The final distributions, the number of iterations and whether they converged.
 
     Raises:
-        ValueError: on shapes that do not fit, negative or non-finite similarities, rows off the simplex.
+        ValueError: shapes do not match, similarities are negative or not finite, or rows are not distributions.
     """
-    _check(w, x, fixed, class_similarity, max_iter)
-    _check_class_priors(class_priors, x)
-    dtype = torch.promote_types(torch.promote_types(w.dtype, x.dtype), torch.float32)  # half has too few digits
+    _check(w, x, fixed, class_similarity, class_priors, max_iter)
+    dtype = torch.promote_types(torch.promote_types(w.dtype, x.dtype), torch.float32)  # float16 has too few digits
     w, x = w.to(dtype), x.to(dtype)
     s = None if class_similarity is None else class_similarity.to(x)
     class_priors = None if class_priors is None else class_priors.to(x)
@@ -137,10 +136,10 @@ def replicator(
     while n_iter < max_iter and not converged:
         previous = x
         if differentiable:
-            x, average = _differentiable_round(w, x, s, class_priors, fixed_index)
+            x, average = _differentiable_step(w, x, s, class_priors, fixed_index)
         else:
-            # The strategies before the previous are needed no more: their memory takes this round.
-            (x, average), buffer = _buffered_round(w, x, s, class_priors, fixed_index, buffer), previous
+            # The new distributions replace those before `previous`.
+            (x, average), buffer = _buffered_step(w, x, s, class_priors, fixed_index, buffer), previous
         n_iter += 1
         if trace:
             consistencies.append(average.detach().sum(dtype=torch.float64))
@@ -157,14 +156,14 @@ def replicator(
 
 
 def match_class_priors(x: Tensor, class_priors: Tensor) -> Tensor:
-    """What each label is multiplied by to come nearer to its share of the followers.
+    """Compute the factors that move the frequency of each label towards its prior.
 
     Args:
-        x: strategies, shape (n, m).
-        class_priors: how frequent each label is known to be, shape (m,), summing to 1.
+        x: distributions, shape (n, m).
+        class_priors: prior probability of each label, shape (m,), summing to 1.
 
     Returns:
-        (share / mean of x) ^ PACE, shape (m,); 1 where a label has neither.
+        (prior / mean of x) ^ PRIOR_STEP, shape (m,); 1 where both are 0.
     """
     frequency = x.mean(dim=0)  # (m,)
     tiny = torch.finfo(x.dtype).tiny
@@ -173,17 +172,17 @@ def match_class_priors(x: Tensor, class_priors: Tensor) -> Tensor:
     )
 
 
-def _differentiable_round(
+def _differentiable_step(
     w: Tensor, x: Tensor, class_similarity: Tensor | None, class_priors: Tensor | None, fixed_index: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     new_x, average = replicator_step(x, payoffs(w, x, class_similarity))
     if class_priors is not None:
         matched, _ = replicator_step(new_x, match_class_priors(new_x, class_priors).expand_as(new_x))
-        new_x = torch.where(average > torch.finfo(x.dtype).tiny, matched, new_x)  # who is lonely stays as it is
+        new_x = torch.where(average > torch.finfo(x.dtype).tiny, matched, new_x)  # nodes without payoff stay unchanged
     return (new_x if fixed_index is None else new_x.index_copy(0, fixed_index, x[fixed_index])), average
 
 
-def _buffered_round(
+def _buffered_step(
     w: Tensor,
     x: Tensor,
     class_similarity: Tensor | None,
@@ -191,88 +190,92 @@ def _buffered_round(
     fixed_index: Tensor | None,
     buffer: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The same round in the memory of `buffer`: fresh memory for each would double the time at a million players."""
-    votes = x if class_similarity is None else x @ class_similarity.T
-    payoff = torch.addmm(buffer, w, votes, beta=0, out=buffer).mul_(x)  # (n, m)
+    """Run one iteration in the memory of `buffer`: allocation would double the time at a million nodes."""
+    label_payoffs = x if class_similarity is None else x @ class_similarity.T  # (n, m)
+    payoff = torch.addmm(buffer, w, label_payoffs, beta=0, out=buffer).mul_(x)  # (n, m)
     average = payoff.sum(dim=1, keepdim=True)  # (n, 1)
     tiny = torch.finfo(x.dtype).tiny
-    without_payoff = (average <= tiny).flatten().nonzero().flatten()  # (l,), nobody supports them
+    no_payoff = (average <= tiny).flatten().nonzero().flatten()  # (l,)
     new_x = payoff.div_(average.clamp_min(tiny))
     if class_priors is not None:
-        new_x.index_copy_(0, without_payoff, x[without_payoff])  # who does not move has followed a label too
+        new_x.index_copy_(0, no_payoff, x[no_payoff])  # they count towards the frequencies
         new_x.mul_(match_class_priors(new_x, class_priors))
         new_x.div_(new_x.sum(dim=1, keepdim=True).clamp_min(tiny))
-    fixed_index = without_payoff if fixed_index is None else torch.cat([fixed_index, without_payoff])
+    fixed_index = no_payoff if fixed_index is None else torch.cat([fixed_index, no_payoff])
     return new_x.index_copy_(0, fixed_index, x[fixed_index]), average
 
 
-def _check(w: Tensor, x: Tensor, fixed: Tensor | None, class_similarity: Tensor | None, max_iter: int) -> None:
-    n, m = x.shape if x.ndim == 2 else (-1, -1)
-    if n < 0:
-        raise ValueError(f"x has shape {tuple(x.shape)}; expected (players, labels)")
-    if w.shape != (n, n):
-        raise ValueError(f"w has shape {tuple(w.shape)}; expected ({n}, {n}), one row and column a player")
+def _check(
+    w: Tensor,
+    x: Tensor,
+    fixed: Tensor | None,
+    class_similarity: Tensor | None,
+    class_priors: Tensor | None,
+    max_iter: int,
+) -> None:
+    if x.ndim != 2:
+        raise ValueError(f"x has shape {tuple(x.shape)}; expected (nodes, labels)")
+    n, m = x.shape
+    _check_shape("w", w, (n, n))
+    _check_shape("fixed", fixed, (n,))
+    _check_shape("class_similarity", class_similarity, (m, m))
+    _check_shape("class_priors", class_priors, (m,))
     if w.layout not in (torch.strided, torch.sparse_csr):
         raise ValueError(f"w is {w.layout}; expected a dense tensor or sparse CSR: see `to_sparse_csr`")
-    if fixed is not None and (fixed.shape != (n,) or fixed.dtype != torch.bool):
-        raise ValueError(f"fixed has shape {tuple(fixed.shape)} and type {fixed.dtype}; expected ({n},) and bool")
-    if class_similarity is not None and class_similarity.shape != (m, m):
-        raise ValueError(
-            f"class_similarity has shape {tuple(class_similarity.shape)}; expected ({m}, {m}), a row and column a label"
-        )
+    if fixed is not None and fixed.dtype != torch.bool:
+        raise ValueError(f"fixed has type {fixed.dtype}; expected bool")
     if max_iter < 0:
-        raise ValueError(f"max_iter is {max_iter}; expected 0 or more rounds")
-    for name, values in (
-        ("w", w.values() if w.layout == torch.sparse_csr else w),
-        ("class_similarity", class_similarity),
-    ):
-        _check_payoffs(name, values)
+        raise ValueError(f"max_iter is {max_iter}; expected 0 or more iterations")
+    _check_similarities("w", w.values() if w.layout == torch.sparse_csr else w)
+    _check_similarities("class_similarity", class_similarity)
     with torch.no_grad():
-        if n and not bool(((x.sum(dim=1) - 1).abs().max() <= SIMPLEX_TOLERANCE) & (x.min() >= 0)):
-            raise ValueError("x has rows that are no distributions; expected non-negative rows that sum to 1")
+        if n and not _are_distributions(x):
+            raise ValueError("x has rows that are not distributions; expected non-negative rows that sum to 1")
+    if class_priors is not None and not _are_distributions(class_priors):
+        raise ValueError("class_priors is not a distribution; expected non-negative numbers that sum to 1")
 
 
-def _check_class_priors(class_priors: Tensor | None, x: Tensor) -> None:
-    if class_priors is None:
-        return
-    m = x.shape[1]
-    if class_priors.shape != (m,):
-        raise ValueError(f"class_priors has shape {tuple(class_priors.shape)}; expected ({m},), one a label")
-    if not bool((class_priors >= 0).all() & ((class_priors.sum() - 1).abs() <= SIMPLEX_TOLERANCE)):
-        raise ValueError("class_priors is no distribution; expected non-negative numbers that sum to 1")
+def _check_shape(name: str, values: Tensor | None, shape: tuple[int, ...]) -> None:
+    if values is not None and values.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(values.shape)}; expected {shape}")
 
 
-def _check_payoffs(name: str, values: Tensor | None) -> None:
+def _are_distributions(x: Tensor) -> bool:
+    return bool(((x.sum(dim=-1) - 1).abs().max() <= SIMPLEX_TOLERANCE) & (x.min() >= 0))
+
+
+def _check_similarities(name: str, values: Tensor | None) -> None:
     if values is None or values.numel() == 0:
         return
     low, high = (float(v) for v in values.detach().aminmax())
     if low < 0:
-        raise ValueError(
-            f"{name} has a negative entry ({low:.3g}); expected similarities >= 0: see `clamp` and `shift`"
-        )
+        raise ValueError(f"{name} has a negative entry ({low:.3g}); expected values >= 0: see `clamp` and `shift`")
     if not (low >= 0 and high < float("inf")):
-        raise ValueError(f"{name} has an entry that is not finite; expected similarities in [0, inf)")
+        raise ValueError(f"{name} has an entry that is not finite; expected values in [0, inf)")
 
 
-# Support below this counts as this: its logarithm is finite, and so is 1/Pi in the backward pass, in float32.
+# Lower bound of payoffs: in float32 their logarithm and, in the backward pass, 1/Pi stay finite.
 MIN_PAYOFF = 1e-30
 
 
 def log_replicator(w: Tensor, log_x: Tensor, *, fixed_payoffs: Tensor | None = None, n_iter: int = 1) -> Tensor:
-    """Plays a fixed number of rounds (thesis, chapter 4, eq. rd) on logarithms of strategies.
+    """Run a fixed number of iterations on logarithms of distributions (thesis, chapter 4, eq. rd), for use in losses.
 
-    A player that is certain (0 for one label, minus infinity for the others) never moves. A player whom nobody supports
-    keeps its strategy.
+    Each iteration computes log x <- log_softmax(log x + log Pi). Gradients therefore stay finite for probabilities
+    below the range of float32. Arguments are not validated, so that a GPU does not have to synchronise.
+
+    A one-hot distribution (0 for one label, minus infinity for the others) never changes. Neither does that of a node
+    without payoff.
 
     Args:
         w: similarities, shape (n, n), non-negative, dense; float32 or float64.
-        log_x: logarithms of the initial strategies, shape (n, m).
-        fixed_payoffs: payoffs that are the same in every round, shape (n, m), non-negative: those of fixed nodes that
-            are not among the n. None for none.
-        n_iter: how many to play.
+        log_x: logarithms of the initial distributions, shape (n, m).
+        fixed_payoffs: payoffs that are added in every iteration, shape (n, m), non-negative: those of nodes with fixed
+            distributions that are not among the n.
+        n_iter: number of iterations.
 
     Returns:
-        Logarithms of the final strategies, shape (n, m). Costs O(n^2 m) time a round.
+        Logarithms of the final distributions, shape (n, m). Costs O(n^2 m) time per iteration.
     """
     for _ in range(n_iter):
         payoff = payoffs(w, log_x.exp())  # (n, m)
@@ -282,23 +285,23 @@ def log_replicator(w: Tensor, log_x: Tensor, *, fixed_payoffs: Tensor | None = N
     return log_x
 
 
-# Of what players know, how much they hear on average, where each class has one label; less by the root of their number
-# where there are more. Loud, walks decide before the game does, and with many labels it knows better; too soft, and far
-# players are decided by the first neighbour who happens to be.
+# Average strength of the warm start relative to the initial distributions, for one label per class; it is divided by
+# the square root of the number of labels per class. Larger values let the walks decide before the dynamics does, which
+# is more accurate with many labels; with smaller values the first neighbour to be labelled decides on remote nodes.
 WALK_WEIGHT = 0.03
 
 
 def diffuse(w: Tensor, x: Tensor, steps: int) -> Tensor:
-    """What everybody hears of some voices that walk over the graph, near ones more often: sum_t (D^-1 W)^t V.
+    """Diffuse values over the graph by random walks: sum_t (D^-1 W)^t X for t from 0 to `steps`.
 
     Args:
         w: similarities, shape (n, n), non-negative, dense or sparse CSR.
-        x: what each says, shape (n, m).
-        steps: the longest walk; t is from 0 to it.
+        x: values, shape (n, m).
+        steps: length of the longest walk.
 
     Returns:
-        Shape (n, m). Who has no neighbours hears nobody but himself. Costs O(steps nnz(w) m) time and two arrays of the
-        voices' size.
+        Diffused values, shape (n, m). Nodes without neighbours keep their values. Costs O(steps nnz(w) m) time and two
+        arrays of the size of x.
     """
     degree = (w @ torch.ones_like(x[:, :1])).clamp_min(torch.finfo(x.dtype).tiny)  # (n, 1)
     walk, total = x, x.clone()
@@ -309,26 +312,26 @@ def diffuse(w: Tensor, x: Tensor, steps: int) -> Tensor:
 
 
 def warm_start(x: Tensor, w: Tensor, labelled: Tensor, steps: int) -> Tensor:
-    """Strategies to start a game from: what players know, and what they have heard of the labels.
+    """Bias the initial distributions towards the labels that random walks reach.
 
-    Every label walks over the graph. A class with four times as many labels speaks twice as loud: as loud, and what is
-    rare would be found everywhere; four times, and frequent classes would swallow the others. It is a whisper, which
-    counts where nobody near knows better; who is out of earshot keeps to what he knows.
+    The labels are diffused by `diffuse`. Each class is divided by the square root of its total, so that a class with
+    four times as many labels weighs twice as much: equal weights favour rare classes, proportional weights frequent
+    ones. Nodes that no walk reaches keep their distribution.
 
     Args:
-        x: strategies, shape (n, m), those of labelled players one-hot.
-        w: as for `diffuse`.
-        labelled: who they are, shape (n,), boolean.
-        steps: the longest walk; 0 leaves the strategies as they are.
+        x: initial distributions, shape (n, m); labelled rows are one-hot.
+        w: similarities, shape (n, n), non-negative, dense or sparse CSR.
+        labelled: mask of the labelled nodes, shape (n,), boolean.
+        steps: length of the longest walk; 0 returns `x` unchanged.
 
     Returns:
-        Strategies, shape (n, m), those of labelled players as they were.
+        Distributions, shape (n, m); labelled rows are unchanged. Costs O(steps nnz(w) m).
     """
     if steps == 0 or not labelled.any():
         return x
     reached = diffuse(w, x * labelled[:, None], steps)
     reached = reached / reached.sum(dim=0).clamp_min(torch.finfo(reached.dtype).tiny).sqrt()
-    labels = x[labelled].sum(dim=0)  # (m,), of each class
+    labels = x[labelled].sum(dim=0)  # (m,), number of labels per class
     weight = WALK_WEIGHT / (labels.sum() / (labels > 0).sum()).sqrt()
     biased = x * (1 + weight * reached / reached.mean())
     return torch.where(labelled[:, None], x, biased / biased.sum(dim=1, keepdim=True))

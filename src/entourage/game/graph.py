@@ -1,8 +1,4 @@
-"""Similarity graphs: sparse, symmetric, non-negative, without loops, in O(n k) memory.
-
-A graph is a SciPy CSR matrix, which every tool of the field reads and writes; `to_torch` carries it to where the game
-is played. `NeighborGraph` builds one from points; the functions below also mend graphs that come from elsewhere.
-"""
+"""Similarity graphs as SciPy CSR matrices: sparse, symmetric, non-negative, without loops, in O(n k) memory."""
 
 from __future__ import annotations
 
@@ -24,32 +20,32 @@ Affinity = Literal["self_tuning", "gaussian", "cosine", "pearson"]
 Symmetry = Literal["max", "mean", "mutual"]
 Negatives = Literal["error", "clamp", "shift"]
 
-# exp underflows for an outlier beside a dense cluster; with this floor it keeps its neighbours and can be reached.
+# Lower bound of edge weights: the exponential underflows for outliers near a dense cluster, which would lose all edges.
 MIN_WEIGHT = 1e-30
-# Cosines below it are 0 but for rounding: the search is in float32, and right angles came out within half of this.
+# Cosines below this are rounding errors: the search runs in float32, where right angles were within half of it.
 COSINE_ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
 def default_n_neighbors(n: int) -> int:
-    """k = floor(log2 n) + 1, the original code's rule, and never more than the n - 1 others there are."""
+    """Return k = min(floor(log2 n) + 1, n - 1), the rule of the original code."""
     return min(math.floor(math.log2(n)) + 1, n - 1) if n > 0 else 0
 
 
 class NeighborGraph:
-    """The graph of nearest neighbours of a set of points, which new points can be tied to later.
+    """Nearest-neighbour graph of a set of points, with edges to new points.
 
     Args:
         points: shape (n, d), finite; the search runs on their device.
-        n_neighbors: number of neighbours of each point; "auto" for `default_n_neighbors(n)`, None for all of them.
-        affinity: weight of an edge. "self_tuning" and "gaussian" fall with Euclidean distance; "cosine" and "pearson"
-            compare directions, and so do the neighbours they are given; who has none (a zero or a constant row) is
-            similar to nothing and nobody's neighbour.
-        squared: self-tuning with d^2 as published, or with d as the original code had it.
-        bandwidth: of the Gaussian; by default the root mean square distance to the seventh neighbour.
-        negatives: what becomes of negative cosines and correlations.
-        symmetrize: keep the larger weight of the two directions, their mean, or only edges that both ends chose.
-        normalize: divide each weight by the root of both ends' degrees, so that hubs do not shout everyone down.
-        recall: share of true neighbours to find in large sets; see `NeighborSearch`.
+        n_neighbors: number of neighbours of each point; "auto" for `default_n_neighbors(n)`, None for n - 1.
+        affinity: weight of an edge. "self_tuning" and "gaussian" decrease with Euclidean distance; "cosine" and
+            "pearson" compare directions, also in the search. Points without a direction (a zero or a constant row) have
+            no edges.
+        squared: use d^2 in the self-tuning kernel, as published, or d, as in the original code.
+        bandwidth: bandwidth of the Gaussian; by default the root mean square distance to the seventh neighbour.
+        negatives: treatment of negative cosines and correlations.
+        symmetrize: how the two directions of an edge are combined: "max", "mean" or "mutual" (`symmetrize`).
+        normalize: divide each weight by the square roots of both degrees, so that hubs do not dominate.
+        recall: fraction of the true neighbours to find in large sets; see `NeighborSearch`.
 
     Attributes:
         w: the graph, shape (n, n), float32.
@@ -76,8 +72,8 @@ class NeighborGraph:
         self.symmetrize: Symmetry = symmetrize
         self.shift: float | None = None
         self.n_neighbors = _check_n_neighbors(n_neighbors, len(points))
-        comparable, self.has_direction = self._comparable(points)  # (p, d), (n,)
-        self.search = NeighborSearch(comparable, min(self.n_neighbors, len(comparable)), recall)
+        directed, self.has_direction = self._directions(points)  # (p, d), (n,)
+        self.search = NeighborSearch(directed, min(self.n_neighbors, len(directed)), recall)
         neighbors = self.search.query_self()
         self.local_scale = _local_scale(neighbors.distance)  # (p,)
         w = self._symmetrized(self._csr(neighbors, self.local_scale, self.has_direction))
@@ -88,30 +84,36 @@ class NeighborGraph:
         return {**self.__dict__, "local_scale": self.local_scale.cpu(), "has_direction": self.has_direction.cpu()}
 
     def weights_to(self, queries: Tensor) -> sparse.csr_matrix:
-        """Similarities of new points, shape (q, d), to the k nearest of the graph's points: shape (q, n).
+        """Compute the similarities of new points to their k nearest points of the graph.
 
-        They are in the graph's own units (its local scales and degrees) up to a factor for each query.
+        The weights use the local scales and degrees of the graph, up to a factor per query.
+
+        Args:
+            queries: shape (q, d).
+
+        Returns:
+            Similarities, shape (q, n), at most k per row.
         """
-        comparable, has_direction = self._comparable(queries)
-        neighbors = self.search.query(comparable)
+        directed, has_direction = self._directions(queries)
+        neighbors = self.search.query(directed)
         w = self._csr(neighbors, _local_scale(neighbors.distance, self.local_scale), has_direction)
         return _divide_by_degrees(w, np.ones(len(queries)), self.degree)
 
     def _symmetrized(self, w: sparse.csr_matrix) -> sparse.csr_matrix:
         return symmetrize(w, self.symmetrize)
 
-    def _comparable(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """What is compared of the points that can be, shape (p, d), and which these are, shape (n,), boolean."""
+    def _directions(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows to compare, shape (p, d), and the mask of the points that they belong to, shape (n,)."""
         if self.affinity not in ("cosine", "pearson"):
             return points, torch.ones(len(points), dtype=torch.bool, device=points.device)
-        comparable = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
-        has_direction = comparable.any(dim=1)
-        # The origin is nearer to a direction than most other directions are: left in, it would take their places.
-        return comparable if bool(has_direction.all()) else comparable[has_direction], has_direction
+        directed = normalize_rows(center_rows(points) if self.affinity == "pearson" else points)
+        has_direction = directed.any(dim=1)
+        # Points at the origin are dropped: they would be nearer to each direction than most other directions are.
+        return directed if bool(has_direction.all()) else directed[has_direction], has_direction
 
     def _csr(self, neighbors: Neighbors, scale: Tensor, has_direction: Tensor) -> sparse.csr_matrix:
-        """The edges to the found neighbours of those who look, shape (q, n), none for who has no direction."""
-        columns = neighbors.index  # (p, k), positions among those that have a direction
+        """Return the edges of the queries to their neighbours, shape (q, n); rows without a direction have none."""
+        columns = neighbors.index  # (p, k), indices among the points with a direction
         if len(self.search.points) < len(self.has_direction):
             columns = self.has_direction.nonzero().flatten().to(columns.device)[columns]
         indptr = np.append(0, has_direction.cpu().numpy().cumsum()) * columns.shape[1]
@@ -144,38 +146,59 @@ class NeighborGraph:
 
 
 def required_shift(values: Tensor, negatives: Negatives, name: str = "the graph") -> float:
-    """What to add to similarities before they are clamped at 0: how the two ways of chapter 4 are one.
+    """Return the constant to add to similarities before they are clamped at 0 (the two choices of chapter 4).
 
-    Clamping adds nothing; shifting adds as much as the least of them lacks. What is added to a graph is added to the
-    similarities of new points too, or a point's answer would depend on who asks with it.
+    Clamping adds 0, shifting subtracts the minimum. The similarities of new points are shifted by the constant of the
+    graph, so that a prediction does not depend on the other points of the batch.
+
+    Args:
+        values: similarities, any shape.
+        negatives: "error", "clamp" or "shift".
+        name: name of the similarities, for the message.
+
+    Returns:
+        The constant, 0 or more.
 
     Raises:
-        ValueError: if there are negative similarities and `negatives` is "error".
+        ValueError: there are negative similarities and `negatives` is "error".
     """
     check_choice("negatives", negatives, Negatives)
     negative = int((values < 0).sum())
     if negative and negatives == "error":
-        raise ValueError(
-            f"{name} has {negative} negative similarities; expected none, or negatives='clamp' or negatives='shift'"
-        )
+        raise ValueError(f"{name} has {negative} negative similarities; expected negatives='clamp' or 'shift'")
     return max(0.0, -float(values.min())) if negatives == "shift" and negative else 0.0
 
 
 def symmetrize(w: sparse.csr_matrix, mode: Symmetry = "max") -> sparse.csr_matrix:
-    """One weight for both directions of an edge: the larger, the mean, or ("mutual") the smaller, absent being 0."""
+    """Combine the two directions of each edge into one weight.
+
+    Args:
+        w: similarities, shape (n, n); an absent entry is 0.
+        mode: "max" keeps the larger weight, "mean" their mean, "mutual" the smaller.
+
+    Returns:
+        A symmetric matrix, shape (n, n), without explicit zeros.
+    """
     check_choice("symmetrize", mode, Symmetry)
     transposed = w.T.tocsr()
     combined = sparse.csr_matrix(
         w.maximum(transposed) if mode == "max" else w + transposed if mode == "mean" else w.minimum(transposed)
     )
     if mode == "mean":
-        combined.data /= 2  # in place: SciPy's division would pass through float64
+        combined.data /= 2  # in place: SciPy's division computes in float64
     combined.eliminate_zeros()
     return combined
 
 
 def normalize_degrees(w: sparse.csr_matrix) -> sparse.csr_matrix:
-    """D^-1/2 W D^-1/2 with D the degrees of W; an isolated point stays isolated."""
+    """Compute D^-1/2 W D^-1/2 with D the degrees of W.
+
+    Args:
+        w: similarities, shape (n, n).
+
+    Returns:
+        The normalised matrix, shape (n, n). Isolated nodes stay isolated.
+    """
     degree = np.asarray(w.sum(axis=1), dtype=np.float64).ravel()
     return _divide_by_degrees(w, degree, degree)
 
@@ -183,15 +206,15 @@ def normalize_degrees(w: sparse.csr_matrix) -> sparse.csr_matrix:
 def sparsify(
     w: NDArray[np.floating] | sparse.csr_matrix, n_neighbors: int | Literal["auto"] = "auto"
 ) -> sparse.csr_matrix:
-    """Keeps the k largest similarities of each row and drops the diagonal; symmetrise the result.
+    """Keep the k largest similarities of each row and drop the diagonal; the result is not symmetric.
 
     Args:
         w: similarities, shape (n, n), dense or sparse.
-        n_neighbors: entries to keep; "auto" for `default_n_neighbors(n)`.
+        n_neighbors: entries to keep per row; "auto" for `default_n_neighbors(n)`.
 
     Returns:
-        A graph of at most n k entries. Costs O(n^2) time for a dense w, a block of rows at a time, and O(nnz log nnz)
-        time and O(nnz) memory for a sparse one.
+        A graph of at most n k entries. Costs O(n^2) time for a dense w, in blocks of rows; O(nnz log nnz) time and
+        O(nnz) memory for a sparse one.
     """
     n = w.shape[0]
     n_kept = _check_n_neighbors(n_neighbors, n)
@@ -201,15 +224,9 @@ def sparsify(
     for first in range(0, n, 1024):
         dense = np.array(w[first : first + 1024])
         np.fill_diagonal(dense[:, first:], 0)
-        best = (
-            np.argpartition(-dense, n_kept - 1, axis=1)[:, :n_kept]
-            if 0 < n_kept < n
-            else np.empty((len(dense), 0), int)
-        )
-        values = np.take_along_axis(dense, best, axis=1)
-        rows.append(
-            sparse.csr_matrix((values.ravel(), best.ravel(), np.arange(len(dense) + 1) * n_kept), (len(dense), n))
-        )
+        best = np.argpartition(-dense, n_kept - 1, axis=1)[:, :n_kept]
+        values, indptr = np.take_along_axis(dense, best, axis=1), np.arange(len(dense) + 1) * n_kept
+        rows.append(sparse.csr_matrix((values.ravel(), best.ravel(), indptr), (len(dense), n)))
     sparse_rows = sparse.csr_matrix(sparse.vstack(rows))
     sparse_rows.eliminate_zeros()
     sparse_rows.sort_indices()
@@ -217,7 +234,7 @@ def sparsify(
 
 
 def _sparsify_stored(w: sparse.csr_matrix, n_neighbors: int) -> sparse.csr_matrix:
-    """`sparsify` by what is stored alone."""
+    """Sparsify a sparse matrix without a dense copy."""
     n = w.shape[0]
     stored = sparse.csr_matrix(w, copy=True)
     stored.sum_duplicates()
@@ -227,18 +244,18 @@ def _sparsify_stored(w: sparse.csr_matrix, n_neighbors: int) -> sparse.csr_matri
     row, column, data = entries.row[order], entries.col[order], entries.data[order]
     counts = np.bincount(row, minlength=n)  # (n,)
     rank = np.arange(len(row)) - (counts.cumsum() - counts)[row]
-    rank += np.where(data < 0, n - counts[row], 0)  # the zeros that are not stored come before what is negative
+    rank += np.where(data < 0, n - counts[row], 0)  # implicit zeros rank before negative entries
     best = (rank < n_neighbors) & (data != 0)
     return sparse.csr_matrix((data[best], (row[best], column[best])), shape=w.shape)
 
 
 def to_torch(w: sparse.csr_matrix, device: torch.device | str = "cpu") -> Tensor:
-    """The graph as a torch CSR tensor. 32-bit indices where they suffice: the game is bound by memory traffic."""
+    """Return the graph as a torch CSR tensor, with 32-bit indices if they suffice: the dynamics is memory-bound."""
     index = np.int32 if max(*w.shape, w.nnz) < 2**31 else np.int64
-    parts = (w.indptr.astype(index, copy=False), w.indices.astype(index, copy=False), w.data)
+    arrays = (w.indptr.astype(index, copy=False), w.indices.astype(index, copy=False), w.data)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
-        crow, column, values = (torch.from_numpy(part).to(device) for part in parts)
+        crow, column, values = (torch.from_numpy(array).to(device) for array in arrays)
         return torch.sparse_csr_tensor(crow, column, values, size=w.shape, check_invariants=False)
 
 
@@ -248,20 +265,20 @@ def _check_n_neighbors(n_neighbors: int | Literal["auto"] | None, n: int) -> int
     if n_neighbors is None:
         return n - 1
     if not (is_integer(n_neighbors) and n_neighbors >= 1):
-        raise ValueError(f"n_neighbors is {n_neighbors!r}; expected a whole number from 1, 'auto' or None")
+        raise ValueError(f"n_neighbors is {n_neighbors!r}; expected a whole number of 1 or more, 'auto' or None")
     return min(int(n_neighbors), n - 1)
 
 
-def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
-    """Distance to the seventh neighbour, shape (q,), never 0.
+def _local_scale(distance: Tensor, point_scales: Tensor | None = None) -> Tensor:
+    """Return the distance to the seventh neighbour, shape (q,), always positive.
 
-    Where seven neighbours are duplicates, the farthest neighbour takes over; where all are, the typical scale does.
+    Where it is 0, the farthest neighbour is used; where all neighbours are duplicates, the mean scale.
     """
     if distance.shape[1] == 0:
         return distance.new_ones(len(distance))
     scale = distance[:, min(SCALE_NEIGHBOR, distance.shape[1]) - 1]
     scale = torch.where(scale > 0, scale, distance[:, -1])
-    positive = scale if others is None else others
+    positive = scale if point_scales is None else point_scales
     positive = positive[positive > 0]
     typical = positive.mean() if len(positive) else scale.new_ones(())
     return torch.where(scale > 0, scale, typical)
@@ -270,7 +287,7 @@ def _local_scale(distance: Tensor, others: Tensor | None = None) -> Tensor:
 def _divide_by_degrees(
     w: sparse.csr_matrix, rows: NDArray[np.float64], columns: NDArray[np.float64]
 ) -> sparse.csr_matrix:
-    """w_ij / sqrt(rows_i columns_j); a zero degree means there is nothing to divide."""
+    """Compute w_ij / sqrt(rows_i columns_j); zero degrees count as 1."""
     row, column = (1 / np.sqrt(np.where(d > 0, d, 1)) for d in (rows, columns))
     data = w.data * np.repeat(row, np.diff(w.indptr)).astype(np.float32)
     data *= column.astype(np.float32)[w.indices]

@@ -1,18 +1,7 @@
-"""Cells of nearby points, and nearest neighbours found by visiting few of them.
+"""Nearest-neighbour search: exact for few points, with two inverted file (IVF) indexes for many.
 
-The points are split by k-means, and again, until a cell holds about sqrt(n) of them, at most LARGEST_CELL. A query is
-compared with the points of its own cell and of the cells around it. All queries of one cell share their candidates, so
-their distances are one matrix product: several times faster than scanning an inverted list for each query.
-
-How many cells to visit is not guessed: a sample of queries is answered exactly, and the places of the true neighbours
-in the order of visits (`IVFIndex.probe_ranks`) give the recall of every possible number of visits at once.
-
-The k nearest neighbours of every point: exactly for few points, in cells for many.
-
-Everything is matrix products and selections on torch, so that the same code runs on all cores and on a GPU, and no
-array larger than a block is ever held. Cells take over from EXACT_UP_TO points on; they are an inverted file (IVF)
-whose queries are answered a cell at a time, which turns the scan into matrix products: see `cells.py`.
-`python -m benchmarks.label_neighbours` measures both against scikit-learn and faiss.
+All work is matrix products and selections in torch, so that the same code uses all cores or a GPU, and no temporary
+array exceeds BLOCK numbers. `python -m benchmarks.label_neighbours` compares it with scikit-learn and faiss.
 """
 
 from __future__ import annotations
@@ -24,25 +13,29 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-BLOCK = 2**23  # numbers in the largest temporary array: 32 MB, which stays in a large cache
-MAX_CELL_SIZE = 512  # measured: smaller cells waste time on overhead, larger ones on far points
-BRANCHES = 64  # parts of one split
-MAX_PROBES = 1024  # cells that are ever ordered around a cell
-# Squared distance over squared norm below which float32 leaves a ranking half its digits or fewer.
+BLOCK = 2**23  # numbers in the largest temporary array: 32 MB, which fit into a large cache
+MAX_CELL_SIZE = 512  # measured: smaller cells cost overhead, larger ones comparisons with distant points
+BRANCHES = 64  # maximum number of cells that one k-means split makes
+MAX_PROBES = 1024  # length of the probe order of a cell
+# Squared distance over squared norm below which cancellation in float32 costs half of the digits or more.
 MIN_RELATIVE_SQUARE = 2.0**-11
-GROUP_SIZE = 16  # entries that compete for a place in the second stage of `topk_smallest`
+GROUP_SIZE = 16  # entries per group in the first stage of `topk_smallest`
 
 
 class IVFIndex:
-    """Points in cells, ready to be searched for k neighbours.
+    """Inverted file index: points in cells of nearby points, searched for k neighbours.
+
+    Points are split by k-means, recursively, into cells of about sqrt(n) points, at most MAX_CELL_SIZE. A query is
+    compared with the points of its own cell and of the nearest other cells. All queries of a cell share their
+    candidates, so that their distances are one matrix product: several times faster than one inverted list per query.
+
+    Building costs O(n log n) time and O(n d) memory.
 
     Args:
         points: shape (n, d).
-        n_neighbors: neighbours to find.
-        n_probes: how many cells a query visits; more where they hold too few points.
-        seed: another one gives other cells.
-
-    Building costs O(n log n) time and O(n d) memory.
+        n_neighbors: number of neighbours to find.
+        n_probes: number of cells to search per query; more if they hold fewer than k other points.
+        seed: random seed of the cells.
     """
 
     def __init__(self, points: Tensor, n_neighbors: int, n_probes: int = 1, seed: int = 0) -> None:
@@ -50,7 +43,7 @@ class IVFIndex:
         self.n_probes = n_probes
         self.cell = partition(points, seed)  # (n,)
         sizes = torch.bincount(self.cell)
-        self.order = torch.argsort(self.cell, stable=True)  # (n,), position in the cells -> position in the data
+        self.order = torch.argsort(self.cell, stable=True)  # (n,), index in cell order -> index in `points`
         self.sorted = points[self.order]
         ends = sizes.cumsum(0)
         self.starts, self.ends = (ends - sizes).tolist(), ends.tolist()
@@ -59,23 +52,23 @@ class IVFIndex:
         self.probe_order = self._probe_order()
 
     def query_self(self) -> tuple[Tensor, Tensor]:
-        """The k nearest other points of every point and how far they are, both of shape (n, k), nearest first."""
+        """Return indices and distances of the k nearest other points of every point, both (n, k), nearest first."""
         return self._search(self.sorted, [e - s for s, e in zip(self.starts, self.ends, strict=True)], self.order, True)
 
     def query(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """The k nearest points of each query and how far they are, both of shape (q, k), nearest first."""
+        """Return indices and distances of the k nearest points of each query, both (q, k), nearest first."""
         cell = nearest_center(queries, self.centers)  # (q,)
         order = torch.argsort(cell, stable=True)
         return self._search(queries[order], torch.bincount(cell, minlength=len(self.centers)).tolist(), order, False)
 
     def _search(self, queries: Tensor, sizes: list[int], order: Tensor, exclude_self: bool) -> tuple[Tensor, Tensor]:
-        """Answers queries that are sorted by cell, `sizes` of them in each, and puts the answers where `order` says."""
+        """Search for queries sorted by cell, `sizes` of them per cell; row `order[i]` of the result is query i."""
         index = torch.empty(len(queries), self.n_neighbors, dtype=torch.long, device=queries.device)
         distance = queries.new_empty(len(queries), self.n_neighbors)
         for cell, (block, rows) in enumerate(zip(torch.split(queries, sizes), torch.split(order, sizes), strict=True)):
             if len(block):
-                candidates = self._candidates(cell)  # (c,), positions in the cells, those of this cell first
-                # Seen from the middle of the block, float32 resolves even a cell that lies far from the origin.
+                candidates = self._candidates(cell)  # (c,), in cell order, those of this cell first
+                # Centred on the block, float32 resolves a cell far from the origin, too.
                 mean = block.mean(dim=0, keepdim=True)
                 index_in_block, distances = exact_neighbors(
                     block - mean, self.sorted[candidates].sub_(mean), self.n_neighbors, exclude_self
@@ -84,7 +77,7 @@ class IVFIndex:
         return index, distance
 
     def _candidates(self, cell: int) -> Tensor:
-        """The points to compare with: as many cells as are due, and more while they hold too few points."""
+        """Return the points of the first `n_probes` cells, and of more while these hold too few points."""
         ranges, count = [], 0
         for rank, other in enumerate(self.probe_order[cell].tolist()):
             if rank >= self.n_probes and count > self.n_neighbors:
@@ -95,7 +88,7 @@ class IVFIndex:
         return torch.cat(ranges)
 
     def _probe_order(self) -> Tensor:
-        """For each cell the cells around it, itself first, shape (cells, at most FARTHEST_VISIT)."""
+        """Return the nearest cells of each cell, itself first, shape (cells, at most MAX_PROBES)."""
         n_ordered = min(MAX_PROBES, len(self.centers))
         norms = self.centers.square().sum(dim=1)
         probe_order = []
@@ -109,14 +102,16 @@ class IVFIndex:
         return torch.cat(probe_order)
 
     def probe_ranks(self, queries: Tensor, neighbors: Tensor) -> Tensor:
-        """At which visit each of some points would be met, counted from 0.
+        """Return the probe, numbered from 0, in which the search for each neighbour would reach its cell.
+
+        A sample of exact answers thus yields the recall of every number of probes at once.
 
         Args:
-            queries: positions of points that look for neighbours, shape (q,).
-            neighbors: positions of their neighbours, shape (q, k).
+            queries: indices of points, shape (q,).
+            neighbors: indices of their neighbours, shape (q, k).
 
         Returns:
-            The places, shape (q, k); as many as are ever visited for a point that is met at none.
+            Ranks, shape (q, k); the length of the probe order for a cell that is not in it.
         """
         order = self.probe_order[self.cell[queries]]  # (q, v)
         probe_ranks = torch.full_like(neighbors, order.shape[1])
@@ -127,11 +122,11 @@ class IVFIndex:
 
 
 def partition(points: Tensor, seed: int = 0) -> Tensor:
-    """Splits points by k-means until no part is much larger than a cell should be; equal points stay together.
+    """Split points by recursive k-means into cells of similar size; equal points share a cell.
 
     Args:
         points: shape (n, d).
-        seed: another one gives other cells.
+        seed: random seed.
 
     Returns:
         The cell of each point, shape (n,), numbered from 0 without gaps.
@@ -159,17 +154,17 @@ def _split(points: Tensor, members: Tensor, size: int, seed: int) -> list[Tensor
 
 
 def k_means(points: Tensor, n_clusters: int, *, n_iter: int = 6, samples_per_center: int = 64, seed: int = 0) -> Tensor:
-    """Centres good enough to split by: a few rounds of Lloyd's algorithm on a sample.
+    """Compute centres by a few iterations of Lloyd's algorithm on a random sample.
 
     Args:
         points: shape (n, d), n >= k.
-        n_clusters: number of centres.
-        n_iter: rounds of Lloyd's algorithm.
-        samples_per_center: points looked at for each centre.
-        seed: of the sample.
+        n_clusters: number of centres k.
+        n_iter: number of iterations.
+        samples_per_center: size of the sample, divided by k.
+        seed: random seed of the sample.
 
     Returns:
-        Centres, shape (k, d). A centre that lost all its points stays where it was.
+        Centres, shape (k, d). The centre of an empty cluster does not move.
     """
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(points), generator=generator)[: n_clusters * samples_per_center]
@@ -184,10 +179,10 @@ def k_means(points: Tensor, n_clusters: int, *, n_iter: int = 6, samples_per_cen
 
 
 def nearest_center(points: Tensor, centers: Tensor) -> Tensor:
-    """The index of the centre nearest to each point, shape (n,)."""
+    """Return the index of the nearest centre of each point, shape (n,)."""
     norms = centers.square().sum(dim=1)
     block_size = max(1, BLOCK // len(centers))
-    # Answers have their place before the first block: left between blocks, they would keep the heap from reusing it.
+    # Allocated before the first block: results allocated between blocks would fragment the heap.
     cell = torch.empty(len(points), dtype=torch.long, device=points.device)
     for output, block in zip(torch.split(cell, block_size), torch.split(points, block_size), strict=True):
         output.copy_(squared_distances_to(block, centers, norms).argmin(dim=1))
@@ -197,13 +192,13 @@ def nearest_center(points: Tensor, centers: Tensor) -> Tensor:
 def exact_neighbors(
     queries: Tensor, points: Tensor, n_neighbors: int, exclude_self: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The k nearest points of each query, exactly, a block of queries at a time.
+    """Find the k nearest points of each query by comparing all pairs, one block of queries at a time.
 
     Args:
         queries: shape (q, d).
         points: shape (n, d), n >= k.
-        n_neighbors: how many.
-        exclude_self: query i is point i, and not its own neighbour.
+        n_neighbors: number of neighbours k.
+        exclude_self: the queries are the points, and no point is its own neighbour.
 
     Returns:
         Indices and Euclidean distances, both of shape (q, k), nearest first.
@@ -217,7 +212,7 @@ def exact_neighbors(
     for rows in torch.split(torch.arange(len(queries), device=queries.device), block_size):
         block, self_index = queries[rows], rows if exclude_self else None
         index[rows], distance[rows] = _nearest_block(block, points, norms, n_neighbors, self_index)
-        # Where the neighbours are close and the origin is far, the ranking's float32 cannot tell them apart.
+        # Neighbours that are much closer than the origin are ranked again in float64.
         imprecise = rows[distance[rows, -1].square() < MIN_RELATIVE_SQUARE * block.square().sum(dim=1)]
         exact = points.double() if len(imprecise) else points
         for rows_again in torch.split(imprecise, max(1, block_size // 2)):
@@ -233,29 +228,29 @@ def exact_neighbors(
 def _nearest_block(
     queries: Tensor, points: Tensor, norms: Tensor, n_neighbors: int, self_index: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return `exact_neighbors` of one block of queries, except the points at `self_index`, shape (b,)."""
+    """Find the neighbours of one block of queries, except the points at `self_index`, shape (b,)."""
     ranking = squared_distances_to(queries, points, norms)  # (b, n)
     if self_index is not None:
         ranking.scatter_(1, self_index[:, None], torch.inf)
     nearest = topk_smallest(ranking, n_neighbors)  # (b, k)
-    # What is good enough to rank is not good enough for a kernel: distances are taken from differences.
+    # Products are accurate enough to rank, but not for a kernel: the distances are computed from differences.
     distance, order = (points[nearest] - queries[:, None]).square_().sum(dim=2).sqrt_().sort(dim=1)  # (b, k)
     return nearest.gather(1, order), distance
 
 
 def squared_distances_to(queries: Tensor, points: Tensor, norms: Tensor) -> Tensor:
-    """Squared distances less the query's own norm, which changes no order: |p|^2 - 2 qp, shape (q, n)."""
+    """Compute |p|^2 - 2 qp, shape (q, n): squared distances without the norm of the query, which ranks equally."""
     return torch.addmm(norms[None, :], queries, points.T, alpha=-2)
 
 
 def topk_smallest(values: Tensor, k: int) -> Tensor:
-    """Where the k smallest entries of each row are, unordered; exact, and faster than topk on long rows.
+    """Return the indices of the k smallest entries of each row, unordered; faster than torch.topk on long rows.
 
-    Entries are grouped; the k smallest lie within the k groups of smallest minimum, and only those are looked into.
+    The k smallest lie within the k groups of smallest minimum, so that only these are searched. Exact.
 
     Args:
         values: shape (r, c), c >= k.
-        k: how many.
+        k: number of entries.
 
     Returns:
         Column indices, shape (r, k).
@@ -264,21 +259,21 @@ def topk_smallest(values: Tensor, k: int) -> Tensor:
     width = columns // GROUP_SIZE
     if width <= 2 * k:
         return values.topk(k, dim=1, largest=False, sorted=False).indices
-    # Group g holds columns g, g + width, g + 2 width...: the minimum then runs along contiguous memory.
+    # Group g holds columns g, g + width, g + 2 width...: the minimum is over contiguous memory.
     minima = values[:, : GROUP_SIZE * width].reshape(rows, GROUP_SIZE, width).amin(dim=1)  # (r, width)
     groups = minima.topk(k, dim=1, largest=False, sorted=False).indices  # (r, k)
     steps = torch.arange(0, GROUP_SIZE * width, width, device=values.device)
-    candidates = (groups[:, :, None] + steps).reshape(rows, -1)  # (r, k GROUP)
+    candidates = (groups[:, :, None] + steps).reshape(rows, -1)  # (r, k GROUP_SIZE)
     rest = torch.arange(GROUP_SIZE * width, columns, device=values.device).expand(rows, -1)
     candidates = torch.cat([candidates, rest], dim=1)
     best = values.gather(1, candidates).topk(k, dim=1, largest=False, sorted=False).indices
     return candidates.gather(1, best)
 
 
-# Where cells begin to pay for themselves, measured on two cores and on an H200.
+# Sizes up to which exact search is faster, measured on two cores and on an H200.
 EXACT_UP_TO = {"cpu": 10_000, "cuda": 200_000}
-MAX_PROBED_FRACTION = 0.2  # share of the cells of each partition beyond which comparing with all points is faster
-RECALL_SAMPLE_SIZE = 512  # queries answered exactly: recall is known to about one percent
+MAX_PROBED_FRACTION = 0.2  # fraction of the cells of each index beyond which exact search is faster
+RECALL_SAMPLE_SIZE = 512  # exact queries: they estimate the recall to about one percent
 
 
 @dataclass(frozen=True)
@@ -286,8 +281,8 @@ class Neighbors:
     """The k nearest points of each query, nearest first.
 
     Attributes:
-        index: positions among the points, shape (q, k), int64.
-        distance: Euclidean distances, shape (q, k), of the points' type.
+        index: indices of the points, shape (q, k), int64.
+        distance: Euclidean distances, shape (q, k), in the dtype of the points.
     """
 
     index: Tensor
@@ -295,25 +290,25 @@ class Neighbors:
 
 
 class NeighborSearch:
-    """Finds the nearest of a set of points.
+    """Search for the nearest points of a set.
 
-    Points are told apart to about 1e-7 of how far they lie from the mean of all: where a few outliers have dragged that
-    mean away by more than 1e4 times what the others lie apart, neighbours among the others begin to be missed.
+    Distances are resolved to about 1e-7 of the largest distance from the mean. If a few outliers are more than 1e4
+    times farther from the mean than the other points are from each other, neighbours among these begin to be missed.
 
     Args:
         points: shape (n, d), finite; the search runs on their device, in float32.
-        n_neighbors: how many neighbours are wanted, 0 to n.
-        recall: the share of true neighbours to find. Below 1, large sets are searched in the cells of two partitions,
-            and as many cells are visited as a sample of exact answers says are needed; 1 is exact for every n.
+        n_neighbors: number of neighbours, 0 to n.
+        recall: fraction of the true neighbours to find. Below 1, large sets are searched with two IVF indexes; a sample
+            of exact queries determines the number of cells to search. 1 is exact for every n.
     """
 
     def __init__(self, points: Tensor, n_neighbors: int, recall: float = 0.97) -> None:
         if not 0 <= n_neighbors <= len(points):
-            raise ValueError(f"{n_neighbors} neighbours asked of {len(points)} points; expected 0 to {len(points)}")
+            raise ValueError(f"n_neighbors is {n_neighbors}; expected 0 to {len(points)}, the number of points")
         if not 0 < recall <= 1:
-            raise ValueError(f"recall is {recall}; expected a share above 0 and up to 1")
-        # In units of their spread around their mean, float32 serves all data without extreme outliers: where points lie
-        # far from 0, |a|^2 + |b|^2 - 2ab does not cancel, and nothing overflows.
+            raise ValueError(f"recall is {recall}; expected a fraction above 0 and at most 1")
+        # Points are centred and scaled to [-1, 1]: |a|^2 + |b|^2 - 2ab then does not cancel far from the origin, and
+        # nothing overflows in float32.
         self.mean = points.mean(dim=0, keepdim=True)  # (1, d)
         self.scale = _max_abs(points - self.mean)
         self.points = self._scaled(points)
@@ -323,7 +318,7 @@ class NeighborSearch:
         self.exact = recall == 1 or len(points) <= max(exact_up_to, n_neighbors + 1)
 
     def __getstate__(self) -> dict[str, object]:
-        # What was fitted on a GPU can be loaded where there is none; cells are quickly made again.
+        # Tensors are stored for a CPU; the indexes are quick to rebuild.
         state = {name: value for name, value in self.__dict__.items() if name != "_indexes"}
         return {name: value.cpu() if isinstance(value, Tensor) else value for name, value in state.items()}
 
@@ -332,22 +327,19 @@ class NeighborSearch:
 
     @cached_property
     def _indexes(self) -> tuple[IVFIndex, IVFIndex] | None:
-        """Two partitions that are visited as often as it takes for both together to reach the recall, if that pays.
+        """Two indexes whose merged results reach the recall, or None if exact search is faster.
 
-        What one of them misses is not spread evenly: a cell may cut a few points off from their own kind altogether,
-        and a graph that lacks these edges falls apart. What one partition separates the other keeps together.
+        The misses of a single index are not spread evenly: a cell may separate a few points from all of their
+        neighbours, and the graph falls apart. A second partition has its borders elsewhere.
         """
         indexes = IVFIndex(self.points, self.n_neighbors, seed=0), IVFIndex(self.points, self.n_neighbors, seed=1)
         sampled = torch.randperm(len(self.points), generator=torch.Generator().manual_seed(0))[:RECALL_SAMPLE_SIZE]
         sample = sampled.to(self.points.device)
-        exact, _ = exact_neighbors(
-            self.points[sample], self.points, self.n_neighbors + 1
-        )  # (s, k + 1), themselves included
+        exact, _ = exact_neighbors(self.points[sample], self.points, self.n_neighbors + 1)  # (s, k + 1), with itself
         rank = torch.stack([cells.probe_ranks(sample, exact) for cells in indexes]).amin(dim=0)
         others = rank[exact != sample[:, None]]
-        recall_at = torch.bincount(others, minlength=int(others.max()) + 1).cumsum(0) / len(
-            others
-        )  # recall of 1, 2, ...
+        counts = torch.bincount(others, minlength=int(others.max()) + 1)
+        recall_at = counts.cumsum(0) / len(others)  # recall of 1, 2, ... probes
         n_probes = int(torch.searchsorted(recall_at, self.recall)) + 1
         if n_probes > MAX_PROBED_FRACTION * min(len(cells.centers) for cells in indexes):
             return None
@@ -356,9 +348,9 @@ class NeighborSearch:
         return indexes
 
     def query_self(self) -> Neighbors:
-        """The k nearest other points of every point, or all of them if there are fewer.
+        """Return the k nearest other points of every point, or all n - 1 if there are fewer.
 
-        No point is its own neighbour; duplicates are each other's.
+        No point is its own neighbour; duplicates are neighbours of each other.
         """
         if self.exact or self._indexes is None:
             others = min(self.n_neighbors, max(0, len(self.points) - 1))
@@ -367,7 +359,7 @@ class NeighborSearch:
         return self._rescale(*_merge(first.query_self(), second.query_self()))
 
     def query(self, queries: Tensor) -> Neighbors:
-        """The k nearest points of each query, shape (q, d)."""
+        """Return the k nearest points of each query, shape (q, d)."""
         queries = self._scaled(queries)
         if self.exact or self._indexes is None:
             return self._rescale(*exact_neighbors(queries, self.points, self.n_neighbors))
@@ -379,12 +371,11 @@ class NeighborSearch:
 
 
 def _merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The k nearest of two answers to the same queries, nearest first, in the memory of the first answer."""
+    """Merge two results of the same queries into the k nearest, nearest first, in the memory of the first result."""
     (index, distance), (more_index, more_distance), n_neighbors = first, second, first[0].shape[1]
-    for rows in torch.split(
-        torch.arange(len(index), device=index.device), max(1, BLOCK // max(1, n_neighbors * n_neighbors))
-    ):
-        duplicate = (more_index[rows][:, :, None] == index[rows][:, None, :]).any(dim=2)  # (b, k), found by both
+    block_size = max(1, BLOCK // max(1, n_neighbors * n_neighbors))
+    for rows in torch.split(torch.arange(len(index), device=index.device), block_size):
+        duplicate = (more_index[rows][:, :, None] == index[rows][:, None, :]).any(dim=2)  # (b, k), in both results
         merged = torch.cat([distance[rows], more_distance[rows].masked_fill(duplicate, torch.inf)], dim=1)  # (b, 2k)
         distance[rows], order = merged.topk(n_neighbors, dim=1, largest=False)
         index[rows] = torch.cat([index[rows], more_index[rows]], dim=1).gather(1, order)

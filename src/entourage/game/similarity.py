@@ -1,7 +1,7 @@
-"""Similarities between all pairs of rows, and the two ways of chapter 4 to make them non-negative.
+"""Similarities between all pairs of rows, and two ways to make them non-negative (chapter 4).
 
-All of them are dense, O(n^2 d) time and O(n^2) memory, symmetric and differentiable: made for mini-batches and small
-data sets. `neighbours.py` and `graph.py` do the same for large n without ever holding n x n numbers.
+All are dense, symmetric and differentiable, for mini-batches and small data sets: O(n^2 d) time, O(n^2) memory. For
+large n, `game.neighbors` and `game.graph` compute sparse similarities.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ import math
 import torch
 from torch import Tensor
 
-SCALE_NEIGHBOR = 7  # Zelnik-Manor and Perona's choice, and the original code's
+SCALE_NEIGHBOR = 7  # as in Zelnik-Manor and Perona, and in the original code
 
 
 def cosine(x: Tensor) -> Tensor:
-    """Cosine of the angle between all pairs of rows.
+    """Compute the cosine of the angle between all pairs of rows.
 
     Args:
         x: embeddings, shape (n, d).
 
     Returns:
-        Similarities in [-1, 1], shape (n, n). A zero row is similar to nothing, itself included.
+        Similarities in [-1, 1], shape (n, n). A zero row has similarity 0 to all rows, itself included.
     """
     unit = normalize_rows(x)  # (n, d)
     return unit @ unit.T
 
 
 def normalize_rows(x: Tensor) -> Tensor:
-    """Each row scaled to length 1, shape (n, d), be it 1e-37 or 1e38 long (in float32); a zero row stays zero."""
+    """Scale each row to length 1, shape (n, d), for lengths from 1e-37 to 1e38 in float32; a zero row stays zero."""
     scaled = _scale_rows(x)
-    # The largest number is 1 now, and so is the least length, unless the row is zero.
+    # The largest entry is 1, so that the length is at least 1 unless the row is zero.
     return scaled * scaled.square().sum(dim=1, keepdim=True).clamp_min(0.5).rsqrt()
 
 
 def pearson(x: Tensor) -> Tensor:
-    """Pearson correlation between all pairs of rows (thesis, chapter 4, eq. 1).
+    """Compute the Pearson correlation between all pairs of rows (thesis, chapter 4, eq. 1).
 
-    Unlike the cosine it ignores shifts as well as scale, and unlike a Gaussian kernel it has no bandwidth to choose.
-    Values lie in [-1, 1]; the game wants them non-negative: see `clamp` and `shift`.
+    Invariant to shift and scale, unlike the cosine; no bandwidth to choose, unlike a Gaussian kernel. Values lie in
+    [-1, 1]; the replicator dynamics needs non-negative similarities: see `clamp` and `shift`.
 
     Args:
         x: embeddings, shape (n, d).
 
     Returns:
-        Similarities, shape (n, n). A constant row is similar to nothing, never NaN.
+        Similarities, shape (n, n). A constant row has similarity 0 to all rows, never NaN.
     """
     return cosine(center_rows(x))
 
 
 def center_rows(x: Tensor) -> Tensor:
-    """Each row over its largest number, minus its own mean, shape (n, d): what turns a cosine into a correlation.
+    """Scale each row by its largest entry and subtract its mean, shape (n, d); the cosine is then the correlation.
 
     A row that is constant up to rounding becomes exactly zero, so that its correlation is zero and not noise.
     """
@@ -61,26 +61,25 @@ def center_rows(x: Tensor) -> Tensor:
 
 
 def _scale_rows(x: Tensor) -> Tensor:
-    """Each row over its largest number, same shape, so that no sum overflows and no square underflows."""
+    """Divide each row by its largest absolute entry, so that no sum overflows and no square underflows."""
     return x / x.detach().abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
 
 
 def gaussian(x: Tensor, bandwidth: float | None = None, y: Tensor | None = None) -> Tensor:
-    """exp(-d_ij^2 / (2 bandwidth^2)) between all pairs of rows.
+    """Compute exp(-d_ij^2 / (2 bandwidth^2)) between all pairs of rows.
 
     Args:
         x: features, shape (n, d).
-        bandwidth: the distance at which similarity falls to exp(-1/2); by default the root mean square distance to the
-            seventh neighbour among x, so that the kernel looks as far as the self-tuning one does on average. Where
-            that is 0, it is the root mean square distance of all pairs, and 1 where all rows are the same: features
-            that have collapsed are similar, and no error.
-        y: what to compare the rows of x with, shape (q, d); each other when None.
+        bandwidth: distance at which the similarity is exp(-1/2). By default the root mean square distance to the
+            seventh neighbour among x, the average range of the self-tuning kernel. Where that is 0, the root mean
+            square distance of all pairs, and 1 if all rows are equal: collapsed features are similar, not an error.
+        y: rows to compare x with, shape (q, d); x itself when None.
 
     Returns:
         Similarities in (0, 1], shape (n, n), or (n, q) with y.
 
     Raises:
-        ValueError: if the bandwidth is not positive.
+        ValueError: the bandwidth is not positive.
     """
     if bandwidth is None:
         bandwidth = _default_bandwidth(x)
@@ -91,26 +90,26 @@ def gaussian(x: Tensor, bandwidth: float | None = None, y: Tensor | None = None)
 def _default_bandwidth(x: Tensor) -> float:
     squared = squared_distances(x.detach())  # (n, n)
     for spread in (_local_scale(squared).square().mean(), squared.mean()):
-        if float(spread) > torch.finfo(x.dtype).tiny:  # below, a GPU may take it for 0
+        if float(spread) > torch.finfo(x.dtype).tiny:  # smaller numbers may be flushed to 0 on a GPU
             return math.sqrt(float(spread))
     return 1.0
 
 
 def check_bandwidth(bandwidth: float) -> float:
-    """The bandwidth, if it is one; a ValueError otherwise."""
+    """Return the bandwidth; raise a ValueError unless it is positive."""
     if not bandwidth > 0:
-        raise ValueError(f"the Gaussian bandwidth is {bandwidth}; expected a number above 0 (are all points the same?)")
+        raise ValueError(f"bandwidth is {bandwidth}; expected a number above 0; are all points equal?")
     return bandwidth
 
 
 def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
-    """exp(-d_ij^2 / (sigma_i sigma_j)) with sigma_i the distance to the seventh neighbour (Zelnik-Manor and Perona).
+    """Compute the self-tuning kernel exp(-d_ij^2 / (sigma_i sigma_j)) of Zelnik-Manor and Perona.
 
-    Dense regions look close and sparse ones far, so that one kernel fits both and nothing is left to choose.
+    sigma_i is the distance to the seventh neighbour: the kernel adapts to the local density without a parameter.
 
     Args:
         x: features, shape (n, d).
-        squared: as published; the original code of chapter 3 left out the square of d_ij.
+        squared: use d_ij^2, as published; the original code of chapter 3 uses d_ij.
 
     Returns:
         Similarities in [0, 1], shape (n, n).
@@ -122,31 +121,43 @@ def self_tuning(x: Tensor, *, squared: bool = True) -> Tensor:
 
 
 def squared_distances(x: Tensor, y: Tensor | None = None) -> Tensor:
-    """Squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
+    """Compute squared Euclidean distances between all pairs of rows, exactly zero between equal rows.
 
-    They are those of x, shape (n, n), or of x and y, shape (n, q).
-
-    Differences are formed before they are squared: |a|^2 + |b|^2 - 2ab would lose them to rounding when the data lie
-    far from the origin.
+    Distances are computed from differences: |a|^2 + |b|^2 - 2ab loses them to rounding far from the origin. The shape
+    is (n, n), or (n, q) between x and y.
     """
     other = x if y is None else y
     return torch.cdist(x, other, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
 def clamp(w: Tensor) -> Tensor:
-    """Negative similarities become 0: who disagrees has no say (chapter 4's choice). Same shape as w."""
+    """Set negative similarities to 0 (chapter 4's choice).
+
+    Args:
+        w: similarities, any shape.
+
+    Returns:
+        Non-negative similarities, same shape.
+    """
     return w.clamp_min(0)
 
 
 def shift(w: Tensor) -> Tensor:
-    """All similarities grow by as much as makes the least of them 0 (chapter 4's alternative). Same shape as w."""
+    """Subtract the minimum from all similarities if it is negative (chapter 4's alternative).
+
+    Args:
+        w: similarities, any shape.
+
+    Returns:
+        Non-negative similarities, same shape. The minimum is a constant for the gradient.
+    """
     return w - w.detach().amin().clamp_max(0)
 
 
 def _local_scale(squared: Tensor) -> Tensor:
-    """Distance of each row to its seventh neighbour, or to its last where there are fewer; shape (n,)."""
+    """Return the distance of each row to its seventh neighbour, or to its last if there are fewer; shape (n,)."""
     n = len(squared)
     if n == 1:
         return squared.new_ones(1)
-    # Position 0 is the point itself.
+    # The smallest distance is that of the point to itself.
     return squared.detach().kthvalue(min(SCALE_NEIGHBOR, n - 1) + 1, dim=1).values.sqrt()
