@@ -6,7 +6,7 @@ import torch
 from entourage.compute import fork_rng
 
 
-def test_a_seed_decides_what_is_drawn_and_nothing_after_it() -> None:
+def test_fork_rng_seeds_the_block_and_restores_the_state() -> None:
     before = torch.random.get_rng_state()
     with fork_rng(3):
         first = torch.rand(4)

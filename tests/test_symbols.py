@@ -20,7 +20,7 @@ def test_lists_have_their_published_lengths() -> None:
 
 
 @pytest.mark.parametrize("ids", [EXTENDED_IDS, V1_IDS, V1_THESIS_IDS])
-def test_numbers_start_at_one_without_gap_and_ascend(ids: dict[str, int]) -> None:
+def test_ids_count_from_one(ids: dict[str, int]) -> None:
     assert list(ids.values()) == list(range(1, len(ids) + 1))
 
 
@@ -29,7 +29,7 @@ def test_muscima_ids_follow_the_extended_ones() -> None:
     assert MUSCIMA_IDS["staff"] == 208
 
 
-def test_some_numbers_that_others_rely_on() -> None:
+def test_ids_of_some_classes() -> None:
     assert EXTENDED_IDS["clefG"] == 6
     assert EXTENDED_IDS["noteheadBlackInSpace"] == 27
     assert EXTENDED_IDS["ottavaBracket"] == 136
@@ -40,7 +40,7 @@ def test_some_numbers_that_others_rely_on() -> None:
     assert muscima_id("stringsUpBow") is None
 
 
-def test_names_elsewhere_exist_elsewhere() -> None:
+def test_names_in_other_lists_exist() -> None:
     for symbol in CLASSES.values():
         assert symbol.v1 is None or symbol.v1 in V1_IDS
         assert symbol.muscima is None or symbol.muscima in MUSCIMA_IDS
@@ -51,23 +51,23 @@ def test_every_name_of_v1_has_a_row() -> None:
 
 
 def test_every_class_is_listed_once() -> None:
-    assert len(CLASSES) == 136 + 25  # what V1 alone has, such as clef changes
+    assert len(CLASSES) == 136 + 25  # 25 classes that only V1 has, such as clef changes
     assert list(CLASSES)[:136] == list(EXTENDED_IDS)
 
 
-def test_glyphs_lie_in_the_range_of_smufl_and_look_alikes_share_them() -> None:
+def test_code_points_are_in_the_range_of_smufl_and_shared_by_similar_classes() -> None:
     codes = [code for symbol in CLASSES.values() for code in symbol.smufl]
     assert all(0xE000 <= code <= 0xF8FF for code in codes)
     assert CLASSES["keySharp"].smufl == CLASSES["accidentalSharp"].smufl == CLASSES["accidentalSharpSmall"].smufl
 
 
-def test_small_and_normal_classes_come_in_pairs() -> None:
+def test_small_classes_have_a_normal_one() -> None:
     for name in EXTENDED_IDS:
         if name.endswith("Small"):
             assert re.sub("Small$", "", name) in EXTENDED_IDS
 
 
-def test_unknown_list_is_refused() -> None:
+def test_unknown_list_raises() -> None:
     with pytest.raises(ValueError, match=r"'v3' is unknown; expected one of extended, v1, v1-118, muscima"):
         class_ids("v3")  # type: ignore[arg-type]
 

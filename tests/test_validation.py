@@ -10,17 +10,17 @@ import pytest
 from entourage.validation import check_count, is_integer, is_number, validate_counts
 
 
-def test_numbers_are_told_from_texts_and_truth() -> None:
+def test_is_number_rejects_strings_and_booleans() -> None:
     assert all(is_number(value) for value in (1, 0.5, np.float32(2), float("nan")))
     assert not any(is_number(value) for value in ("1", True, None, 1j))
 
 
-def test_whole_numbers_are_pythons_or_numpys() -> None:
+def test_is_integer_accepts_python_and_numpy_integers() -> None:
     assert all(is_integer(value) for value in (-1, 0, np.int64(3), np.uint8(3)))
     assert not any(is_integer(value) for value in (1.0, np.float64(1), True, np.True_, "1", None))
 
 
-def test_counts_are_given_back_as_pythons() -> None:
+def test_check_count_returns_python_integers() -> None:
     for value in (3, np.int64(3), np.uint8(3)):
         assert type(check_count("rounds", value, 1)) is int
         assert check_count("rounds", value, 1) == 3
@@ -28,7 +28,7 @@ def test_counts_are_given_back_as_pythons() -> None:
         check_count("rounds", np.int64(0), 1)
 
 
-def test_frozen_options_hold_pythons_counts() -> None:
+def test_validate_counts_converts_fields_of_frozen_dataclasses() -> None:
     @dataclass(frozen=True)
     class Options:
         rounds: int
@@ -42,13 +42,13 @@ def test_frozen_options_hold_pythons_counts() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
-def test_counts_that_are_none_are_refused_by_name(value: object) -> None:
+def test_check_count_raises_with_the_name(value: object) -> None:
     check_count("rounds", 1, 1)
     with pytest.raises(ValueError, match=r"^rounds is .*; expected a whole number of 1 or more, or 'auto'$"):
         check_count("rounds", value, 1, ", or 'auto'")
 
 
-@pytest.mark.parametrize("room", ["detect", "embed", "label"])
-def test_options_of_a_room_do_not_load_the_training_loop(room: str) -> None:
-    code = f"import sys, entourage.{room}; sys.exit('accelerate' in sys.modules)"
+@pytest.mark.parametrize("package", ["detect", "embed", "label"])
+def test_importing_a_package_does_not_load_accelerate(package: str) -> None:
+    code = f"import sys, entourage.{package}; sys.exit('accelerate' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

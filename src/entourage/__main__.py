@@ -1,4 +1,4 @@
-"""`python -m entourage` is `entourage`."""
+"""Run the command line: `python -m entourage` is equal to `entourage`."""
 
 from entourage.cli.main import main
 

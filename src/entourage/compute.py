@@ -1,9 +1,4 @@
-"""Where tensors live: the name of a device, checked once and early.
-
-Seeds that are nobody else's.
-
-Work spread over threads, its results in order and never far ahead of whoever takes them.
-"""
+"""Devices, seeds and threads."""
 
 from __future__ import annotations
 
@@ -22,13 +17,13 @@ _EXPECTED = "expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps'"
 
 
 def resolve_device(device: str | torch.device = "auto") -> torch.device:
-    """Turn a name into a device that is really there.
+    """Return a torch device after checking that it is available.
 
     Args:
-        device: a torch device, its name, or "auto": CUDA if there is one, otherwise the CPU.
+        device: a torch device, its name, or "auto": CUDA if available, otherwise the CPU.
 
     Returns:
-        A device on which tensors can be made.
+        The device.
 
     Raises:
         ValueError: the name is unknown, or this machine has no such device.
@@ -61,9 +56,10 @@ def _available() -> list[str]:
 
 @contextmanager
 def fork_rng(seed: int) -> Iterator[None]:
-    """Lets first weights that are drawn within the block follow from a seed; torch's own generator stays as it is.
+    """Seed torch's CPU generator within the block and restore its state afterwards.
 
-    Only the CPU's, where networks are made: `torch.manual_seed` would seed all devices, and nobody would put them back.
+    Networks are initialised on the CPU. `torch.manual_seed` would also seed the generators of all other devices, and
+    their states would not be restored.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -71,23 +67,31 @@ def fork_rng(seed: int) -> Iterator[None]:
 
 
 def derive_seed(seed: int, *keys: object) -> int:
-    """A number that depends on the seed and on what it is for, and on nothing else."""
+    """Return a seed in [0, 2^63) that depends only on a base seed and on keys.
+
+    Args:
+        seed: base seed.
+        keys: purpose of the derived seed, such as the name of a file; compared as strings.
+    """
     digest = hashlib.blake2b(json.dumps([seed, *map(str, keys)]).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 _MAX_WORKERS = 16
-_TASKS_PER_THREAD = 3  # tasks a thread
+_TASKS_PER_THREAD = 3
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def count_threads(workers: int | None) -> int:
-    """How many threads to use: as told, or one for each core this process may use, at most 16.
+    """Return the number of threads to use.
+
+    Args:
+        workers: the number; None: one per core that this process may use, at most 16.
 
     Raises:
-        ValueError: fewer than one.
+        ValueError: `workers` is less than 1.
     """
     if workers is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -100,14 +104,14 @@ def count_threads(workers: int | None) -> int:
 def map_ahead(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, ahead: int | None = None
 ) -> Iterator[Result]:
-    """As `map`, with threads that work only so far ahead of the caller, so that memory stays bounded.
+    """Apply a function to tasks in threads, as `map` does, with a limited number of results computed in advance.
 
     Args:
-        work: called once for each task; it should release the interpreter's lock for most of its time.
-        tasks: taken one by one as the work goes on.
-        workers: threads.
-        ahead: tasks that may be done or in hand before the caller asks for their results. None: three for each thread,
-            and a single worker is the caller's own thread, without the cost of handing over.
+        work: function of one task; it should release the interpreter lock for most of its time.
+        tasks: the tasks; an iterator is advanced as results are requested.
+        workers: number of threads.
+        ahead: largest number of tasks that are started before their results are requested, which bounds the memory.
+            None: three per thread; a single worker then runs in the calling thread, without the cost of a queue.
 
     Yields:
         The results, in the order of the tasks.
@@ -125,5 +129,5 @@ def map_ahead(
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-    finally:  # on an interrupt only the tasks in hand are finished
+    finally:  # after an interrupt, only tasks that have started are finished
         executor.shutdown(wait=True, cancel_futures=True)

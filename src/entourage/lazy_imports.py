@@ -10,7 +10,7 @@ from importlib import import_module
 def lazy_exports(
     package: str, modules: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Make the `__getattr__` and `__dir__` of a package that imports its exported names at their first use.
+    """Return the `__getattr__` and `__dir__` of a package that imports its exported names on first use.
 
     Args:
         package: the `__name__` of the package.

@@ -1,11 +1,11 @@
-"""The one table of music symbols: every class of every list, with its numbers, SMuFL glyphs and names elsewhere.
+"""Table of music symbol classes: their ids in each class list, SMuFL code points and names in other data sets.
 
-Three lists share the table. The *extended* one is DeepScoresV2's: 136 names, with the category id of its JSON. *V1* is
-DeepScores as first released: 124 names, of which the thesis counts 118. The third is MUSCIMA++ as DeepScoresV2 maps to
-it, with the ids that follow its own.
+Three class lists share the table. *extended* is that of DeepScoresV2: 136 classes with the category ids of its JSON.
+*v1* is that of the first release of DeepScores: 124 classes, of which the thesis counts 118. *muscima* is MUSCIMA++ as
+DeepScoresV2 maps to it, with the ids that follow those of *extended*.
 
-A shape does not make a class: a dot is an augmentation dot, a staccato or a repeat dot by what stands around it, so
-several classes may carry the same SMuFL glyph. `entourage.engrave.annotate.assign_classes` decides between them.
+A glyph does not determine a class: a dot is an augmentation, staccato or repeat dot depending on the symbols around it,
+so that several classes share a SMuFL code point. `entourage.engrave.annotate.assign_classes` distinguishes them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Literal
 
 ClassSet = Literal["extended", "v1", "v1-118", "muscima"]
 
-# Columns: extended id, name, SMuFL code points, V1 name, MUSCIMA++ name; "-" for none. Rows without an id are classes
-# of V1 alone; its plain noteheads, clefs and the like are the same symbols as the extended ones and not named twice.
+# Columns: extended id, name, SMuFL code points, V1 name, MUSCIMA++ name; "-" marks a missing value. Rows without an id
+# are classes that only V1 has. V1 names several extended classes by one name, such as noteheads on lines and in spaces.
 _TABLE = """
 1   brace                           E000           brace                         brace
 2   legerLine                       E022           -                             legerLine
@@ -182,7 +182,7 @@ _TABLE = """
 -   dynamicRinforzando2             E53D           dynamicRinforzando2           -
 """
 
-# In the order of the first release, which is that of SMuFL; the position, from 1, is the class number.
+# In the order of the first release, which is SMuFL's; the position, counted from 1, is the class id.
 _V1 = """
 brace repeatDot segno coda gClef cClefAlto cClefTenor fClef unpitchedPercussionClef1 gClefChange cClefAltoChange
 cClefTenorChange fClefChange clef8 clef15 timeSig0 timeSig1 timeSig2 timeSig3 timeSig4 timeSig5 timeSig6 timeSig7
@@ -223,7 +223,7 @@ arpeggio slur beam tie restHBar dynamicCrescendoHairpin dynamicDiminuendoHairpin
 """
 _FIRST_MUSCIMA_ID = 137
 
-# The letters of each dynamic that V1 counts as one symbol, and its class there.
+# Dynamics that V1 counts as one symbol: letters to V1 class.
 DYNAMICS = {
     "p": "dynamicPiano",
     "m": "dynamicMezzo",
@@ -243,11 +243,11 @@ class SymbolClass:
     """A row of the table.
 
     Attributes:
-        name: its name; that of the extended list where it is in it.
+        name: name in the extended list; in V1 for classes that only V1 has.
         extended: category id in DeepScoresV2, or None.
-        smufl: the code points whose glyphs can be of this class.
-        v1: name of the same symbol in V1, or None.
-        muscima: name of the same symbol in MUSCIMA++, or None.
+        smufl: code points of the glyphs that can belong to the class.
+        v1: name of the symbol in V1, or None.
+        muscima: name of the symbol in MUSCIMA++, or None.
     """
 
     name: str
@@ -277,13 +277,17 @@ MUSCIMA_IDS: dict[str, int] = {name: number for number, name in enumerate(_MUSCI
 
 
 def class_ids(classes: ClassSet) -> dict[str, int]:
-    """The names of a list with their numbers, in ascending order of number.
+    """Return the names and ids of a class list, in ascending order of id.
 
     Args:
-        classes: "extended" (136, DeepScoresV2's ids), "v1" (124), "v1-118" (the 118 of the thesis) or "muscima" (72).
+        classes: "extended" (136 classes, ids of DeepScoresV2), "v1" (124), "v1-118" (those of the thesis) or "muscima"
+            (72).
+
+    Returns:
+        Ids by name.
 
     Raises:
-        ValueError: there is no such list.
+        ValueError: the list is unknown.
     """
     lists = {"extended": EXTENDED_IDS, "v1": V1_IDS, "v1-118": V1_THESIS_IDS, "muscima": MUSCIMA_IDS}
     if classes not in lists:
@@ -292,19 +296,19 @@ def class_ids(classes: ClassSet) -> dict[str, int]:
 
 
 def muscima_id(name: str) -> int | None:
-    """The MUSCIMA++ id that a class of the extended list maps to, or None where MUSCIMA++ has no such symbol."""
+    """Return the MUSCIMA++ id of an extended class, or None if MUSCIMA++ has no such symbol."""
     muscima = CLASSES[name].muscima
     return None if muscima is None else MUSCIMA_IDS[muscima]
 
 
 def split_dynamics(letters: str) -> Iterator[tuple[str, slice]]:
-    """Split a sequence of dynamic letters into dynamics of V1, each as long as possible.
+    """Split a sequence of dynamic letters into dynamics of V1, from left to right, each as long as possible.
 
     Args:
         letters: such as "sfp", which is *sf* and *p*.
 
     Yields:
-        The V1 class of each dynamic and the positions of its letters; letters that start no dynamic are skipped.
+        The V1 class of each dynamic and the slice of its letters. Letters that start no dynamic are skipped.
     """
     start = 0
     while start < len(letters):

@@ -32,7 +32,7 @@ def check_count(name: str, value: object, minimum: int, alternative: str = "") -
         alternative: appended to the expectation in the message, such as ", or 'auto'".
 
     Returns:
-        The value as a Python int, which JSON can represent; NumPy's integers it cannot.
+        The value as a Python int, which `json.dumps` accepts, unlike NumPy's integers.
 
     Raises:
         ValueError: the value is not an integer or is less than `minimum`.
@@ -78,12 +78,12 @@ def preset(table: Mapping[str, T], name: str, kind: str = "preset") -> T:
     """Return an entry of a table by name.
 
     Args:
-        table: the entries by name.
+        table: entries by name.
         name: name of the entry.
-        kind: what the message calls an entry.
+        kind: description of an entry in the message.
 
     Raises:
-        ValueError: there is no entry of that name; the message lists the names.
+        ValueError: the name is unknown; the message lists the valid ones.
     """
     if name not in table:
         raise ValueError(f"{kind} {name!r} is unknown; expected one of {', '.join(table)}")

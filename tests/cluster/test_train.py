@@ -316,7 +316,7 @@ def test_a_network_that_has_nowhere_to_go_is_not_trained(tmp_path: Path, out: st
 
 def test_neither_examples_nor_files_are_overwritten(tmp_path: Path) -> None:
     table, labels = write_table(tmp_path, 4)
-    with pytest.raises(ValueError, match=r"l\.csv: is read and would be overwritten"):
+    with pytest.raises(ValueError, match=r"l\.csv: is an input and would be overwritten"):
         train_source(TrainConfig(str(table), labels, labels=labels, steps=2, device="cpu", progress=False))
     (tmp_path / "n.run").write_text("something else")
     with pytest.raises(ValueError, match=r"n\.run: is a file; expected a folder"):

@@ -74,7 +74,7 @@ def test_a_finished_run_answers_again_and_another_recipe_is_refused(
     summary = json.loads((trained / "summary.json").read_text())
     assert train_run(config)["metrics"] == summary["metrics"]
     longer = replace(recipe, stages=(*recipe.stages[:-1], replace(recipe.stages[-1], epochs=9)))
-    difference = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; continue it as"
+    difference = f"recipe.stages[{len(recipe.stages) - 1}].epochs {recipe.stages[-1].epochs}, now 9; resume it"
     with pytest.raises(ValueError, match=f"holds a run with task.{re.escape(difference)}"):
         train_run(replace(config, recipe=longer))
 
@@ -88,14 +88,14 @@ def test_other_images_and_another_backbone_are_refused(
     same_pixels = replace(config, data=str(tmp_path / "toys"))
     assert train_run(same_pixels)["images"] == {"training": 48, "validation": 16}  # wherever they lie
     (tmp_path / "toys" / "class 7" / "63.png").write_bytes((image_folder / "class 7" / "62.png").read_bytes())
-    with pytest.raises(ValueError, match="holds a run with other images; continue it as"):
+    with pytest.raises(ValueError, match="holds a run with other images; resume it"):
         train_run(same_pixels)
     load = pipeline.load_backbone
     monkeypatch.setattr(pipeline, "load_backbone", lambda name, *at, **how: replace(load(name, *at, **how), name=name))
-    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'other .*'; continue it as"):
+    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'other .*'; resume it"):
         train_run(replace(config, backbone="other"))
     monkeypatch.setattr(pipeline, "load_backbone", lambda *at, **how: replace(load(*at, **how), weights="1234"))
-    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'toy 1234'; continue it as"):
+    with pytest.raises(ValueError, match=r"holds a run with task.backbone 'toy .*', now 'toy 1234'; resume it"):
         train_run(config)
 
 

@@ -93,9 +93,9 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_search(
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file: is a file; expected a folder to write to"):
         run_search(trained, image_folder, "24.png", out=tmp_path / "file" / "found.html")
-    with pytest.raises(ValueError, match=r"config\.json: is no place for the result; .* ends in \.html"):
+    with pytest.raises(ValueError, match=r"config\.json: not a valid output file; .* ends in \.html"):
         run_search(trained, image_folder, "24.png", out=trained / "config.json")
-    with pytest.raises(ValueError, match=r"report\.html: is read and would be overwritten"):
+    with pytest.raises(ValueError, match=r"report\.html: is an input and would be overwritten"):
         run_search(trained, image_folder, "24.png", out=trained / "report.html")
 
 

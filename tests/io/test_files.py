@@ -9,7 +9,7 @@ from entourage.io.files import UnreadableFileError, error_reason, has_suffix, li
 SUFFIXES = {".egg", ".nest"}
 
 
-def lay(path: Path) -> Path:
+def create(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"")
     return path
@@ -20,11 +20,13 @@ class UnreadableEggError(UnreadableFileError):
 
 
 @pytest.mark.parametrize(("error", "kind"), [(UnreadableFileError, "file"), (UnreadableEggError, "egg")])
-def test_an_error_says_what_cannot_be_read_and_why(error: type[UnreadableFileError], kind: str) -> None:
-    found = error(Path("a") / "b", "too large")
-    assert isinstance(found, ValueError)
-    assert str(found) == f"cannot read {kind} a/b: too large"
-    assert found.reason == "too large"
+def test_message_of_an_unreadable_file_contains_kind_path_and_reason(
+    error: type[UnreadableFileError], kind: str
+) -> None:
+    raised = error(Path("a") / "b", "too large")
+    assert isinstance(raised, ValueError)
+    assert str(raised) == f"cannot read {kind} a/b: too large"
+    assert raised.reason == "too large"
 
 
 @pytest.mark.parametrize(
@@ -35,22 +37,22 @@ def test_an_error_says_what_cannot_be_read_and_why(error: type[UnreadableFileErr
         (KeyError(), "KeyError"),
     ],
 )
-def test_a_reason_is_one_line_and_never_empty(error: Exception, reason: str) -> None:
+def test_error_reason_is_one_line_and_not_empty(error: Exception, reason: str) -> None:
     assert error_reason(error) == reason
 
 
 def test_files_are_listed_recursively_sorted_and_without_hidden_ones(tmp_path: Path) -> None:
-    wanted = [lay(tmp_path / name) for name in ("b.egg", "a/z.NEST", "a/deep/er/y.egg")]
+    expected = [create(tmp_path / name) for name in ("b.egg", "a/z.NEST", "a/deep/er/y.egg")]
     for name in (".hidden.egg", ".thumbs/c.egg", "a/._b.nest", "notes.txt", "egg"):
-        lay(tmp_path / name)
+        create(tmp_path / name)
     (tmp_path / "folder.egg").mkdir()
-    assert list_files(tmp_path, SUFFIXES, "egg") == sorted(wanted)
+    assert list_files(tmp_path, SUFFIXES, "egg") == sorted(expected)
 
 
-def test_links_do_no_harm(tmp_path: Path) -> None:
+def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     inside, outside = tmp_path / "in", tmp_path / "out"
-    egg = lay(inside / "a.egg")
-    lay(outside / "b.egg")
+    egg = create(inside / "a.egg")
+    create(outside / "b.egg")
     (inside / "loop").symlink_to(inside)
     (inside / "away").symlink_to(outside)
     (inside / "dead.egg").symlink_to(tmp_path / "nothing.egg")
@@ -61,34 +63,36 @@ def test_links_do_no_harm(tmp_path: Path) -> None:
     assert list_files(inside, SUFFIXES, "egg") == [egg, inside / "link.egg"]
 
 
-def test_folders_without_such_files_are_refused(tmp_path: Path) -> None:
+def test_folders_without_such_files_raise(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"^folder {tmp_path} holds no egg; expected files named \.egg, \.nest$"):
         list_files(tmp_path, SUFFIXES, "egg")
     with pytest.raises(ValueError, match=r"missing does not exist; expected a folder of eggs$"):
         list_files(tmp_path / "missing", SUFFIXES, "egg")
     with pytest.raises(ValueError, match=r"a\.egg is not a folder; expected a folder of eggs$"):
-        list_files(lay(tmp_path / "a.egg"), SUFFIXES, "egg")
+        list_files(create(tmp_path / "a.egg"), SUFFIXES, "egg")
 
 
-def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(folder: str) -> NoReturn:
+def test_unreadable_folder_raises_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_permission_error(folder: str) -> NoReturn:
         raise PermissionError(13, "Permission denied", str(folder))
 
-    lay(tmp_path / "a.egg")
-    monkeypatch.setattr(os, "scandir", closed)  # nothing is closed to root, who may be running this
+    create(tmp_path / "a.egg")
+    monkeypatch.setattr(os, "scandir", raise_permission_error)  # root may read all folders
     with pytest.raises(ValueError, match=f"^cannot read folder {tmp_path}: Permission denied$"):
         list_files(tmp_path, SUFFIXES, "egg")
 
 
 @pytest.mark.parametrize(
-    ("name", "like"), [("a.egg", True), ("a.b.EGG", True), (".a.egg", False), (".egg", False), ("egg", False)]
+    ("name", "expected"), [("a.egg", True), ("a.b.EGG", True), (".a.egg", False), (".egg", False), ("egg", False)]
 )
-def test_a_name_is_judged_by_its_suffix(name: str, like: bool) -> None:
-    assert has_suffix(name, SUFFIXES) == like
+def test_has_suffix_ignores_case_and_hidden_files(name: str, expected: bool) -> None:
+    assert has_suffix(name, SUFFIXES) == expected
 
 
-@pytest.mark.parametrize(("content", "found"), [('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {}), (None, {})])
-def test_an_object_is_read_or_nothing(content: str | None, found: dict[str, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "expected"), [('{"a": 1}', {"a": 1}), ("[1]", {}), ("{", {}), (None, {})])
+def test_read_json_object_returns_an_object_or_an_empty_dict(
+    content: str | None, expected: dict[str, int], tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "note.json").write_text(content)
-    assert read_json_object(tmp_path / "note.json") == found
+    assert read_json_object(tmp_path / "note.json") == expected

@@ -10,7 +10,7 @@ import pytest
 from entourage.io.files import atomic_path, check_output_file, check_outputs, is_unfinished, write_json, write_text
 
 
-def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
+def test_file_appears_at_the_end_of_the_block(tmp_path: Path) -> None:
     target = tmp_path / "new" / "out.csv"
     with atomic_path(target) as temporary:
         temporary.write_text("all")
@@ -21,7 +21,9 @@ def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interruption", [OSError, KeyboardInterrupt, SystemExit])
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, interruption: type[BaseException]) -> None:
+def test_failure_keeps_the_old_file_and_deletes_the_temporary_one(
+    tmp_path: Path, interruption: type[BaseException]
+) -> None:
     target = tmp_path / "out.csv"
     target.write_text("old")
 
@@ -36,7 +38,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, interrup
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_success_replaces_the_old_file(tmp_path: Path) -> None:
+def test_success_replaces_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     target.write_text("old")
     with atomic_path(target) as temporary:
@@ -44,7 +46,7 @@ def test_a_success_replaces_the_old_file(tmp_path: Path) -> None:
     assert target.read_text() == "new"
 
 
-def test_very_long_names_fit(tmp_path: Path) -> None:
+def test_long_names_are_truncated(tmp_path: Path) -> None:
     target = tmp_path / ("x" * 250 + ".txt")
     with atomic_path(target) as temporary:
         temporary.write_text("fits")
@@ -54,7 +56,7 @@ def test_very_long_names_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["out.csv", "a.b.tar.gz", "no ending", ".hidden", "odd.x-y", "x" * 90 + ".png", "a\nb.c"]
 )
-def test_what_is_unfinished_is_known_by_its_name(tmp_path: Path, name: str) -> None:
+def test_is_unfinished_accepts_the_names_of_atomic_path(tmp_path: Path, name: str) -> None:
     with atomic_path(tmp_path / name) as temporary:
         assert is_unfinished(temporary)
         assert is_unfinished(temporary, target=name)
@@ -64,44 +66,44 @@ def test_what_is_unfinished_is_known_by_its_name(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", [".out.csv", "out.0123456789abcdef.csv", ".out.0123.csv", ".0123456789abcdef"])
-def test_other_names_are_not_of_unfinished_files(name: str) -> None:
+def test_is_unfinished_rejects_other_names(name: str) -> None:
     assert not is_unfinished(name)
 
 
-def test_a_folder_is_no_target(tmp_path: Path) -> None:
+def test_atomic_path_rejects_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="it is a folder"), atomic_path(tmp_path):
         pass
 
 
-def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_atomic_path_rejects_a_parent_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is not a folder"), atomic_path(tmp_path / "file" / "out.csv"):
         pass
 
 
-def test_a_text_is_written_whole_and_in_utf_8(tmp_path: Path) -> None:
+def test_write_text_is_atomic_and_writes_utf_8(tmp_path: Path) -> None:
     write_text(tmp_path / "new" / "a.txt", "größer\n")
     assert (tmp_path / "new" / "a.txt").read_bytes() == "größer\n".encode()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
-def test_a_name_that_is_not_utf_8_is_written_as_its_numbers(tmp_path: Path) -> None:
+def test_write_text_escapes_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", os.fsdecode(b"caf\xe9"))
     assert (tmp_path / "a.txt").read_text("utf-8") == r"caf\udce9"
 
 
 @pytest.mark.parametrize(("indent", "text"), [(2, '{\n  "a": [\n    1\n  ]\n}\n'), (None, '{"a": [1]}\n')])
-def test_json_is_written_with_a_last_line(tmp_path: Path, indent: int | None, text: str) -> None:
+def test_write_json_ends_with_a_line_break(tmp_path: Path, indent: int | None, text: str) -> None:
     write_json(tmp_path / "a.json", {"a": [1]}, indent=indent)
     assert (tmp_path / "a.json").read_text() == text
 
 
-def test_whole_numbers_of_numpy_are_written(tmp_path: Path) -> None:
+def test_write_json_accepts_numpy_integers(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"epochs": np.int64(3)}, indent=None)
     assert (tmp_path / "a.json").read_text() == '{"epochs": 3}\n'
 
 
-def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
+def test_write_json_keeps_the_old_file_on_failure(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", [1])
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {1, 2})
@@ -109,7 +111,7 @@ def test_what_is_no_json_leaves_the_old_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
+def test_check_outputs_requires_a_folder_and_protects_inputs(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("")
     check_outputs(tmp_path / "new", ["labels.csv"], [tmp_path / "labels.csv", None])
     check_outputs(tmp_path, ["report.html"], [tmp_path / "labels.csv", tmp_path])
@@ -118,44 +120,46 @@ def test_results_need_a_folder_and_replace_no_input(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"labels\.csv: is a file; expected a folder to write to"):
         check_outputs(tmp_path / "labels.csv" / "new" / "deep")
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(ValueError, match=r"link/labels\.csv: is read and would be overwritten"):
+    with pytest.raises(ValueError, match=r"link/labels\.csv: is an input and would be overwritten"):
         check_outputs(tmp_path / "link", ["report.html", "labels.csv"], [tmp_path / "labels.csv"])
 
 
-def test_a_file_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
+def test_check_output_file_protects_files_of_other_types(tmp_path: Path) -> None:
     page = tmp_path / "found.html"
     check_output_file(page, ".html")
     check_output_file(tmp_path / "FOUND.HTML", ".html", [tmp_path / "photo.png", None])
-    with pytest.raises(ValueError, match=r"found\.html: is read and would be overwritten; expected another place"):
+    with pytest.raises(ValueError, match=r"found\.html: is an input and would be overwritten; expected another"):
         check_output_file(page, ".html", [page])
     (tmp_path / "folder.html").mkdir()
     for other in ("photo.png", "config.json", "folder.html", "found"):
-        with pytest.raises(ValueError, match=f"{other}: is no place for the result; expected a file .* ends in .html"):
+        with pytest.raises(ValueError, match=f"{other}: not a valid output file; expected .* ends in .html"):
             check_output_file(tmp_path / other, ".html")
 
 
-def test_the_results_of_another_command_are_not_replaced(tmp_path: Path) -> None:
+def test_check_outputs_protects_results_of_another_command(tmp_path: Path) -> None:
     check_outputs(tmp_path, command="label")
     write_json(tmp_path / "summary.json", {"made_by": "cluster run"})
     check_outputs(tmp_path)
     check_outputs(tmp_path, command="cluster run")
-    message = f"{tmp_path}: holds what `entourage cluster run` made; expected another folder to write to"
+    message = f"{tmp_path}: contains results of `entourage cluster run`; expected another folder"
     with pytest.raises(ValueError, match=re.escape(message)):
         check_outputs(tmp_path, command="label")
-    write_json(tmp_path / "summary.json", {"items": 3})  # nobody knows whose it is
+    write_json(tmp_path / "summary.json", {"items": 3})  # without "made_by"
     check_outputs(tmp_path, command="label")
 
 
-def test_a_folder_that_cannot_be_written_to_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_outputs_raises_for_a_folder_that_is_not_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_outputs(tmp_path / "new" / "deep")
-    assert list(tmp_path.iterdir()) == []  # neither the folder nor the probe stays
+    assert list(tmp_path.iterdir()) == []  # neither the folder nor the test file remains
     probed: list[Path] = []
 
-    def refuse(path: Path, **_: object) -> None:
+    def raise_permission_error(path: Path, **_: object) -> None:
         probed.append(path.parent)
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(Path, "touch", raise_permission_error)
     for folder in (tmp_path, tmp_path / "new" / "deep"):
         with pytest.raises(ValueError, match=rf"^{folder}: cannot be written to \(Permission denied\); expected a"):
             check_outputs(folder)

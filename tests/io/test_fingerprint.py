@@ -8,35 +8,34 @@ import pytest
 import torch
 
 from entourage.cluster.sampling.augmentation import ImageAugmentation, unaugmented_image
-from entourage.io.fingerprint import RaggedRows, digest, fingerprint, transform_config
+from entourage.io.fingerprint import digest, fingerprint, transform_config
 
 
-def test_a_digest_knows_numbers_types_shapes_and_order() -> None:
+def test_digest_depends_on_values_types_shapes_and_order() -> None:
     one = torch.arange(6, dtype=torch.float32)
     others = [one + 1, one.double(), one.reshape(2, 3), one.flip(0), one[:0], one.bfloat16()]
-    found = [digest(one), *(digest(other) for other in others), digest(one, one)]
-    assert len(set(found)) == len(found)
+    digests = [digest(one), *(digest(other) for other in others), digest(one, one)]
+    assert len(set(digests)) == len(digests)
     assert digest(one.clone()) == digest(one)
-    assert digest(torch.arange(12, dtype=torch.float32)[::2] / 2) == digest(one)  # wherever the numbers lie
+    assert digest(torch.arange(12, dtype=torch.float32)[::2] / 2) == digest(one)  # in any memory layout
 
 
-def test_rows_of_unequal_length_are_known_as_one_tensor_filled_up_with_zeros() -> None:
-    rows = RaggedRows(torch.arange(1, 7), torch.tensor([2, 3, 1]))
-    filled = torch.tensor([[1, 2, 0], [3, 4, 5], [6, 0, 0]])
-    assert digest(rows, rows.sizes) == digest(filled, rows.sizes)
-    assert digest(RaggedRows(torch.arange(1, 7), torch.tensor([2, 1, 3]))) != digest(filled)
+def test_digest_of_members_and_sizes_distinguishes_partitions() -> None:
+    members, sizes = torch.arange(1, 7), torch.tensor([2, 3, 1])
+    assert digest(members, sizes) == digest(members.clone(), sizes.clone())
+    assert digest(members, torch.tensor([2, 1, 3])) != digest(members, sizes)
 
 
 @dataclass(frozen=True)
-class _Around:
+class _Wrapper:
     inner: object
 
 
-def test_names_hold_settings_and_no_addresses() -> None:
+def test_transform_config_contains_options_and_no_addresses() -> None:
     assert transform_config(ImageAugmentation(flip=0.2)) != transform_config(ImageAugmentation(flip=0.3))
-    assert transform_config(_Around(unaugmented_image)) == {"name": "_Around", "inner": "unaugmented_image"}
+    assert transform_config(_Wrapper(unaugmented_image)) == {"name": "_Wrapper", "inner": "unaugmented_image"}
     assert transform_config(None) is None
-    assert transform_config(_Around((1, object()))) == {"name": "_Around", "inner": [1, "object"]}
+    assert transform_config(_Wrapper((1, object()))) == {"name": "_Wrapper", "inner": [1, "object"]}
     json.dumps(transform_config(ImageAugmentation()))
 
 
@@ -68,10 +67,10 @@ def test_fingerprints_accept_all_tensor_types_and_empty_tensors(dtype: torch.dty
     assert fingerprint(full) != fingerprint(empty) != fingerprint(empty.T)
 
 
-def test_fingerprints_of_strings_and_bytes_differ_and_keep_their_borders() -> None:
+def test_fingerprints_of_strings_and_bytes_differ_as_do_their_boundaries() -> None:
     assert fingerprint("ab") != fingerprint(b"ab")
     assert fingerprint("a", "b") != fingerprint("ab") != fingerprint("ab", "")
-    assert fingerprint("\udce9") != fingerprint("\udcea")  # names of files need not be UTF-8
+    assert fingerprint("\udce9") != fingerprint("\udcea")  # file names need not be UTF-8
     assert fingerprint(np.array(["owl", "crow"])) != fingerprint(np.array(["owl", "cro"]))
 
 

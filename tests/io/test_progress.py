@@ -3,8 +3,8 @@ import pytest
 from entourage.io.progress import is_main_process, is_shown, progress_bar, status
 
 
-def test_the_bar_is_shown_on_stderr_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    for show, shown in ((True, True), (False, False), (None, False)):  # under pytest stderr is no terminal
+def test_progress_bar_is_shown_on_stderr_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    for show, shown in ((True, True), (False, False), (None, False)):  # under pytest stderr is not a terminal
         with progress_bar("Reading", 2, show) as advance:
             advance(1)
             advance(1)
@@ -13,7 +13,7 @@ def test_the_bar_is_shown_on_stderr_only_when_asked(capsys: pytest.CaptureFixtur
         assert ("Reading" in output.err) == shown
 
 
-def test_a_status_shows_itself_when_told_and_is_silent_in_pipes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_shown_on_request_and_hidden_in_pipes(capsys: pytest.CaptureFixture[str]) -> None:
     with status("Labelling", show=True):
         pass
     assert "Labelling" in capsys.readouterr().err
@@ -22,7 +22,7 @@ def test_a_status_shows_itself_when_told_and_is_silent_in_pipes(capsys: pytest.C
     assert capsys.readouterr().err == ""
 
 
-def test_the_first_rank_is_the_main_process_and_so_is_one_that_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_0_and_a_single_process_are_the_main_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     assert is_main_process()
     monkeypatch.setenv("RANK", "0")
@@ -31,7 +31,7 @@ def test_the_first_rank_is_the_main_process_and_so_is_one_that_is_alone(monkeypa
     assert not is_main_process()
 
 
-def test_of_several_processes_the_main_one_shows_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_main_process_shows_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     shown = {}
     for rank in ("0", "1"):

@@ -12,22 +12,22 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "a.npz"
 
 
-def test_all_arrays_come_by_name(archive: Path) -> None:
+def test_read_npz_returns_arrays_by_name(archive: Path) -> None:
     arrays = read_npz(archive)
     assert sorted(arrays) == ["one", "three", "two"]
     np.testing.assert_array_equal(arrays["two"], np.eye(2))
 
 
-def test_only_those_that_are_asked_for_are_read(archive: Path) -> None:
+def test_read_npz_reads_only_the_requested_arrays(archive: Path) -> None:
     assert sorted(read_npz(archive, ("two", "one", "four"))) == ["one", "two"]
     np.savez(archive, one=np.arange(3), other=np.array([{}], dtype=object))
     np.testing.assert_array_equal(read_npz(archive, ("one",))["one"], np.arange(3))
 
 
-def test_what_is_no_archive_of_plain_arrays_is_refused_in_one_line(archive: Path, tmp_path: Path) -> None:
-    whole = archive.read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.npz").write_text("no archive")
+def test_read_npz_raises_in_one_line_for_other_files(archive: Path, tmp_path: Path) -> None:
+    content = archive.read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
+    (tmp_path / "text.npz").write_text("not an archive")
     np.save(tmp_path / "single.npy", np.arange(3))
     np.savez(tmp_path / "pickle.npz", one=np.array([{}], dtype=object))
     for name, reason in (
@@ -42,11 +42,11 @@ def test_what_is_no_archive_of_plain_arrays_is_refused_in_one_line(archive: Path
         assert "\n" not in str(caught.value)
 
 
-def test_what_numpy_raises_of_broken_archives_has_one_name(archive: Path) -> None:
-    whole = archive.read_bytes()
-    for place in range(0, len(whole), 7):
-        archive.write_bytes(whole[:place])  # cut off anywhere
+def test_read_errors_include_all_errors_of_truncated_archives(archive: Path) -> None:
+    content = archive.read_bytes()
+    for length in range(0, len(content), 7):
+        archive.write_bytes(content[:length])
         with pytest.raises(READ_ERRORS), np.load(archive) as arrays:
-            pytest.fail(f"{arrays.files} of {place} bytes")
+            pytest.fail(f"{arrays.files} of {length} bytes")
     with pytest.raises(READ_ERRORS), np.load(archive.with_name("gone.npz")):
         pass

@@ -15,7 +15,7 @@ from entourage.io import weights as module
 from entourage.io.weights import load_weights, read_metadata, read_weights, write_weights
 
 
-def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
+def test_shared_and_reordered_tensors_are_restored(tmp_path: Path) -> None:
     image = torch.arange(24.0).reshape(1, 2, 3, 4)
     tensors = {
         "plain": image,
@@ -28,8 +28,8 @@ def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
     }
     path = tmp_path / "run" / "weights.safetensors"
     write_weights(path, tensors, {"step": 3, "metrics": {"error": float("inf")}})
-    read, notes = read_weights(path)
-    assert notes == {"step": 3, "metrics": {"error": float("inf")}}
+    read, metadata = read_weights(path)
+    assert metadata == {"step": 3, "metrics": {"error": float("inf")}}
     assert read.keys() == tensors.keys()
     for name, value in tensors.items():
         assert torch.equal(read[name], value)
@@ -37,13 +37,13 @@ def test_shared_and_reordered_tensors_come_back(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_others_may_read_what_they_may_read_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
+def test_permissions_are_those_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
     write_weights(tmp_path / "weights.safetensors", {}, {})
-    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert (tmp_path / "weights.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+def test_other_files_raise_with_their_path(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     for read in (read_weights, read_metadata):
         with pytest.raises(ValueError, match=f"^cannot read {path}: "):
@@ -51,15 +51,15 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     write_weights(path, {"a": torch.ones(100)}, {})
     for content in (b"", b"noise", path.read_bytes()[:-30]):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights that a training run wrote"):
+        with pytest.raises(ValueError, match=f"^cannot read {path}: .*; expected weights written by a training run"):
             read_weights(path)
-    save_file({"a": torch.ones(1)}, path)  # a stranger's
+    save_file({"a": torch.ones(1)}, path)  # without metadata
     for read in (read_weights, read_metadata):
         with pytest.raises(ValueError, match=f"^cannot read {path}: "):
             read(path)
 
 
-def test_notes_can_be_read_alone(tmp_path: Path) -> None:
+def test_metadata_is_read_without_tensors(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     write_weights(path, {"a": torch.ones(2)}, {"step": 3, "of": [1.5, None]})
     assert read_metadata(path) == read_weights(path)[1] == {"step": 3, "of": [1.5, None]}
@@ -67,7 +67,7 @@ def test_notes_can_be_read_alone(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full_disk() -> Iterator[None]:
-    """No file may be longer than some bytes, which the system says at the same place as that the disk is full."""
+    """Limit the size of files, which raises an error in the same call as a full disk does."""
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     yield
@@ -76,7 +76,7 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path: Path) -> None:
+def test_full_disk_raises_os_error_and_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     write_weights(path, {"a": torch.ones(2)}, {})
     with pytest.raises(OSError, match="File too large") as raised:
@@ -86,7 +86,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_leaves_the_old_file(tmp_path:
     assert torch.equal(read_weights(path)[0]["a"], torch.ones(2))
 
 
-def test_what_else_stops_the_writing_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_write_errors_keep_their_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise SafetensorError("out of order")
 
@@ -96,18 +96,18 @@ def test_what_else_stops_the_writing_is_told_as_it_is(tmp_path: Path, monkeypatc
     assert raised.value.strerror == "out of order"
 
 
-def test_notes_may_hold_whole_numbers_of_numpy(tmp_path: Path) -> None:
+def test_metadata_may_contain_numpy_integers(tmp_path: Path) -> None:
     write_weights(tmp_path / "weights.safetensors", {}, {"k_max": np.int64(7)})
     assert read_metadata(tmp_path / "weights.safetensors") == {"k_max": 7}
 
 
-def test_weights_that_do_not_fit_are_named() -> None:
+def test_load_weights_names_the_weight_that_does_not_match() -> None:
     model, source = nn.Linear(2, 1), Path("a.safetensors")
     load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1)}, source)
     assert model(torch.ones(1, 2)).item() == 1.0
-    with pytest.raises(ValueError, match=r"^a.safetensors lacks weight 'bias'"):
+    with pytest.raises(ValueError, match=r"^a.safetensors: weight 'bias' is missing"):
         load_weights(model, {"weight": torch.zeros(1, 2)}, source)
-    with pytest.raises(ValueError, match=r"^a.safetensors holds the unknown weight 'c'"):
+    with pytest.raises(ValueError, match=r"^a.safetensors: weight 'c' is unknown"):
         load_weights(model, {"weight": torch.zeros(1, 2), "bias": torch.ones(1), "c": torch.ones(1)}, source)
-    with pytest.raises(ValueError, match=r"^a.safetensors holds 'weight' of shape \(2, 2\); expected \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"^a.safetensors: weight 'weight' has shape \(2, 2\); expected \(1, 2\)"):
         load_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.ones(1)}, source)

@@ -149,7 +149,7 @@ def test_what_is_read_is_never_overwritten(config: LabelConfig, tmp_path: Path, 
     target = mine / "labels.csv"
     target.write_bytes(getattr(config, kind).read_bytes())
     before = target.read_bytes()
-    with pytest.raises(ValueError, match="is read and would be overwritten"):
+    with pytest.raises(ValueError, match="is an input and would be overwritten"):
         label_source(replace(config, out=mine, **{kind: target}))
     assert target.read_bytes() == before
 

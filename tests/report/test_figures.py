@@ -28,22 +28,22 @@ def test_figures_are_svg_elements_with_real_text(svg: str) -> None:
     assert len(texts(svg)) > 3
 
 
-def test_labels_and_legend_are_shown() -> None:
-    shown = texts(bars(["cat", "a name that is longer than anybody would want"], [("given", [1, 2])], label="items"))
-    assert {"cat", "given", "items"} <= set(shown)
-    assert any(text.endswith("…") for text in shown)
+def test_labels_and_legend_are_drawn() -> None:
+    drawn = texts(bars(["cat", "a name that is longer than the axis has space"], [("given", [1, 2])], label="items"))
+    assert {"cat", "given", "items"} <= set(drawn)
+    assert any(text.endswith("…") for text in drawn)
 
 
-def test_a_dollar_sign_is_not_mathematics() -> None:
+def test_dollar_signs_do_not_start_math_mode() -> None:
     assert any("$5" in text for text in texts(bars(["$5 and $6"], [("given", [1])], label="items")))
 
 
-def test_the_same_figure_is_the_same_text() -> None:
+def test_equal_figures_have_equal_texts() -> None:
     one, two = (curve([0.0, 1.0], x_label="x", y_label="y") for _ in range(2))
     assert one == two
 
 
-def test_histogram_draws_one_bar_a_bin_in_proportion_to_its_count() -> None:
+def test_histogram_bars_are_proportional_to_counts() -> None:
     svg = histogram([0.05] * 4 + [0.95] * 2, label="x", bins=10)
     paths = re.findall(r'd="(M [^"]+z\s*)"[^>]*style="fill: #2a6f97"', svg, flags=re.S)
     heights = [
@@ -54,13 +54,13 @@ def test_histogram_draws_one_bar_a_bin_in_proportion_to_its_count() -> None:
     assert sum(height > 0 for height in heights) == 2
 
 
-def test_any_figure_becomes_svg() -> None:
+def test_to_svg_accepts_any_figure() -> None:
     figure = Figure()
     figure.subplots().set_title("by hand")
     assert "by hand" in texts(to_svg(figure))
 
 
-def test_a_picture_of_pixels_is_held_by_an_element_of_its_shape() -> None:
+def test_raster_figure_has_the_size_of_the_image() -> None:
     root = ElementTree.fromstring(raster_figure(b"packed", "png", 30, 20))
     assert (root.tag, root.get("viewBox")) == (f"{SVG}svg", "0 0 30 20")
     image = root.find(f"{SVG}image")

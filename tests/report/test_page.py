@@ -11,7 +11,7 @@ from PIL import Image
 from entourage.report.page import Block, Section, Thumbnail, audio_data_uri, thumbnail_data_uri, write_page
 
 
-def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
+def test_page_contains_every_part_of_every_section(tmp_path: Path) -> None:
     block = Block(
         "heading", "paragraph", "<svg id='figure'></svg>", [("a", "b"), ("1", "2")], [Thumbnail("cat", "98%")]
     )
@@ -22,11 +22,11 @@ def test_a_page_holds_every_part_of_every_section(tmp_path: Path) -> None:
     html = path.read_text(encoding="utf-8")
     for part in ("title", "subtitle", "one", "lead", "heading", "paragraph", "<th>a</th>", "<td>2</td>", "cat", "98%"):
         assert part in html
-    assert "<svg id='figure'></svg>" in html  # figures go in as they are
+    assert "<svg id='figure'></svg>" in html  # figures are not escaped
     assert html.index("one") < html.index("two") < html.index("last")
 
 
-def test_text_from_users_cannot_become_markup(tmp_path: Path) -> None:
+def test_text_is_escaped(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     sections = [
         Section(evil, evil, wide=[Block(evil, evil, table=[(evil,), (evil,)], thumbnails=[Thumbnail(evil, evil)])])
@@ -35,7 +35,7 @@ def test_text_from_users_cannot_become_markup(tmp_path: Path) -> None:
     assert "<script>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
+def test_page_is_self_contained(tmp_path: Path) -> None:
     picture = thumbnail_data_uri(Image.new("RGB", (10, 10)))
     write_page(tmp_path / "page.html", "t", "s", [Section("x", wide=[Block(thumbnails=[Thumbnail("n", "", picture)])])])
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -43,9 +43,9 @@ def test_a_page_refers_to_nothing_outside_itself(tmp_path: Path) -> None:
     assert picture in html
 
 
-def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
-    address = thumbnail_data_uri(Image.new("RGBA", (400, 200), (255, 0, 0, 255)), side=96)
-    head, data = address.split(",")
+def test_thumbnail_keeps_the_aspect_ratio() -> None:
+    uri = thumbnail_data_uri(Image.new("RGBA", (400, 200), (255, 0, 0, 255)), side=96)
+    head, data = uri.split(",")
     assert head == "data:image/jpeg;base64"
     image = Image.open(io.BytesIO(base64.b64decode(data)))
     assert image.size == (96, 48)
@@ -54,15 +54,15 @@ def test_a_thumbnail_keeps_its_proportions_and_fits() -> None:
     assert max(green, blue) < 20
 
 
-def test_a_sound_becomes_a_player_that_plays_it(tmp_path: Path) -> None:
+def test_sounds_are_embedded_with_a_player(tmp_path: Path) -> None:
     tone = (0.5 * np.sin(np.arange(8000) / 5)).astype(np.float32)
-    address = audio_data_uri(tone, 16000)
-    head, data = address.split(",")
+    uri = audio_data_uri(tone, 16000)
+    head, data = uri.split(",")
     assert head == "data:audio/ogg;base64"
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(data)))
     assert rate == 16000
     np.testing.assert_allclose(samples, tone, atol=0.1)
-    strip = [Thumbnail("voice", "9", sound=address), Thumbnail("silent")]
+    strip = [Thumbnail("voice", "9", sound=uri), Thumbnail("silent")]
     write_page(tmp_path / "page.html", "t", "s", [Section("x", wide=[Block(thumbnails=strip)])])
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert html.count("<audio") == html.count(address) == 1
+    assert html.count("<audio") == html.count(uri) == 1

@@ -21,7 +21,7 @@ def test_a_lock_is_exclusive_until_the_block_ends(tmp_path: Path) -> None:
     with try_lock(target) as locked:
         assert locked
         assert lock_path(target).exists()
-        for _ in range(2):  # a lock that failed removes nothing
+        for _ in range(2):  # a failed attempt deletes nothing
             with try_lock(target) as again:
                 assert not again
     with try_lock(target) as locked:

@@ -78,7 +78,7 @@ def test_another_configuration_raises_with_the_first_difference(
 ) -> None:
     start(tmp_path)
     stored = (tmp_path / FILE).read_bytes()
-    expected = f"{tmp_path} holds a run with {message}; continue it as it was started, or choose another folder"
+    expected = f"{tmp_path} holds a run with {message}; resume it with the same configuration, or choose another folder"
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
         start(tmp_path, config)
     with pytest.raises(ValueError, match=re.escape(f"{expected}, or delete the folder {tmp_path.parent} to ")):
@@ -87,9 +87,9 @@ def test_another_configuration_raises_with_the_first_difference(
     assert start(tmp_path).resumed  # the lock was released
 
 
-def test_messages_replace_values_that_tell_users_nothing(tmp_path: Path) -> None:
+def test_messages_replace_values_of_no_use_to_users(tmp_path: Path) -> None:
     start(tmp_path, {"images": "ab12"})
-    with pytest.raises(ValueError, match="holds a run with other images; continue"):
+    with pytest.raises(ValueError, match="holds a run with other images; resume"):
         start(tmp_path, {"images": "cd34"}, messages={"images": "other images"})
 
 
@@ -181,11 +181,11 @@ def test_a_configuration_counts_only_if_there_is_something_to_resume(tmp_path: P
 def test_temporary_files_of_a_killed_process_are_deleted(tmp_path: Path, inside: bool) -> None:
     file = FILE if inside else "begun.json"
     start(tmp_path)
-    places = ["table.csv", "images/a.png", ".state/pages/a.json", ".state/a.parquet", "other/b.png", "round-1/c.npz"]
-    left = {place: temporary(tmp_path / place) for place in places}
+    paths = ["table.csv", "images/a.png", ".state/pages/a.json", ".state/a.parquet", "other/b.png", "round-1/c.npz"]
+    left = {path: temporary(tmp_path / path) for path in paths}
     (tmp_path / "images" / ".hidden.png").write_text("of a user")
     with RunDirectory(tmp_path, CONFIG, file=file, folders=("images", "missing")):
-        remaining = {place for place, path in left.items() if path.exists()}
+        remaining = {path for path, file in left.items() if file.exists()}
     stays = {"other/b.png", "round-1/c.npz"}
     assert remaining == (stays if inside else stays | {".state/pages/a.json", ".state/a.parquet"})
     assert (tmp_path / "images" / ".hidden.png").exists()

@@ -14,14 +14,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def write(folder: Path, steps: range, start: int = 0) -> None:
     folder.mkdir(exist_ok=True)
-    with MetricsLog(folder, start) as journal:
+    with MetricsLog(folder, start) as log:
         for step in steps:
-            journal.train(step, step // 4, 0.1, {"loss": 1 / step}, 2.0 * step)
+            log.train(step, step // 4, 0.1, {"loss": 1 / step}, 2.0 * step)
             if step % 4 == 0:
-                journal.validation(step, step // 4, {"error": float("nan")}, 2.0 * step)
+                log.validation(step, step // 4, {"error": float("nan")}, 2.0 * step)
 
 
-def test_lines_say_what_happened(tmp_path: Path) -> None:
+def test_lines_contain_losses_and_metrics(tmp_path: Path) -> None:
     write(tmp_path, range(4, 6))
     assert lines(tmp_path / METRICS) == [
         {"step": 4, "epoch": 1, "lr": 0.1, "losses": {"loss": 0.25}, "seconds": 8.0},
@@ -30,17 +30,17 @@ def test_lines_say_what_happened(tmp_path: Path) -> None:
     ]
 
 
-def test_a_continued_run_has_the_lines_of_one_left_alone(tmp_path: Path) -> None:
-    write(tmp_path / "alone", range(1, 12))
+def test_resumed_run_has_the_lines_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    write(tmp_path / "uninterrupted", range(1, 12))
     write(tmp_path / "killed", range(1, 8))
     with (tmp_path / "killed" / METRICS).open("a") as file:
         file.write('{"step": 8, "epo')
     write(tmp_path / "killed", range(5, 12), start=4)
-    assert (tmp_path / "killed" / METRICS).read_text() == (tmp_path / "alone" / METRICS).read_text()
+    assert (tmp_path / "killed" / METRICS).read_text() == (tmp_path / "uninterrupted" / METRICS).read_text()
 
 
 @pytest.mark.parametrize("end", ['{"step": 1', "{}\n", "[]\n", '{"step": 1}', "noise\n", '\n{"step": 1}\n', "\udcff\n"])
-def test_what_is_no_line_ends_the_record(tmp_path: Path, end: str) -> None:
+def test_truncate_log_removes_malformed_lines(tmp_path: Path, end: str) -> None:
     path = tmp_path / METRICS
     path.write_bytes(('{"step": 1}\n' + end).encode(errors="surrogateescape"))
     truncate_log(path, 5)
@@ -48,7 +48,7 @@ def test_what_is_no_line_ends_the_record(tmp_path: Path, end: str) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_new_run_begins_with_an_empty_record(tmp_path: Path) -> None:
+def test_new_run_starts_with_an_empty_log(tmp_path: Path) -> None:
     write(tmp_path, range(1, 5))
     write(tmp_path, range(1, 3))
     assert [line["step"] for line in lines(tmp_path / METRICS)] == [1, 2]
@@ -56,16 +56,16 @@ def test_a_new_run_begins_with_an_empty_record(tmp_path: Path) -> None:
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with MetricsLog(None, tensorboard=True) as journal:
-        journal.train(1, 0, 0.1, {"loss": 1.0}, 1.0)
+    with MetricsLog(None, tensorboard=True) as log:
+        log.train(1, 0, 0.1, {"loss": 1.0}, 1.0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
+def test_tensorboard_receives_the_same_values(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with MetricsLog(tmp_path, tensorboard=True) as journal:
-        journal.train(3, 0, 0.5, {"loss": 0.25, "part": 2.0}, 1.0)
-        journal.validation(3, 0, {"error": 4.0}, 1.0)
+    with MetricsLog(tmp_path, tensorboard=True) as log:
+        log.train(3, 0, 0.5, {"loss": 0.25, "part": 2.0}, 1.0)
+        log.validation(3, 0, {"error": 4.0}, 1.0)
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     values = {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
     assert values == {
@@ -76,7 +76,7 @@ def test_tensorboard_gets_the_same_numbers(tmp_path: Path) -> None:
     }
 
 
-def test_a_missing_tensorboard_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"TensorBoard is not installed; .*tensorboard"):
         MetricsLog(tmp_path, tensorboard=True)

@@ -144,9 +144,9 @@ def test_records_may_have_any_format(tmp_path: Path) -> None:
 
     store = RecordStore(tmp_path, ".npz", read_labels, write_labels)
     store.put("round-1", {"codes": np.arange(3)})
-    found = store.get("round-1")
-    assert found is not None
-    assert found["codes"].tolist() == [0, 1, 2]
+    labels = store.get("round-1")
+    assert labels is not None
+    assert labels["codes"].tolist() == [0, 1, 2]
     store.path("round-1").write_bytes(store.path("round-1").read_bytes()[:100])
     assert store.get("round-1") is None
 
@@ -202,7 +202,7 @@ def test_an_invalidated_record_is_gone_and_its_files_are_reserved(tmp_path: Path
 
 
 @pytest.mark.parametrize("lists", [True, False])
-def test_records_that_are_not_kept_go_with_their_files(tmp_path: Path, lists: bool) -> None:
+def test_records_that_are_not_kept_are_deleted_with_their_files(tmp_path: Path, lists: bool) -> None:
     store = make_store(tmp_path, lists=lists)
     finish(store, "a", "images/a.png", "xml/a.xml")
     finish(store, "b", "images/b.png", "xml/b.xml")
@@ -217,7 +217,7 @@ def test_records_that_are_not_kept_go_with_their_files(tmp_path: Path, lists: bo
     assert state_in(tmp_path) == set()
 
 
-def test_files_that_a_repeated_unit_no_longer_has_go(tmp_path: Path) -> None:
+def test_files_that_a_repeated_unit_no_longer_writes_are_deleted(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     finish(store, "a", "images/a-1.png", "images/a-2.png")
     store.remove_stale(["a"])
@@ -227,7 +227,7 @@ def test_files_that_a_repeated_unit_no_longer_has_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lists", [True, False])
-def test_files_of_an_unfinished_unit_go(tmp_path: Path, lists: bool) -> None:
+def test_files_of_an_unfinished_unit_are_deleted(tmp_path: Path, lists: bool) -> None:
     store = make_store(tmp_path, lists=lists)
     finish(store, "a", "images/a.png")
     store.reserve("b", ["images/b-1.png", "images/b-2.png"])
@@ -237,7 +237,7 @@ def test_files_of_an_unfinished_unit_go(tmp_path: Path, lists: bool) -> None:
     assert store.reserved("b") == []
 
 
-def test_a_file_that_a_kept_record_lists_stays_whoever_wrote_it_before(tmp_path: Path) -> None:
+def test_a_file_that_a_kept_record_lists_stays(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     finish(store, "a", "images/shared.png")
     finish(store, "b", "images/shared.png")
@@ -246,7 +246,7 @@ def test_a_file_that_a_kept_record_lists_stays_whoever_wrote_it_before(tmp_path:
     assert outputs_in(tmp_path) == {"images/shared.png"}
 
 
-def test_files_of_records_of_earlier_versions_are_known(tmp_path: Path) -> None:
+def test_files_of_records_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     finish(store, "a", "images/a.png", version=0)
     store.remove_stale(["a"])

@@ -1,7 +1,4 @@
-"""Files of a kind, whatever the kind: find them below a folder, read one, and say of one that it cannot be read.
-
-Output files that are either complete or not there at all.
-"""
+"""Search for files, atomic writes, checks of output paths, and the error for unreadable files."""
 
 import json
 import operator
@@ -15,15 +12,15 @@ from typing import Any, ClassVar
 
 
 class UnreadableFileError(ValueError):
-    """A file that is missing, corrupt or too large.
+    """Error for a file that is missing, corrupt or too large.
 
     Args:
         path: the file.
-        reason: what is wrong with it, on one line and without the path.
+        reason: the problem, on one line and without the path.
 
     Attributes:
-        path: as it was given, as a text.
-        reason: as it was given.
+        path: `path` as a string.
+        reason: `reason`.
     """
 
     kind: ClassVar[str] = "file"
@@ -34,12 +31,12 @@ class UnreadableFileError(ValueError):
 
 
 def error_reason(error: BaseException) -> str:
-    """What an error says, on one line; its kind where it says nothing."""
+    """Return the message of an error on one line, or the name of its type if the message is empty."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """What an object in a file of JSON holds; nothing, if the file is missing, damaged, or holds something else."""
+    """Return the object in a JSON file; an empty dict if the file is missing, damaged or contains another type."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -48,21 +45,21 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
-    """All files below a folder that are named like one kind, sorted by path.
+    """List all files below a folder that have one of the given suffixes, sorted by path.
 
-    Hidden files and folders are skipped. Links to folders are not followed, so a loop or a link that leads out of the
-    folder is harmless; a link to a file counts as that file.
+    Hidden files and folders are skipped. Links to files are followed. Links to folders are not, which excludes loops
+    and files outside the folder.
 
     Args:
-        folder: where to look, at any depth.
-        suffixes: of the kind's files, in small letters.
-        kind: what an error calls one of them.
+        folder: the folder to search, at any depth.
+        suffixes: suffixes in lower case.
+        kind: description of such a file in error messages.
 
     Returns:
         Paths that begin with `folder`, at least one. Costs one pass over the directory tree; no file is opened.
 
     Raises:
-        ValueError: the folder is missing, is not a folder, cannot be read, or holds no such file.
+        ValueError: the folder is missing, is not a folder, cannot be read, or contains no such file.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -79,7 +76,7 @@ def list_files(folder: str | Path, suffixes: Set[str], kind: str) -> list[Path]:
 
 
 def has_suffix(name: str, suffixes: Set[str]) -> bool:
-    """Whether a file is not hidden and has one of the suffixes, in letters of any size."""
+    """Return whether a file name is not hidden and ends in one of the suffixes, ignoring case."""
     return not name.startswith(".") and Path(name).suffix.lower() in suffixes
 
 
@@ -87,16 +84,16 @@ def _raise_unreadable(error: OSError) -> None:
     raise ValueError(f"cannot read folder {error.filename}: {error.strerror}") from error
 
 
-_UNFINISHED = re.compile(r"\..*\.(?P<random>[0-9a-f]{16})(\.[^.]*)?", re.DOTALL)  # as `_temporary_name` makes them
+_UNFINISHED = re.compile(r"\..*\.(?P<random>[0-9a-f]{16})(\.[^.]*)?", re.DOTALL)  # see `_temporary_name`
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it becomes `path` when the block succeeds and vanishes when it does not.
+    """Yield a temporary path next to `path`, which replaces `path` if the block succeeds and is deleted otherwise.
 
-    The temporary name is hidden, unique, and keeps the suffix, because many writers choose the format by it (and
-    `numpy.savez` adds one of its own). Missing parent folders are made. An existing target is replaced in one step, so
-    a reader sees the old file or the new one, never a part.
+    The temporary name is hidden, unique, and keeps the suffix, because many writers choose the format by the suffix and
+    `numpy.savez` appends a missing one. Missing parent folders are created. An existing file is replaced in one step,
+    so that readers find either the old or the new file, never a part.
 
     Args:
         path: the file to write.
@@ -118,16 +115,16 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.replace(target)
-    finally:  # also after KeyboardInterrupt; after a success there is nothing left to remove
+    finally:  # also after KeyboardInterrupt; after a success the file no longer exists
         temporary.unlink(missing_ok=True)
 
 
 def is_unfinished(path: str | Path, target: str | None = None) -> bool:
-    """Whether a name is one that `atomic_path` gives to what is not yet complete, and that a kill leaves behind.
+    """Return whether a file has the name of a temporary file of `atomic_path`, which a killed process leaves behind.
 
     Args:
-        path: the file; only its name is looked at.
-        target: the name of the file that it was to become; None: any.
+        path: the file; only its name is used.
+        target: name of the file that it was to become; None: any.
     """
     name = Path(path).name
     match = _UNFINISHED.fullmatch(name)
@@ -147,26 +144,26 @@ def remove_unfinished(folder: Path, *, recursive: bool = False) -> None:
 
 
 def _temporary_name(target: Path, random: str) -> str:
-    # The name is cut short: together with the random part it must stay below the 255 bytes of most file systems.
+    # The stem is truncated to keep the name below the limit of most file systems, 255 bytes.
     return f".{target.stem[:40]}.{random}{target.suffix}"
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all; see `atomic_path`.
+    r"""Write a text file in UTF-8 atomically; see `atomic_path`.
 
-    Names of files need not be UTF-8: a byte that is not is written as its number, such as \\udce9.
+    File names in the text need not be UTF-8: a byte that is not is written as its escape, such as \udce9.
     """
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
-    """Write a value as JSON, whole or not at all; see `atomic_path`.
+    """Write a value as JSON atomically; see `atomic_path`.
 
     Args:
         path: the file to write.
-        value: what `json.dumps` takes, or NumPy's whole numbers in it.
-        indent: spaces a level; None writes a single line.
+        value: a value that `json.dumps` accepts; it may contain NumPy's integers.
+        indent: spaces per level; None writes a single line.
     """
     write_text(path, json.dumps(value, indent=indent, default=operator.index) + "\n")
 
@@ -174,46 +171,47 @@ def write_json(path: str | Path, value: Any, *, indent: int | None = 2) -> None:
 def check_outputs(
     folder: Path, names: Iterable[str] = (), inputs: Iterable[Path | None] = (), *, command: str | None = None
 ) -> None:
-    """Notice before any work that results have nowhere to go, or would replace what they are made from.
+    """Check, before any work is done, that results can be written and will not replace inputs or other results.
 
     Args:
-        folder: where they are to be written; it need not exist.
-        names: of their files.
-        inputs: what they are made from; None is left out.
-        command: the command that makes them, as its summary.json says under "made_by"; None: anything may lie there.
+        folder: output folder; it need not exist.
+        names: names of the output files.
+        inputs: input files; None is ignored.
+        command: the command that writes the results, compared with "made_by" in an existing summary.json; None: the
+            folder may contain the results of any command.
 
     Raises:
-        ValueError: the folder, or one above it, is a file; it cannot be written to; it holds an input under the name
-            of a result, or the results of another command.
+        ValueError: the folder or one of its parents is a file; the folder is not writable; an output file is an input;
+            the folder contains the results of another command.
     """
     _check_writable(folder)
     earlier = read_json_object(folder / "summary.json").get("made_by", command)
     if command is not None and earlier != command:
-        raise ValueError(f"{folder}: holds what `entourage {earlier}` made; expected another folder to write to")
+        raise ValueError(f"{folder}: contains results of `entourage {earlier}`; expected another folder to write to")
     read = {path.resolve() for path in inputs if path is not None}
     for name in names:
         if (folder / name).resolve() in read:
-            raise ValueError(f"{folder / name}: is read and would be overwritten; expected another place to write to")
+            raise ValueError(f"{folder / name}: is an input and would be overwritten; expected another output path")
 
 
 def check_output_file(path: Path, suffix: str, inputs: Iterable[Path | None] = ()) -> None:
-    """Notice before any work that a single file has nowhere to go, or would replace what is no result of its kind.
+    """Check, before any work is done, that an output file has the required suffix, is writable and is not an input.
 
     Args:
         path: the file to write.
-        suffix: how its name ends, as ".html": a slip of the hand names an image, or a table, and it would be lost.
-        inputs: what it is made from; None is left out.
+        suffix: required suffix, such as ".html", so that a mistyped path does not overwrite an image or a table.
+        inputs: input files; None is ignored.
 
     Raises:
-        ValueError: its name ends otherwise, it is a folder or one of the inputs, or its folder cannot be written to.
+        ValueError: the path has another suffix, is a folder or an input, or its folder is not writable.
     """
     if path.is_dir() or path.suffix.lower() != suffix:
-        raise ValueError(f"{path}: is no place for the result; expected a file to write whose name ends in {suffix}")
+        raise ValueError(f"{path}: not a valid output file; expected a file whose name ends in {suffix}")
     check_outputs(path.parent, [path.name], inputs)
 
 
 def _check_writable(folder: Path) -> None:
-    """Make and remove a file, in the folder or where it would be made: only so can one tell on every file system."""
+    """Create and delete a file in the folder or its nearest existing parent; no other test is portable."""
     existing = next((path for path in (folder, *folder.parents) if path.exists()), Path())
     if not existing.is_dir():
         raise ValueError(f"{existing}: is a file; expected a folder to write to")

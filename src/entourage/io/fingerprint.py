@@ -1,10 +1,9 @@
-"""Fingerprints: short digests by which runs, caches and indices recognise their inputs."""
+"""Digests of arrays, tensors and options, by which runs, caches and indices recognise their inputs."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -54,56 +53,30 @@ def _header(dtype: torch.dtype | np.dtype[Any], shape: tuple[int, ...]) -> bytes
     return f"{name} {tuple(shape)};".encode()
 
 
-@dataclass(frozen=True, eq=False)
-class RaggedRows:
-    """Rows of unequal length, known by the digest of the tensor that fills them up with zeros, but not by its memory.
+def digest(*values: Tensor) -> str:
+    """Return a digest of the types, shapes and values of tensors, as the notes of shipped cluster networks contain it.
 
-    Attributes:
-        values: of all rows, one row after the other, shape (m,).
-        sizes: lengths of the rows, shape (rows,), m in all.
+    Unlike those of `fingerprint`, its values must not change. Costs one pass over the tensors.
     """
-
-    values: Tensor
-    sizes: Tensor
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the values."""
-        return self.values.dtype
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """As if all rows were as long as the longest."""
-        return len(self.sizes), int(self.sizes.max())
-
-    def pieces(self) -> Iterator[Tensor]:
-        """Each row, and the zeros that it lacks."""
-        zeros = torch.zeros(self.shape[1], dtype=self.dtype)
-        for row in torch.split(self.values.cpu(), self.sizes.tolist()):
-            yield row
-            yield zeros[len(row) :]
-
-
-def digest(*values: Tensor | RaggedRows) -> str:
-    """A short name of tensors: other numbers, types or shapes have another. Costs one pass over them."""
     hasher = hashlib.blake2b(digest_size=8)
     for value in values:
         hasher.update(f"{value.dtype} {tuple(value.shape)}".encode())
-        for piece in value.pieces() if isinstance(value, RaggedRows) else (value,):
-            hasher.update(piece.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks some types
+        hasher.update(value.detach().cpu().flatten().view(torch.uint8).numpy().data)  # NumPy lacks bfloat16
     return hasher.hexdigest()
 
 
 def transform_config(transform: object) -> Any:
-    """What a view or a disguise is called, settings included, in terms of JSON and alike in every process."""
+    """Return the name and options of a transform as JSON types, equal in every process.
+
+    Args:
+        transform: a function, a dataclass instance, a sequence of these, or a value that JSON can represent.
+    """
     if transform is None or isinstance(transform, (bool, int, float, str)):
         return transform
     if isinstance(transform, (tuple, list)):
         return [transform_config(item) for item in transform]
     name = getattr(transform, "__qualname__", type(transform).__qualname__)
     if is_dataclass(transform):
-        return {
-            "name": name,
-            **{field.name: transform_config(getattr(transform, field.name)) for field in fields(transform)},
-        }
+        options = {field.name: transform_config(getattr(transform, field.name)) for field in fields(transform)}
+        return {"name": name, **options}
     return name

@@ -1,4 +1,4 @@
-"""A progress bar that stays out of the way of pipes, log files and other processes."""
+"""Progress bars, shown by the main process only and only on a terminal."""
 
 import os
 import sys
@@ -10,31 +10,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 def is_main_process() -> bool:
-    """Whether this process speaks and writes for all that `torchrun` or `accelerate launch` started; also if alone."""
+    """Return whether this is the process of rank 0 under `torchrun` or `accelerate launch`, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def process_count() -> int:
-    """How many processes `torchrun` or `accelerate launch` started; 1 for one that was started alone."""
+    """Return the number of processes that `torchrun` or `accelerate launch` started; 1 for a single process."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_shown(show: bool | None) -> bool:
-    """What `show` means: yes, no, or None for "by the main process, if stderr is a terminal"."""
+    """Return `show`, or for None whether this is the main process and stderr is a terminal."""
     return is_main_process() and sys.stderr.isatty() if show is None else show
 
 
 @contextmanager
 def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr while the block runs.
+    """Show a progress bar on stderr while the block runs.
 
     Args:
-        title: what is being done.
-        total: how many steps there are.
+        title: description of the work.
+        total: number of steps.
         show: see `is_shown`.
 
     Yields:
-        A function to call with the number of steps just done.
+        A function to call with the number of steps completed since the last call.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not is_shown(show) or total == 0) as progress:
@@ -44,7 +44,7 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[C
 
 @contextmanager
 def status(title: str, show: bool | None = None) -> Iterator[None]:
-    """Show on stderr, while the block runs, that something of unknown length is under way; `show` as above."""
+    """Show a spinner on stderr while the block runs, for work of unknown length; for `show` see `is_shown`."""
     if is_shown(show):
         with Console(stderr=True, force_terminal=True).status(title):
             yield

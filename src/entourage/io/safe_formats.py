@@ -1,8 +1,8 @@
 """Readers of formats that may be damaged or hostile: NumPy archives, Parquet tables, pickles and XML.
 
-Nothing that a file contains is executed. A pickle is a program that may call any function of any module; the python
-version of CIFAR-10 has no other format, so it is read with all names rejected but a few, which inert placeholders
-replace. XML is parsed without resolving entities, loading other files or reaching the network.
+Nothing that a file contains is executed. A pickle can call any function of any module; since the Python version of
+CIFAR-10 has no other format, it is read with inert placeholders for a few names, and all other names are rejected. XML
+is parsed without resolving entities, loading other files or using the network.
 
 pyarrow and lxml are imported on first use, because their imports are slow.
 """
@@ -25,19 +25,22 @@ from entourage.io.files import error_reason
 if TYPE_CHECKING:
     from lxml import etree
 
-# What NumPy raises of an archive that is missing or broken; pandas and others of their tables, too.
+# Raised by NumPy for missing and damaged archives, and by pandas and others for their tables.
 READ_ERRORS = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive by name, each read once.
+    """Read the arrays of a `.npz` archive.
 
     Args:
         path: the file.
-        names: of the arrays to read, as far as there are such; None reads all.
+        names: names of the arrays to read; missing ones are ignored. None: all.
+
+    Returns:
+        The arrays by name.
 
     Raises:
-        ValueError: the file is missing, broken, a single array, or holds a pickle.
+        ValueError: the file is missing, damaged, a single array, or contains a pickle.
     """
     try:
         archive = np.load(path, allow_pickle=False)
@@ -51,25 +54,28 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, NDAr
 
 @contextmanager
 def parquet_errors(path: Path, command: str) -> Iterator[None]:
-    """Says in one line of a table that is read within the block if it is damaged.
+    """Convert pyarrow's errors about a damaged table, raised within the block, to a ValueError of one line.
 
     Args:
         path: the file.
-        command: the command that writes such tables.
+        command: the command that writes such tables, for the message.
 
     Raises:
-        ValueError: it is no Parquet at all, or another table.
+        ValueError: the file is not a Parquet table or lacks a column.
     """
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise ValueError(f"{path} is damaged, or another table; expected what `{command}` wrote") from error
+        raise ValueError(f"{path}: damaged, or another table; expected a table written by `{command}`") from error
 
 
 class _Placeholder:
-    """Keeps what a pickle says of an object. Without `__setstate__` the pickle could set attributes on the class."""
+    """Placeholder for an object of a pickle, with its arguments and state.
+
+    Without `__setstate__`, the pickle could set attributes of the class.
+    """
 
     state: object = None
 
@@ -81,15 +87,15 @@ class _Placeholder:
 
 
 class _ArrayPlaceholder(_Placeholder):
-    """In place of an array, and of the function that makes an empty one."""
+    """Placeholder for an array, and for the function that creates an empty one."""
 
 
 class _DtypePlaceholder(_Placeholder):
-    """In place of a NumPy type."""
+    """Placeholder for a NumPy dtype."""
 
 
 class _EncodePlaceholder(_Placeholder):
-    """In place of `codecs.encode`, by which Python 3 writes bytes into pickles that Python 2 can read."""
+    """Placeholder for `codecs.encode`, by which Python 3 writes bytes into pickles that Python 2 can read."""
 
     def __new__(cls, text: object = "", encoding: object = "latin1") -> bytes:  # type: ignore[misc]
         if not isinstance(text, str) or encoding != "latin1":
@@ -109,21 +115,21 @@ _ALLOWED: dict[tuple[str, str], type[_Placeholder]] = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type[_Placeholder]:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is not allowed")
+            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
         return _ALLOWED[module, name]
 
 
 def read_plain_pickle(path: str | Path) -> dict[str, object]:
-    """Read a pickled dictionary of numbers, texts, lists and arrays of bytes.
+    """Read a pickled dictionary of numbers, strings, lists and arrays of bytes; nothing is imported or called.
 
     Args:
         path: the file, written by Python 2 or 3.
 
     Returns:
-        Its entries; arrays must be of type uint8. Texts written by Python 2 are bytes.
+        The entries; arrays have the dtype uint8. Strings written by Python 2 are bytes.
 
     Raises:
-        ValueError: the file cannot be read, holds anything else, or asks for anything to be imported.
+        ValueError: the file cannot be read, contains other types, or refers to functions or classes.
     """
     path = Path(path)
     try:
@@ -131,7 +137,7 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
             loaded = _Unpickler(stream, encoding="bytes").load()
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
-    # A hostile or damaged pickle makes the machine that runs it raise almost anything.
+    # A hostile or damaged pickle can raise almost any exception.
     except Exception as error:
         raise ValueError(f"{path}: not a pickle that can be read safely: {error_reason(error)}") from error
     if not isinstance(loaded, dict):
@@ -143,7 +149,7 @@ def read_plain_pickle(path: str | Path) -> dict[str, object]:
 
 
 def _to_array(path: Path, array: _ArrayPlaceholder) -> NDArray[np.uint8]:
-    """The array that a stand-in stands for: state is (version, shape, type, is Fortran order, bytes)."""
+    """Return the array of a placeholder, whose state is (version, shape, dtype, Fortran order, bytes)."""
     match array.state:
         case (int(), tuple(shape), _DtypePlaceholder(args=("u1" | b"u1", *_)), fortran, bytes(data)) if all(
             isinstance(side, int) and side >= 0 for side in shape
@@ -151,29 +157,26 @@ def _to_array(path: Path, array: _ArrayPlaceholder) -> NDArray[np.uint8]:
             values = np.frombuffer(data, dtype=np.uint8)
             if values.size == np.prod([int(side) for side in shape], dtype=object):
                 return values.reshape(shape, order="F" if fortran else "C")
-    raise ValueError(f"{path}: an array in it is damaged or not of type uint8")
+    raise ValueError(f"{path}: contains an array that is damaged or not of type uint8; expected uint8")
 
 
 def parse_xml(data: bytes, *, comments: bool = True, ids: bool = True) -> etree._Element:
-    """The root of an XML document, however large or deep it is.
+    """Parse an XML document of any size and depth.
 
     Args:
         data: the document.
-        comments: keep them.
-        ids: index elements by their ids, which costs time. Without it lxml insists on the DTD that a document names,
-            so that only documents without any can be read.
+        comments: whether to keep comments.
+        ids: whether to index elements by id, which costs time. False: lxml then requires the DTD that a document names,
+            so that only documents without one can be parsed.
+
+    Returns:
+        The root element.
 
     Raises:
-        lxml.etree.XMLSyntaxError: it is not well-formed.
+        lxml.etree.XMLSyntaxError: the document is not well-formed.
     """
     from lxml import etree
 
-    parser = etree.XMLParser(
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=True,
-        collect_ids=ids,
-        remove_comments=not comments,
-    )
+    limits = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": True}
+    parser = etree.XMLParser(collect_ids=ids, remove_comments=not comments, **limits)
     return etree.fromstring(data, parser)

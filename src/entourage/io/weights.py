@@ -1,4 +1,4 @@
-"""Tensors and notes in one safetensors file: nothing pickled, complete or not there at all."""
+"""Tensors and metadata in one safetensors file, written atomically and without pickle."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from torch import Tensor, nn
 from entourage.io.files import atomic_path
 
 _KEY = "entourage"
-_SYSTEM = re.compile(r"\(os error (\d+)\)")  # how safetensors tells what the system said
+_SYSTEM = re.compile(r"\(os error (\d+)\)")  # how safetensors reports the system's error number
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any], *, key: str = _KEY) -> None:
-    """Write tensors and notes; a file of that name is replaced in one step.
+    """Write tensors and metadata to a file; an existing file is replaced in one step.
 
-    Tensors may share memory, lie on a GPU or be stored in another order (channels last): each is copied on its own.
-    The file is on the disk when it takes its name, so that a crash of the machine leaves the old one or the new one.
+    Tensors may share memory, lie on a GPU or have another memory format (channels last): each is copied separately. The
+    data are flushed to the disk before the file is renamed, so that a crash of the machine leaves the old or the new
+    file.
 
     Args:
         path: the file.
-        tensors: by name.
-        metadata: anything JSON can say, or NumPy's whole numbers in it; they travel in the file's header...
-        key: ...under this name, by which a file of one kind does not pass for one of another.
+        tensors: tensors by name.
+        metadata: values that `json.dumps` accepts, also NumPy's integers; stored in the header of the file.
+        key: name of the metadata in the header, which distinguishes kinds of files.
 
     Raises:
-        OSError: it cannot be written, as on a full disk.
+        OSError: the file cannot be written, for instance to a full disk.
     """
     copies = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value) for name, value in tensors.items()}
     with atomic_path(path) as temporary:
@@ -46,30 +47,35 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
             save_file(copies, temporary, {key: json.dumps(metadata, default=operator.index)})
         except SafetensorError as error:
             raise _os_error(error, path) from error
-        temporary.chmod(mode)  # save_file lets only its owner read
+        temporary.chmod(mode)  # save_file makes the file readable by its owner only
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, on the CPU, and the notes of a file.
+    """Read the tensors of a file, on the CPU, and its metadata.
 
     Raises:
-        ValueError: there is no such file, or it is no file that `write_weights` wrote.
+        ValueError: the file is missing or was not written by `write_weights`.
     """
     with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         return tensors, _read_metadata(file)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """The notes of a file alone, which takes no time; a ValueError as of `read_weights`."""
+    """Read the metadata of a file without its tensors; raises ValueError as `read_weights` does."""
     with _opened(path) as file:
         return _read_metadata(file)
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Give a module the weights that were read from `source`.
+    """Load tensors into a module after checking their names and shapes.
+
+    Args:
+        module: the module.
+        tensors: its state dict.
+        source: the file that the tensors were read from, for the message.
 
     Raises:
         ValueError: a tensor is missing, unknown or of another shape.
@@ -77,15 +83,16 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: Path)
     expected = module.state_dict()
     for name in sorted({*expected, *tensors}):
         if name not in expected or name not in tensors:
-            raise ValueError(f"{source} {'lacks' if name in expected else 'holds the unknown'} weight {name!r}")
-        if expected[name].shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)}; expected {tuple(expected[name].shape)}"
-            raise ValueError(f"{source} holds {name!r} of shape {shapes}")
+            problem = "missing" if name in expected else "unknown"
+            raise ValueError(f"{source}: weight {name!r} is {problem}; expected the weights of this network")
+        shape, expected_shape = tuple(tensors[name].shape), tuple(expected[name].shape)
+        if shape != expected_shape:
+            raise ValueError(f"{source}: weight {name!r} has shape {shape}; expected {expected_shape}")
     module.load_state_dict(dict(tensors))
 
 
 def _os_error(error: SafetensorError, path: Path) -> OSError:
-    """What stopped safetensors, which has an error of its own for it, as all others say it."""
+    """Convert an error of safetensors to the OSError that caused it."""
     match = _SYSTEM.search(str(error))
     if match is None:
         return OSError(errno.EIO, str(error), str(path))
@@ -99,7 +106,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}; expected weights that a training run wrote") from error
+        raise ValueError(f"cannot read {path}: {error}; expected weights written by a training run") from error
 
 
 def _read_metadata(file: Any) -> dict[str, Any]:

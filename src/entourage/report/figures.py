@@ -1,6 +1,6 @@
-"""Figures of one look, as SVG text that goes straight into a page.
+"""Figures of one style, as SVG text to be embedded in a page.
 
-Matplotlib takes longer to import than many a command takes to answer, so that only who draws imports it.
+Matplotlib is imported on first use, because its import is slow.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "none",
-    "svg.hashsalt": "entourage",  # the same figure gives the same text
+    "svg.hashsalt": "entourage",  # equal figures have equal texts
 }
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw in the look of the house."""
+    """Apply the common style to figures that are drawn within the block."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def figure_style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure) -> str:
-    """The figure as an `<svg>` element. Many marks are better drawn with `rasterized=True`."""
+    """Return a figure as an `<svg>` element. Draw large numbers of marks with `rasterized=True`."""
     stream = io.StringIO()
     with figure_style():
         figure.savefig(stream, format="svg", bbox_inches="tight", dpi=160, metadata={"Date": None})
@@ -52,7 +52,14 @@ def to_svg(figure: Figure) -> str:
 
 
 def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[float, float] = (0.0, 1.0)) -> str:
-    """How often values fall into each of equal bins of `span`."""
+    """Return a histogram as an `<svg>` element.
+
+    Args:
+        values: any shape; values outside `span` count in the first or last bin.
+        label: label of the x-axis.
+        bins: number of bins.
+        span: range of the bins.
+    """
     with figure_style():
         figure = _figure(4.6, 2.4)
         axes = figure.subplots()
@@ -63,7 +70,13 @@ def histogram(values: ArrayLike, *, label: str, bins: int = 20, span: tuple[floa
 
 
 def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *, label: str) -> str:
-    """Horizontal bars, one a name, each a stack of parts with a legend."""
+    """Return stacked horizontal bars as an `<svg>` element.
+
+    Args:
+        names: one bar per name.
+        stacks: name and values of each part, at most three; one value per bar.
+        label: label of the x-axis.
+    """
     with figure_style():
         figure = _figure(4.6, 0.6 + 0.24 * max(len(names), 4))
         axes = figure.subplots()
@@ -79,7 +92,7 @@ def bars(names: Sequence[str], stacks: Sequence[tuple[str, Sequence[float]]], *,
 
 
 def curve(values: ArrayLike, *, x_label: str, y_label: str) -> str:
-    """One line over 0, 1, 2, ..."""
+    """Return a line plot over 0, 1, 2, ... as an `<svg>` element."""
     with figure_style():
         figure = _figure(4.6, 2.4)
         axes = figure.subplots()
@@ -96,17 +109,18 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _short(name: str, longest: int = 28) -> str:
-    # A dollar sign would start mathematics.
+    # a dollar sign would start math mode
     return (name if len(name) <= longest else name[: longest - 1] + "…").replace("$", r"\$")
 
 
 def raster_figure(encoded: bytes, kind: Literal["png", "jpeg"], width: int, height: int) -> str:
-    """A picture of pixels as an `<svg>` element that is as wide as the page lets it.
+    """Return a raster image as an `<svg>` element of the width of the page.
 
     Args:
-        encoded: the image file.
-        kind: of file.
-        width, height: in pixels.
+        encoded: bytes of the image file.
+        kind: format of the file.
+        width: width in pixels.
+        height: height in pixels.
     """
     data = base64.b64encode(encoded).decode("ascii")
     inside = f'<image width="{width}" height="{height}" href="data:image/{kind};base64,{data}"/>'

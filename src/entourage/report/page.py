@@ -1,7 +1,4 @@
-"""One HTML page that needs nothing but itself: sections of text, figures, tables and thumbnails.
-
-Numbers of things as they are said.
-"""
+"""A self-contained HTML page of sections with text, figures, tables and thumbnails."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from entourage.io.files import write_text
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture, or its name where there is none.
+    """A small image or a sound, or only a name.
 
     Attributes:
-        name: shown below, and on hover.
-        note: a word or number below the name.
-        picture: a data address made by `thumbnail_data_uri`, or None.
-        sound: a data address made by `audio_data_uri`, or None: a player.
+        name: shown below the image and as its tooltip.
+        note: a word or number in front of the name.
+        picture: data URI made by `thumbnail_data_uri`, or None.
+        sound: data URI made by `audio_data_uri`, shown as a player, or None.
     """
 
     name: str
@@ -38,14 +35,14 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a section: any of these, shown in this order.
+    """Part of a section: any of these elements, shown in this order.
 
     Attributes:
-        title: a heading.
-        text: a paragraph.
-        figure: an `<svg>` element, as `figures.to_svg` gives it.
-        table: rows of cells, the first being the header.
-        thumbnails: a strip of pictures.
+        title: heading.
+        text: paragraph.
+        figure: an `<svg>` element, such as the result of `figures.to_svg`.
+        table: rows of cells; the first row is the header.
+        thumbnails: a row of images.
     """
 
     title: str = ""
@@ -57,12 +54,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """A chapter of the page.
+    """Section of a page.
 
     Attributes:
-        title: its heading.
-        lead: what it says, in a sentence or two.
-        blocks: its parts; those that are `wide` take the whole width, the others stand side by side.
+        title: heading.
+        lead: summary of one or two sentences.
+        blocks: parts shown next to each other.
+        wide: parts of full width, below the others.
     """
 
     title: str
@@ -72,15 +70,20 @@ class Section:
 
 
 def write_page(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> None:
-    """Writes the page, whole or not at all. All text is escaped; only figures go in as they are."""
+    """Write a page atomically. All text is escaped; only figures are inserted unescaped."""
     environment = Environment(loader=PackageLoader("entourage.report", "."), autoescape=True, trim_blocks=True)
     html = environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
     write_text(path, html)
 
 
 def audio_data_uri(samples: NDArray[np.float32], rate: int) -> str:
-    """One channel of sound as a `data:` address, in Ogg Vorbis: some 10 kB for a second of speech."""
-    import soundfile  # a compiled library that only those need who have sounds
+    """Encode one channel of audio as a `data:` URI in Ogg Vorbis, about 10 kB per second of speech.
+
+    Args:
+        samples: shape (t,), in [-1, 1].
+        rate: samples per second.
+    """
+    import soundfile  # a compiled library that only sounds require
 
     stream = io.BytesIO()
     soundfile.write(stream, samples, rate, format="OGG", subtype="VORBIS")
@@ -88,7 +91,7 @@ def audio_data_uri(samples: NDArray[np.float32], rate: int) -> str:
 
 
 def thumbnail_data_uri(image: Image.Image, side: int = 96) -> str:
-    """The picture within side x side pixels as a `data:` address, some 3 kB."""
+    """Encode an image, reduced to at most side x side pixels, as a `data:` URI of about 3 kB."""
     small = image.convert("RGB")
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
@@ -97,6 +100,6 @@ def thumbnail_data_uri(image: Image.Image, side: int = 96) -> str:
 
 
 def pluralize(number: int, name: str) -> str:
-    """The number with what it counts: pluralize(1, "clusters") is "1 cluster", pluralize(1, "classes") is "1 class"."""
+    """Return a number with its noun: (1, "clusters") gives "1 cluster", (1, "classes") gives "1 class"."""
     one = name.removesuffix("es" if name.endswith("sses") else "s")
     return f"{number} {one if number == 1 else name}"

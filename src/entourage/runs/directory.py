@@ -27,14 +27,14 @@ _NO_MESSAGES: Mapping[str, str] = MappingProxyType({})
 def try_lock(target: Path) -> Iterator[bool]:
     """Lock a file or folder until the block ends, without waiting.
 
-    The lock is a flock on a hidden file next to the target. The system releases it when the process ends, also if it
-    is killed. Two locks of one process exclude each other as those of two processes do.
+    The lock is a flock on a hidden file next to the target. The system releases it when the process ends, also if it is
+    killed. Locks within one process exclude each other, too.
 
     Args:
-        target: the file or folder; it need not exist. Missing parent folders are made.
+        target: the file or folder; it need not exist. Missing parent folders are created.
 
     Yields:
-        Whether the lock was acquired; False: it is held elsewhere.
+        Whether the lock was acquired.
     """
     path = lock_path(target)
     file = _acquire(path)
@@ -65,7 +65,7 @@ def _acquire(path: Path) -> TextIO | None:
             return None
         if _is_same_file(path, file):
             return file
-        file.close()  # its holder deleted it between the two calls: other processes would lock a new file of that name
+        file.close()  # its holder deleted it between the two calls; another process would lock a new file of that name
 
 
 def _is_same_file(path: Path, file: TextIO) -> bool:
@@ -114,7 +114,7 @@ def check_config(
     for name in _different_names(stored, current):
         message = messages.get(name) or difference(name, stored.get(name, _ABSENT), current.get(name, _ABSENT))
         advice = "or choose another folder" + ("" if root is None else f", or {restart_hint(root)}")
-        raise ValueError(f"{path} holds a run with {message}; continue it as it was started, {advice}")
+        raise ValueError(f"{path} holds a run with {message}; resume it with the same configuration, {advice}")
 
 
 def restart_hint(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The record of a run: `metrics.jsonl`, one JSON object a line, and TensorBoard on request."""
+"""Metrics log of a run: `metrics.jsonl`, one JSON object per line, and optionally TensorBoard."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ TENSORBOARD = "tensorboard"
 
 
 class MetricsLog:
-    """Writes the record of a run; lines of steps that a continued run makes again are cut off first.
+    """Log of losses and metrics; lines of steps that a resumed run repeats are removed first.
 
-    A line of training has `step`, `epoch`, `lr`, `losses` and `seconds`, one of validation `step`, `epoch`, `metrics`
-    and `seconds`. The losses are means over the steps since the line before. A value that is not finite is null.
+    A training line has `step`, `epoch`, `lr`, `losses` and `seconds`, a validation line `step`, `epoch`, `metrics` and
+    `seconds`. The losses are means over the steps since the previous line. A value that is not finite is null.
 
     Args:
-        folder: the run's folder, or None to record nothing.
-        step: updates made so far.
+        folder: run directory; None: nothing is logged.
+        step: number of updates made so far.
         tensorboard: whether to write event files, too.
 
     Raises:
-        ValueError: TensorBoard is asked for and not installed.
+        ValueError: TensorBoard is requested but not installed.
     """
 
     def __init__(self, folder: Path | None, step: int = 0, tensorboard: bool = False) -> None:
@@ -51,19 +51,19 @@ class MetricsLog:
             self._writer.close()
 
     def train(self, step: int, epoch: int, rate: float, losses: dict[str, float], seconds: float) -> None:
-        """Record the losses up to a step."""
+        """Log the losses up to a step."""
         self._write({"step": step, "epoch": epoch, "lr": rate, "losses": losses, "seconds": round(seconds, 3)})
         self._plot(step, {"lr": rate, **{f"train/{name}": value for name, value in losses.items()}})
 
     def validation(self, step: int, epoch: int, metrics: dict[str, float], seconds: float) -> None:
-        """Record the metrics after a step."""
+        """Log the metrics after a step."""
         self._write({"step": step, "epoch": epoch, "metrics": metrics, "seconds": round(seconds, 3)})
         self._plot(step, {f"validation/{name}": value for name, value in metrics.items()})
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(_finite(line), allow_nan=False) + "\n")
-            self._file.flush()  # a line is in the file before a checkpoint says that it is
+            self._file.flush()  # the line must be on disk before a checkpoint includes its step
 
     def _plot(self, step: int, values: dict[str, float]) -> None:
         if self._writer is not None:
@@ -73,7 +73,7 @@ class MetricsLog:
 
 
 def truncate_log(path: Path, step: int) -> None:
-    """Keep the lines up to a step, and drop the rest: steps made again, and a last line cut short by a kill."""
+    """Remove the lines after a step, which a resumed run repeats, and a last line that a kill left incomplete."""
     if not path.exists():
         return
     kept = []

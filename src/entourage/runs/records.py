@@ -56,7 +56,7 @@ class RecordStore(Generic[T]):
         Raises:
             ValueError: the key is empty or cannot be part of a file name.
         """
-        return self.folder / f"{_checked(key)}{self.suffix}"
+        return self.folder / f"{_check_key(key)}{self.suffix}"
 
     def keys(self) -> list[str]:
         """Return the keys of all record files, sorted; damaged ones are included."""
@@ -161,14 +161,14 @@ class RecordStore(Generic[T]):
         return [] if self._outputs is None else list(self._outputs(self.path(key)))
 
     def _reservation(self, key: str) -> Path:
-        return self.folder / f"{_checked(key)}{_RESERVED}"
+        return self.folder / f"{_check_key(key)}{_RESERVED}"
 
     def _stems(self, suffix: str) -> list[str]:
         paths = self.folder.glob(f"*{suffix}") if self.folder.is_dir() else ()
         return sorted(path.name.removesuffix(suffix) for path in paths if not is_unfinished(path))
 
     def _is_output(self, file: str) -> bool:
-        """Whether a file lies directly in one of the folders: a damaged list must not lead out of them."""
+        """Return whether a file lies directly in one of the folders; files named by a damaged list may not."""
         path = PurePosixPath(file)
         return path.name not in ("", "..") and path.parent.as_posix() in self.folders
 
@@ -177,7 +177,7 @@ def _is_plain_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _checked(key: str) -> str:
+def _check_key(key: str) -> str:
     if not key or "/" in key or "\\" in key or "\0" in key:
         raise ValueError(f"key is {key!r}; expected a name without slashes")
     return key

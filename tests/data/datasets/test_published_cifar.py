@@ -86,5 +86,5 @@ def test_bad_python_batches_give_one_line(tmp_path: Path, changes: dict[str, Any
 def test_a_hostile_batch_is_refused(tmp_path: Path) -> None:
     write_python(tmp_path)
     (tmp_path / "test_batch").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(ValueError, match=r"test_batch: .* it asks for os\.system, which is not allowed"):
+    with pytest.raises(ValueError, match=r"test_batch: .* os\.system is not allowed"):
         read_cifar10_python(tmp_path)

@@ -17,7 +17,9 @@ from entourage.detect.evaluation.ground_truth import NoPagesError, class_names, 
 def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
     folder = some_pages(tmp_path / "data")
     (folder / "symbols.parquet").write_bytes(b"no table")
-    with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table; expected what `entourage"):
+    with pytest.raises(
+        ValueError, match=r"symbols\.parquet: damaged, or another table; expected a table written by `entourage"
+    ):
         read_ground_truth(folder, "test")
 
 

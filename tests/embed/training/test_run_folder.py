@@ -61,7 +61,7 @@ def test_an_unknown_option_in_the_recipe_is_refused(trained: Path, tmp_path: Pat
 def test_weights_that_do_not_fit_are_refused(trained: Path, tmp_path: Path) -> None:
     config = read_run_config(trained)
     shutil.copytree(trained, tmp_path / "run")
-    with pytest.raises(ValueError, match=r"weights-1.safetensors holds 'head.\w+' of shape"):
+    with pytest.raises(ValueError, match=r"weights-1.safetensors: weight 'head.\w+' has shape"):
         load_members(tmp_path / "run", replace(config, classes=9), "cpu")
     (tmp_path / "run" / "weights-2.safetensors").unlink()
     with pytest.raises(ValueError, match=r"cannot read .*weights-2.safetensors"):

@@ -93,10 +93,10 @@ def test_what_is_no_data_set_is_refused(tmp_path: Path, data_set: Path) -> None:
     whole = (data_set / "symbols.parquet").read_bytes()
     for damaged in (b"no table", whole[:-9]):
         (data_set / "symbols.parquet").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table"):
+        with pytest.raises(ValueError, match=r"symbols\.parquet: damaged, or another table"):
             count_symbols(data_set)
     pq.write_table(pa.table({"other": [1]}), data_set / "symbols.parquet")
-    with pytest.raises(ValueError, match=r"symbols\.parquet is damaged, or another table"):
+    with pytest.raises(ValueError, match=r"symbols\.parquet: damaged, or another table"):
         count_symbols(data_set)
     (data_set / "symbols.parquet").write_bytes(whole)
     (data_set / "images" / "a.png").unlink()

@@ -181,9 +181,9 @@ def test_files_that_are_no_classifiers_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"head.bias": None}, "lacks weight 'head.bias'"),
-        ({"head.bias": torch.zeros(4)}, r"holds 'head.bias' of shape \(4,\); expected \(3,\)"),
-        ({"tail": torch.zeros(4)}, "holds the unknown weight 'tail'"),
+        ({"head.bias": None}, "weight 'head.bias' is missing"),
+        ({"head.bias": torch.zeros(4)}, r"'head.bias' has shape \(4,\); expected \(3,\)"),
+        ({"tail": torch.zeros(4)}, "weight 'tail' is unknown"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(

@@ -75,11 +75,11 @@ def test_answers_that_would_replace_what_they_are_made_from_are_refused_before_a
     monkeypatch.setattr(ImageClassifier, "load", lambda path: pytest.fail("the classifier was loaded"))
     before = saved.read_bytes()
     table = saved.rename(saved.with_suffix(".csv"))  # whatever it is called
-    with pytest.raises(ValueError, match=r"saved\.csv: is read and would be overwritten"):
+    with pytest.raises(ValueError, match=r"saved\.csv: is an input and would be overwritten"):
         predict_images(table, [folder], out=folder / ".." / table.name, device="cpu")
     table.rename(saved)
     for out in (saved, folder / "deep" / ".." / "night.png", folder):
-        with pytest.raises(ValueError, match=f"{out.name}: is no place for the result; expected .* ends in .csv"):
+        with pytest.raises(ValueError, match=f"{out.name}: not a valid output file; expected .* ends in .csv"):
             predict_images(saved, [folder], out=out, device="cpu")
     with pytest.raises(ValueError, match="is a file; expected a folder to write to"):
         predict_images(saved, [folder], out=saved / "table.csv", device="cpu")

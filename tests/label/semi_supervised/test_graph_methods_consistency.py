@@ -165,7 +165,5 @@ def test_a_killed_training_ends_as_if_it_had_not_been(toys: ModuleType, tmp_path
 def test_with_other_labels_it_is_another_run(toys: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         train(killed(toys, 7), OPTIONS, tmp_path, device="cpu", progress=False)
-    with pytest.raises(
-        ValueError, match=r"holds a run with task.pseudo_labels '.*', now '.*'; continue it as it was started"
-    ):
+    with pytest.raises(ValueError, match=r"holds a run with task.pseudo_labels '.*', now '.*'; resume it"):
         train(killed(toys, codes=[0, 2, 1] * 10), OPTIONS, tmp_path, device="cpu", progress=False)

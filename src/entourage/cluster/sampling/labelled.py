@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from entourage.cluster.sampling.episodes import Episode, shuffled
-from entourage.io.fingerprint import RaggedRows, digest, transform_config
+from entourage.io.fingerprint import digest, transform_config
 
 ItemAugmentation = Callable[[Tensor, torch.Generator], Tensor]
 """From items as they are kept, shape (m, ...), to what the network sees of them, shape (m, *shape), at random."""
@@ -130,7 +130,7 @@ class LabelledSampler:
         """Digests of the items and of who is in which class, and all settings."""
         return {
             "items": self._digest,
-            "classes": digest(RaggedRows(self._members, self._sizes), self._sizes),
+            "classes": digest(self._members, self._sizes),
             "k": [self.k_min, self.k_max],
             "min_cluster_size": self.min_cluster_size,
             "augmentation": transform_config(self.augmentation),
