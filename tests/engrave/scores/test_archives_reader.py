@@ -1,4 +1,4 @@
-"""Archives that stay open while scores are read one after another."""
+"""ScoreReader: archives stay open while scores are read one after another."""
 
 import gc
 import gzip
@@ -15,7 +15,7 @@ from entourage.engrave.scores.archives import OpenArchive, ScoreFile, ScoreReade
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The archives that are opened from now on, and the members that are read of them."""
+    """Record opened archives and members that are read."""
     seen: list[str] = []
 
     class RecordingArchive(OpenArchive):
@@ -32,7 +32,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz"])
-def test_an_archive_is_opened_once_and_read_in_the_order_of_places(tmp_path: Path, reads: list[str], kind: str) -> None:
+def test_archive_is_opened_once_and_read_in_member_order(tmp_path: Path, reads: list[str], kind: str) -> None:
     members = {"b.xml": b"<b/>", "read me": b"...", "c/all.abc": TUNES.encode(), "a.xml": b"<a/>"}
     path = tmp_path / kind
     archive = zipped(path, members) if kind == "x.zip" else tarred(path, members, "w:gz")
@@ -40,14 +40,14 @@ def test_an_archive_is_opened_once_and_read_in_the_order_of_places(tmp_path: Pat
     assert [(file.name, file.member_index) for file in found] == [("a", 2), *((name, 1) for name in NAMES), ("b", 0)]
     with ScoreReader() as reader:
         read = {file.name: reader.read(file) for file in sorted(found, key=lambda file: file.member_index)}
-    assert reads == [kind, "b.xml", "c/all.abc", "a.xml"]  # the tunes of a member at once
+    assert reads == [kind, "b.xml", "c/all.abc", "a.xml"]  # tunes of one member share one read
     assert read == {"a": b"<a/>", "b": b"<b/>", **dict.fromkeys(NAMES, TUNES.encode())}
 
 
-def test_a_compressed_tar_is_unpacked_no_more_often_for_more_scores(
+def test_compressed_tar_is_decompressed_a_constant_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    members = {f"{(7 * i) % 20}.xml": bytes(1000) + b"<a/>" for i in range(20)}  # in no order of names
+    members = {f"{(7 * i) % 20}.xml": bytes(1000) + b"<a/>" for i in range(20)}  # not sorted by name
     found = sorted(find_scores([tarred(tmp_path / "x.tar.gz", members, "w:gz")]), key=lambda file: file.member_index)
     rewound: list[int] = []
     rewind = gzip.GzipFile.seek
@@ -60,10 +60,10 @@ def test_a_compressed_tar_is_unpacked_no_more_often_for_more_scores(
     monkeypatch.setattr(gzip.GzipFile, "seek", seek)
     with ScoreReader() as reader:
         assert [reader.read(file) for file in found] == [bytes(1000) + b"<a/>"] * 20
-    assert len(rewound) < 5  # those with which opening it tries what it is, and one from its list to the first score
+    assert len(rewound) < 5  # from the detection of the compression, and from the list of members to the first score
 
 
-def test_an_archive_that_was_replaced_is_opened_again(tmp_path: Path, reads: list[str]) -> None:
+def test_replaced_archive_is_reopened(tmp_path: Path, reads: list[str]) -> None:
     file = ScoreFile("one", tmp_path / "x.zip", "one.xml")
     with ScoreReader() as reader:
         for data in (b"<one/>", b"<another/>"):
@@ -72,24 +72,24 @@ def test_an_archive_that_was_replaced_is_opened_again(tmp_path: Path, reads: lis
     assert reads == ["x.zip", "one.xml"] * 2
 
 
-def test_what_cannot_be_read_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
+def test_reading_continues_after_an_unreadable_score(tmp_path: Path) -> None:
     good = tarred(tmp_path / "good.tar", {"one.xml": b"<one/>", "none.xml": b" "})
     (tmp_path / "bad.tar").write_bytes(b"once upon a time" * 64)
     with ScoreReader() as reader:
         for _ in range(2):
             assert reader.read(ScoreFile("one", good, "one.xml")) == b"<one/>"
-            with pytest.raises(ValueError, match=r"good\.tar:none\.xml is empty"):
+            with pytest.raises(ValueError, match=r"good\.tar:none\.xml: is empty"):
                 reader.read(ScoreFile("none", good, "none.xml"))
-            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml cannot be read: no such file in the archive"):
+            with pytest.raises(ValueError, match=r"good\.tar:gone\.xml: cannot be read: no such file in the archive"):
                 reader.read(ScoreFile("gone", good, "gone.xml"))
-            with pytest.raises(ValueError, match=r"bad\.tar:one\.xml cannot be read"):
+            with pytest.raises(ValueError, match=r"bad\.tar:one\.xml: cannot be read"):
                 reader.read(ScoreFile("one", tmp_path / "bad.tar", "one.xml"))
 
 
-def test_a_reader_that_is_dropped_leaves_nothing_open(tmp_path: Path) -> None:
+def test_garbage_collected_reader_closes_its_archive(tmp_path: Path) -> None:
     archive = tarred(tmp_path / "x.tar", {"one.xml": b"<one/>"})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert ScoreReader().read(ScoreFile("one", archive, "one.xml")) == b"<one/>"
         gc.collect()
-    assert not [one for one in caught if str(archive) in str(one.message)]  # other tests may have left something
+    assert not [one for one in caught if str(archive) in str(one.message)]  # other tests may cause warnings, too

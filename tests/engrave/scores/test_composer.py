@@ -30,14 +30,16 @@ def balanced() -> tuple[Counter[str], Counter[str], list[int]]:
     return count_classes(True, range(8))
 
 
-def test_every_class_of_every_list_occurs(balanced: tuple[Counter[str], Counter[str], list[int]]) -> None:
+def test_balanced_scores_contain_every_class(balanced: tuple[Counter[str], Counter[str], list[int]]) -> None:
     labels, v1, unlabelled = balanced
     assert [name for name in EXTENDED_IDS if not labels[name]] == []
     assert [name for name in V1_IDS if not v1[name]] == []
     assert unlabelled == []
 
 
-def test_the_rarest_class_is_no_rarer_than_a_twentieth(balanced: tuple[Counter[str], Counter[str], list[int]]) -> None:
+def test_class_frequencies_differ_by_a_factor_of_twenty_at_most(
+    balanced: tuple[Counter[str], Counter[str], list[int]],
+) -> None:
     labels, v1, _ = balanced
     counts = [labels[name] if name in EXTENDED_IDS else v1[name] for name in CLASSES]
     assert min(counts) * 20 >= max(counts)
@@ -45,7 +47,7 @@ def test_the_rarest_class_is_no_rarer_than_a_twentieth(balanced: tuple[Counter[s
 
 @pytest.mark.parametrize("balanced_mode", [True, False])
 @pytest.mark.parametrize("index", [0, 3, 4])
-def test_measures_are_full(index: int, balanced_mode: bool) -> None:
+def test_durations_fill_each_measure(index: int, balanced_mode: bool) -> None:
     """Durations in each measure of the upper staff add up to its time signature."""
     length = Fraction(4)
     for measure in etree.fromstring(compose(7, index, balanced=balanced_mode)).iter("measure"):
@@ -56,12 +58,12 @@ def test_measures_are_full(index: int, balanced_mode: bool) -> None:
         assert Fraction(total, DIVISIONS) == length, etree.tostring(measure)
 
 
-def test_the_same_seed_gives_the_same_score() -> None:
+def test_compose_is_deterministic() -> None:
     assert compose(1, 2, balanced=True) == compose(1, 2, balanced=True)
     assert len({compose(1, 2), compose(1, 3), compose(2, 2), compose(1, 2, balanced=True)}) == 4
 
 
-def test_plain_scores_are_mostly_melody() -> None:
+def test_unbalanced_scores_are_mostly_melody() -> None:
     labels, _, _ = count_classes(False, range(1))
     heads = sum(n for name, n in labels.items() if name.startswith("noteheadBlack"))
     assert heads > 4 * max(n for name, n in labels.items() if name.startswith(("artic", "ornament", "tremolo")))

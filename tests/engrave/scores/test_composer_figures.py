@@ -22,7 +22,7 @@ def total_duration(root: etree._Element) -> Fraction:
 
 
 @pytest.mark.parametrize("base_clef", ["G2", "F4", "C3", "C4", "P"])
-def test_a_round_brings_every_figure_in_full_measures(base_clef: str) -> None:
+def test_figures_fill_their_measures(base_clef: str) -> None:
     bars = [bar for figure in figures(base_clef).all_figures() for bar in figure]
     roots = [elements(bar) for bar in bars]
     assert [total_duration(root) for root in roots] == [bar.length for bar in bars]
@@ -34,16 +34,16 @@ def test_a_round_brings_every_figure_in_full_measures(base_clef: str) -> None:
     }
 
 
-def test_carriers_fill_a_measure_about_any_middle_line() -> None:
+def test_measure_contents_fill_a_measure_at_any_middle_line() -> None:
     writer = figures()
-    for carrier in [*writer.flags(), *writer.tuplets(), writer.seconds, writer.beamed]:
-        root = elements(carrier(22))  # that of the bass clef, D3
+    for content in [*writer.flags(), *writer.tuplets(), writer.seconds, writer.beamed]:
+        root = elements(content(22))  # D3, middle line in the bass clef
         assert total_duration(root) == 4
         steps = [7 * int(p.findtext("octave")) + "CDEFGAB".index(p.findtext("step")) for p in root.iter("pitch")]
         assert all(abs(step - 22) <= 5 for step in steps)
 
 
-def test_clefs_return_home() -> None:
+def test_clefs_return_to_the_base_clef() -> None:
     writer = figures("C4")
     bars = writer.clefs(lambda before="", middle=0: Bar(before))
     signs = [(c.findtext("sign"), c.findtext("line")) for bar in bars for c in elements(bar).iter("clef")]
@@ -51,13 +51,13 @@ def test_clefs_return_home() -> None:
     assert signs[-1] == ("C", "4")
 
 
-def test_near_is_on_a_line_or_in_a_space_as_asked() -> None:
+def test_random_step_is_on_a_line_or_in_a_space() -> None:
     writer = figures()
     assert {(writer.random_step(line=True) - writer.middle) % 2 for _ in range(30)} == {0}
     assert {(writer.random_step(line=False) - writer.middle) % 2 for _ in range(30)} == {1}
     assert {abs(writer.random_step(middle=10) - 10) <= 4 for _ in range(30)} == {True}
 
 
-def test_the_same_chance_gives_the_same_figures() -> None:
+def test_figures_are_deterministic() -> None:
     assert list(figures().all_figures()) == list(figures().all_figures())
     assert list(figures().all_figures()) != list(figures(seed=1).all_figures())

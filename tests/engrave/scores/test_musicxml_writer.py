@@ -25,19 +25,19 @@ def total_duration(text: str) -> Fraction:
     )
 
 
-def test_values_count_dots_and_tuplets() -> None:
+def test_sounding_length_includes_dots_and_tuplets() -> None:
     assert Value(Fraction(1), dots=2).sounding == Fraction(7, 4)
     assert Value(Fraction(1, 2), tuplet=(3, 2)).sounding == Fraction(1, 3)
 
 
-def test_steps_are_counted_from_c0() -> None:
+def test_pitch_steps_start_at_c0() -> None:
     assert pitch(35) == "<pitch><step>C</step><octave>5</octave></pitch>"
     assert pitch(34) == "<pitch><step>B</step><octave>4</octave></pitch>"
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 8, 16, 32, 64, 128])
 @pytest.mark.parametrize("tuplet", [(1, 1), (3, 2), (5, 4), (7, 4), (9, 8)])
-def test_every_duration_is_a_whole_number_of_divisions(n: int, tuplet: tuple[int, int]) -> None:
+def test_durations_are_whole_numbers_of_divisions(n: int, tuplet: tuple[int, int]) -> None:
     value = Value(Fraction(4, n), tuplet=tuplet)
     if n < 128 or tuplet == (1, 1):
         assert (value.sounding * DIVISIONS).denominator == 1

@@ -22,7 +22,7 @@ def unpack(container: str = CONTAINER) -> bytes:
     return unpack_mxl(mxl(b"<the-score/>", container=container), 1000, "song.mxl")
 
 
-def test_the_container_says_which_file_is_the_score() -> None:
+def test_container_selects_the_score() -> None:
     assert unpack() == b"<the-score/>"
     assert unpack("") == unpack(" ") == unpack("<container/>") == b"<other/>"
     assert unpack(CONTAINER.replace("music.xml", "lost.xml")) == b"<other/>"
@@ -37,35 +37,35 @@ def test_the_container_says_which_file_is_the_score() -> None:
         '<container><rootfile full-path="cover.png"/><rootfile full-path="music.xml"/></container>',
     ],
 )
-def test_the_container_is_read_as_xml_however_it_is_written(container: str) -> None:
+def test_container_is_parsed_as_xml(container: str) -> None:
     assert unpack(container) == b"<the-score/>"
 
 
-def test_a_container_that_is_no_xml_is_refused() -> None:
+def test_container_that_is_not_xml_raises() -> None:
     with pytest.raises(ValueError, match=r"song\.mxl: META-INF/container\.xml is not well-formed XML"):
         unpack("<container>")
 
 
-def test_no_more_comes_out_than_is_allowed() -> None:
+def test_unpacked_size_is_limited() -> None:
     assert unpack_mxl(mxl(b"x" * 1000), 1000, "song.mxl") == b"x" * 1000
-    with pytest.raises(ValueError, match=r"song\.mxl is larger than 0 MB; expected one score"):
+    with pytest.raises(ValueError, match=r"song\.mxl: is larger than 0 MB; expected one score"):
         unpack_mxl(mxl(b"x" * 1001), 1000, "song.mxl")
-    with pytest.raises(ValueError, match=r"song\.mxl is larger"):
+    with pytest.raises(ValueError, match=r"song\.mxl: is larger"):
         unpack_mxl(mxl(b"<the-score/>", container=CONTAINER + " " * 1000), 1000, "song.mxl")
 
 
-def test_a_stream_is_closed_whether_it_is_too_long_or_not() -> None:
+def test_read_limited_closes_the_stream() -> None:
     short, long = io.BytesIO(b"abc"), io.BytesIO(b"abcd")
     assert read_limited(short, 3, "it") == b"abc"
-    with pytest.raises(ValueError, match="it is larger"):
+    with pytest.raises(ValueError, match="it: is larger"):
         read_limited(long, 3, "it")
     assert short.closed
     assert long.closed
 
 
-def test_an_mxl_without_a_score_is_refused() -> None:
+def test_mxl_without_score_raises() -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("META-INF/other.xml", b"<a/>")
-    with pytest.raises(ValueError, match=r"song\.mxl holds no score; expected a MusicXML file inside"):
+    with pytest.raises(ValueError, match=r"song\.mxl: holds no score; expected a MusicXML file inside"):
         unpack_mxl(stream.getvalue(), 1000, "song.mxl")

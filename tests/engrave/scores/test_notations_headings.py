@@ -17,11 +17,11 @@ def mei(inside: str) -> etree._Element:
         ("!!!OTL@@DE: Der Lindenbaum\n!!!COM: Franz Schubert\n**kern\n4c\n*-", "humdrum"),
     ],
 )
-def test_text_says_title_and_composer_in_lines(text: str, notation: str) -> None:
+def test_text_heading_reads_title_and_composer(text: str, notation: str) -> None:
     assert text_heading(text, notation) == ("Der Lindenbaum", "Franz Schubert")
 
 
-def test_text_may_say_nothing() -> None:
+def test_text_without_heading_gives_empty_strings() -> None:
     assert text_heading("X:1\nK:C\nCDEF", "abc") == ("", "")
     assert text_heading("**kern\n4c\n*-", "humdrum") == ("", "")
 
@@ -33,17 +33,17 @@ def test_text_may_say_nothing() -> None:
         "<respStmt><persName role='composer'>Franz Schubert</persName></respStmt>",
     ],
 )
-def test_mei_has_a_main_title_and_a_composer(composer: str) -> None:
+def test_mei_heading_reads_main_title_and_composer(composer: str) -> None:
     titles = "<title type='subordinate'>5</title><title>Der\n  <rend>Lindenbaum</rend></title>"
     other = "<respStmt><persName role='lyricist'>Wilhelm Müller</persName></respStmt>"
     assert mei_heading(mei(titles + other + composer)) == ("Der Lindenbaum", "Franz Schubert")
 
 
-def test_mei_without_a_heading_has_none() -> None:
+def test_mei_without_heading_gives_empty_strings() -> None:
     assert mei_heading(etree.fromstring('<mei xmlns="http://www.music-encoding.org/ns/mei"/>')) == ("", "")
 
 
-def test_musicxml_prefers_the_title_of_the_movement() -> None:
+def test_musicxml_heading_prefers_the_movement_title() -> None:
     work = "<work><work-title>Winterreise</work-title></work>"
     names = "<creator type='lyricist'>Müller</creator><creator type='composer'> Franz Schubert </creator>"
     rest = f"<identification>{names}</identification>"

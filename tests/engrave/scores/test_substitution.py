@@ -23,7 +23,7 @@ def names(score: Score) -> Counter[str]:
     return Counter(str(element.tag) for element in etree.fromstring(score.text).iter())
 
 
-def test_common_symbols_give_way_to_rare_ones() -> None:
+def test_common_symbols_are_replaced_by_rare_ones() -> None:
     before, after = names(song()), names(substitute_symbols(song(), 1.0, 0))
     assert before["staccato"] == 2
     assert after["staccato"] == after["trill-mark"] == after["p"] == 0
@@ -32,7 +32,7 @@ def test_common_symbols_give_way_to_rare_ones() -> None:
     assert 'symbol="common"' in substitute_symbols(song(), 1.0, 0).text
 
 
-def test_an_accidental_is_doubled_with_its_pitch_only_where_nothing_hangs_on_it() -> None:
+def test_accidental_is_doubled_only_if_it_affects_no_other_note() -> None:
     root = etree.fromstring(substitute_symbols(song(), 1.0, 0).text)
     signs = [
         (n.findtext("accidental"), n.findtext("pitch/alter"))
@@ -42,7 +42,7 @@ def test_an_accidental_is_doubled_with_its_pitch_only_where_nothing_hangs_on_it(
     assert signs == [("double-sharp", "2"), ("flat", "-1")]
 
 
-def test_share_and_seed_decide() -> None:
+def test_substitution_depends_on_fraction_and_seed() -> None:
     assert substitute_symbols(song(), 0.0, 0) == song()
     assert substitute_symbols(song(), 0.5, 1) == substitute_symbols(song(), 0.5, 1)
     assert len({substitute_symbols(song(), 0.5, seed).text for seed in range(6)}) > 1
@@ -50,7 +50,7 @@ def test_share_and_seed_decide() -> None:
     assert substitute_symbols(tune, 1.0, 0) is tune
 
 
-def test_what_comes_out_can_be_engraved(engrave: Callable[[str], Page]) -> None:
+def test_substituted_score_can_be_engraved(engrave: Callable[[str], Page]) -> None:
     labels = Counter(s.label for s in engrave(substitute_symbols(song(), 1.0, 0).text).symbols)
     assert labels["accidentalDoubleSharp"] == 1
     assert labels["fermataBelow"] == 1

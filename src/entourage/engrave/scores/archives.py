@@ -1,9 +1,7 @@
-"""An archive that stays open while its members are read one after another.
+"""Scores in files, folders and archives: listing them and reading their bytes.
 
-Finding scores in files, folders and archives, and taking out their bytes without trusting any of them.
-
-Nothing is ever unpacked to disk: members are read into memory, up to a limit that holds for what comes out, whatever
-the archive says of itself. A name inside an archive is a label and never a path to write to.
+All sources are untrusted. Nothing is unpacked to disk: members of archives are read into memory, up to a limit on the
+decompressed size. The name of a member is a label and never a path to write to.
 """
 
 from __future__ import annotations
@@ -24,15 +22,22 @@ from typing import IO, NamedTuple, Self, TypeVar
 
 from entourage.engrave.scores.notations import read_limited, tune_numbers, unpack_mxl
 
+SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+MAX_SCORE_BYTES = 64 * 2**20  # the largest orchestral scores are about 40 MB of MusicXML
+MAX_MEMBERS = 500_000
+_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
+T = TypeVar("T")
+
 
 class OpenArchive:
-    """A ZIP or a tar that is open for reading, until it is closed or nobody knows of it any more.
+    """A ZIP or tar archive that is open for reading until it is closed or garbage-collected.
 
-    To open a compressed tar and list its members is to unpack all of it; to go back in it is to begin anew.
+    Listing the members of a compressed tar decompresses all of it; seeking backwards decompresses it from the start.
 
     Args:
-        path: the file.
-        is_zip: which of the two it is.
+        path: the archive.
+        is_zip: whether it is a ZIP archive; otherwise a tar archive.
     """
 
     def __init__(self, path: Path, *, is_zip: bool) -> None:
@@ -41,14 +46,14 @@ class OpenArchive:
         self.close = weakref.finalize(self, self._archive.close)
 
     def is_current(self, path: Path) -> bool:
-        """Whether that is the file that is open, and has not been replaced since."""
+        """Return whether this is the archive at `path` and the file has not been replaced since it was opened."""
         return path == self._path and _file_state(path) == self._file_state
 
     def open(self, member: str) -> IO[bytes] | None:
-        """The stream of a member; None if it is not a regular file.
+        """Return the stream of a member, or None if it is not a regular file.
 
         Raises:
-            FileNotFoundError: there is no such member any more.
+            FileNotFoundError: the archive has no such member.
         """
         try:
             if isinstance(self._archive, zipfile.ZipFile):
@@ -59,26 +64,18 @@ class OpenArchive:
 
     @cached_property
     def _tar_members(self) -> dict[str, tarfile.TarInfo]:
-        """What is in a tar, by name; of equal names the last, as `tarfile` has it, which looks at all for each."""
+        """The members of a tar by name, the last of equal names. `tarfile` would search its list for every name."""
         return {info.name: info for info in self._archive} if isinstance(self._archive, tarfile.TarFile) else {}
 
 
 def _file_state(path: Path) -> tuple[int, int, int]:
-    """What changes with a file."""
+    """Return inode, size and modification time."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-SCORE_SUFFIXES = (".xml", ".musicxml", ".mxl", ".mei", ".abc", ".krn")
-_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-MAX_SCORE_BYTES = 64 * 2**20  # bytes; the largest orchestral scores are some 40 MB of MusicXML
-MAX_MEMBERS = 500_000
-_UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, RuntimeError)
-T = TypeVar("T")
-
-
-class ScoreEntry(NamedTuple):
-    """A score before it is named: what its file is called and what follows that name; its file; where inside it is."""
+class _ScoreEntry(NamedTuple):
+    """A score without a unique name: `name` and `suffix` are joined to one."""
 
     name: str
     suffix: str
@@ -86,18 +83,20 @@ class ScoreEntry(NamedTuple):
     member: str
     tune: int
     member_index: int
+    tune: int
+    member_index: int
 
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """Where a score lies.
+    """The location of a score.
 
     Attributes:
-        name: how it is called in the output, unique among those found together.
-        path: the file, or the archive.
-        member: its name inside the archive, or nothing.
-        tune: its place among the tunes of an ABC file that holds several, from 1; else 0.
-        member_index: its member's place among the scores of the archive, from 0.
+        name: name in the output, unique among the scores that were found together.
+        path: the file or archive.
+        member: name inside the archive, or "".
+        tune: number of the tune in an ABC file with several, from 1; else 0.
+        member_index: index of the member among the scores of the archive.
     """
 
     name: str
@@ -112,60 +111,55 @@ class ScoreFile:
 
 
 def find_scores(sources: Iterable[str | Path], exclude: Path | None = None) -> list[ScoreFile]:
-    """All scores in the given files, folders (at any depth) and archives (.zip, .tar, compressed or not).
+    """List the scores in files, folders (at any depth) and archives (.zip, .tar, compressed or not).
 
-    Each tune of an ABC file is a score, called NAME-X12 by its `X:` if it is not the only one.
+    Each tune of an ABC file with several is a score of its own. It is named NAME-X12 after its `X:` field.
 
     Args:
-        sources: files, folders and archives. A file that is named is taken whatever its suffix; hidden files and
-            folders are taken only if they are named.
-        exclude: a folder that is not searched, since what lies in it is to be written over.
+        sources: files, folders and archives. A file that is listed here may have any suffix; hidden files and folders
+            are skipped unless they are listed here.
+        exclude: a folder that is not searched, such as the output folder.
 
     Returns:
-        The scores in an order that depends on their names alone, each once however often it is given.
+        The scores without duplicates, in an order that depends on their names only.
 
     Raises:
-        ValueError: a source does not exist, lies in the folder that is kept apart, is no regular file, folder or
-            readable archive, holds more than `MAX_MEMBERS`, or all sources together hold no score.
+        ValueError: a source does not exist, lies in the excluded folder, is neither a regular file, a folder nor a
+            readable archive, or has more than `MAX_MEMBERS` members; or no source contains a score.
     """
-    entries: list[ScoreEntry] = []
+    entries: list[_ScoreEntry] = []
     for source in map(Path, sources):
         if not source.exists():
-            raise ValueError(f"{source} does not exist; expected a score, a folder of scores or an archive of scores")
-        if exclude is not None and any(
-            _is_same_folder(folder, exclude) for folder in (source, *source.resolve().parents)
-        ):
-            raise ValueError(f"{source} lies in {exclude}, where the output goes; expected scores from elsewhere")
+            raise ValueError(f"{source}: does not exist; expected a score, a folder of scores or an archive of scores")
+        parents = (source, *source.resolve().parents)
+        if exclude is not None and any(_is_same_folder(folder, exclude) for folder in parents):
+            raise ValueError(f"{source}: lies in the output folder {exclude}; expected scores outside of it")
         if source.is_dir():
             for path in _search_folder(source, exclude):
                 name = path.relative_to(source).as_posix()
                 entries += _limited(_list_tunes(name, path, "", partial(_open, path)), "tunes", path)
-        elif not source.is_file():  # reading a pipe would wait for ever
-            raise ValueError(
-                f"{source} is no regular file; expected a score, a folder of scores or an archive of scores"
-            )
+        elif not source.is_file():  # reading a pipe would block
+            raise ValueError(f"{source}: is not a regular file; expected a score, a folder or an archive of scores")
         elif _is_archive(source):
             entries += _list_archive(source)
         else:
             entries += _limited(_list_tunes(source.name, source, "", partial(_open, source)), "tunes", source)
     if not entries:
-        kinds = " ".join(SCORE_SUFFIXES)
-        raise ValueError(
-            f"no score in {', '.join(map(str, sources)) or 'nothing'}; expected files of the kinds {kinds}"
-        )
+        listed = ", ".join(map(str, sources)) or "nothing"
+        raise ValueError(f"no score in {listed}; expected files named {' '.join(SCORE_SUFFIXES)}")
     return _assign_names(entries)
 
 
 class ScoreReader:
-    """Reads one score after another; the archive of the last one stays open for the next.
+    """Reads scores one after another and keeps the last archive open.
 
-    Scores of an archive should be read in the order of their `member_index`: to go back in a compressed tar means to
-    decompress it again from the start.
+    Read the scores of an archive in the order of their `member_index`: seeking backwards in a compressed tar
+    decompresses it from the start.
     """
 
     def __init__(self) -> None:
         self._archive: OpenArchive | None = None
-        self._last = ("", b"")  # the member that was read last, since tunes and fonts ask for it again
+        self._last = ("", b"")  # name and bytes of the last member: its tunes and fonts request it again
 
     def __enter__(self) -> Self:
         return self
@@ -174,24 +168,24 @@ class ScoreReader:
         self.close()
 
     def read(self, file: ScoreFile) -> bytes:
-        """The bytes of a score; those of a compressed one (.mxl) are the bytes of the score inside.
+        """Return the bytes of a score; for compressed MusicXML (.mxl), those of the score inside.
 
         Raises:
-            ValueError: one line that says which score cannot be read, and why.
+            ValueError: the score cannot be read; the message is one line.
         """
         try:
             data = self._from_archive(file) if file.member else read_limited(_open(file.path), MAX_SCORE_BYTES, file)
             if data[:4] == b"PK\x03\x04":
                 data = unpack_mxl(data, MAX_SCORE_BYTES, file)
         except _UNREADABLE as error:
-            self.close()  # where in the archive it stands now is not known
-            raise ValueError(f"{file} cannot be read: {_first_line(error)}") from error
+            self.close()  # the position in the archive is unknown after an error
+            raise ValueError(f"{file}: cannot be read: {_first_line(error)}") from error
         if not data.strip():
-            raise ValueError(f"{file} is empty; expected a score")
+            raise ValueError(f"{file}: is empty; expected a score")
         return data
 
     def close(self) -> None:
-        """Closes the archive; the next score opens its own."""
+        """Close the archive."""
         if self._archive is not None:
             self._archive.close()
         self._archive, self._last = None, ("", b"")
@@ -199,58 +193,55 @@ class ScoreReader:
     def _from_archive(self, file: ScoreFile) -> bytes:
         inside = PurePosixPath(file.member.replace("\\", "/"))
         if inside.is_absolute() or ".." in inside.parts or ":" in inside.parts[0]:
-            raise ValueError(f"{file}: the name points out of the archive; expected a relative path")
+            raise ValueError(f"{file}: the name points out of the archive; expected a relative path inside it")
         if self._archive is None or not self._archive.is_current(file.path):
             self.close()
             self._archive = OpenArchive(file.path, is_zip=_is_zip(file.path))
         if self._last[0] != file.member:
             stream = self._archive.open(file.member)
             if stream is None:
-                raise ValueError(f"{file} is not a regular file")
+                raise ValueError(f"{file}: is not a regular file; expected a score")
             self._last = file.member, read_limited(stream, MAX_SCORE_BYTES, file)
         return self._last[1]
 
 
 def read_bytes(file: ScoreFile) -> bytes:
-    """The bytes of a single score; see `ScoreReader`."""
+    """Return the bytes of a single score; see `ScoreReader`."""
     with ScoreReader() as reader:
         return reader.read(file)
 
 
 def _search_folder(source: Path, exclude: Path | None) -> list[Path]:
-    """The scores in a folder at any depth; folders that are hidden or kept apart are not entered."""
+    """Return the scores in a folder at any depth, without hidden folders and the excluded one."""
     scores = []
     for name, folders, files in os.walk(source):
         folder = Path(name)
-        folders[:] = [
-            f for f in folders if not f.startswith(".") and not (exclude and _is_same_folder(folder / f, exclude))
-        ]
+        visible = (f for f in folders if not f.startswith("."))
+        folders[:] = [f for f in visible if not (exclude and _is_same_folder(folder / f, exclude))]
         paths = [folder / f for f in files if not f.startswith(".")]
         scores += [p for p in paths if p.suffix.lower() in SCORE_SUFFIXES and p.is_file()]
     return sorted(scores)
 
 
 def _is_same_folder(folder: Path, other: Path) -> bool:
-    """Whether two paths, however they are written, lead to the same folder."""
+    """Return whether two paths, relative or absolute, lead to the same folder."""
     return folder.exists() and other.exists() and folder.samefile(other)
 
 
 def _is_archive(path: Path) -> bool:
-    name = path.name.lower()
-    return name.endswith((".zip", *_TAR_SUFFIXES))
+    return path.name.lower().endswith((".zip", *_TAR_SUFFIXES))
 
 
 def _is_zip(path: Path) -> bool:
-    """Whether it is ZIP, by its name or else its start: a tar that ends in an .mxl has the end of a ZIP."""
-    name = path.name.lower()
-    if name.endswith((".zip", *_TAR_SUFFIXES)):
-        return name.endswith(".zip")
+    """Detect ZIP by name, else by the first bytes: a tar that ends with an .mxl file has the trailer of a ZIP."""
+    if _is_archive(path):
+        return path.name.lower().endswith(".zip")
     with path.open("rb") as stream:
-        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second begins one that holds nothing
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")  # the second is that of an empty archive
 
 
-def _list_archive(archive: Path) -> list[ScoreEntry]:
-    """The scores in an archive; those whose names point out of it are among them, to be reported when read."""
+def _list_archive(archive: Path) -> list[_ScoreEntry]:
+    """List the scores in an archive, also those whose names point out of it: they are reported when they are read."""
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as zip_file:
@@ -261,31 +252,31 @@ def _list_archive(archive: Path) -> list[ScoreEntry]:
             members = {member.name: member for member in _limited(tar, "files", archive) if member.isfile()}
             return _list_members(archive, _filter_scores(members), lambda name: tar.extractfile(members[name]))
     except _UNREADABLE as error:
-        raise ValueError(f"{archive} cannot be read as an archive: {_first_line(error)}") from error
+        raise ValueError(f"{archive}: cannot be read as an archive: {_first_line(error)}") from error
 
 
-def _list_members(archive: Path, names: list[str], open_member: Callable[[str], IO[bytes] | None]) -> list[ScoreEntry]:
-    """The scores that members are, or hold, in the order of the archive."""
+def _list_members(archive: Path, names: list[str], open_member: Callable[[str], IO[bytes] | None]) -> list[_ScoreEntry]:
+    """List the scores of an archive's members, in the order of the archive."""
     entries = (f for k, n in enumerate(names) for f in _list_tunes(n, archive, n, partial(open_member, n), k))
     return _limited(entries, "scores", archive)
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, on one line: tarfile adds a line for each kind it has tried."""
+    """Return the first line of an error message: tarfile adds one for each compression that it has tried."""
     return str(error).partition("\n")[0].rstrip(":") or type(error).__name__
 
 
 def _filter_scores(names: Iterable[str]) -> list[str]:
-    """Those of the names that are scores, in the order of the archive."""
+    """Return the names that end like those of scores, each once, in the order of the archive."""
     scores = [n for n in names if PurePosixPath(n).suffix.lower() in SCORE_SUFFIXES and "__MACOSX" not in n]
     return list(dict.fromkeys(scores))
 
 
 def _limited(items: Iterable[T], noun: str, source: Path) -> list[T]:
-    """All of them, unless they are so many that a small file must be meant to fill the memory."""
+    """Return the items as a list; more than `MAX_MEMBERS` indicate a file that is meant to exhaust the memory."""
     taken = list(islice(items, MAX_MEMBERS + 1))
     if len(taken) > MAX_MEMBERS:
-        raise ValueError(f"{source} holds more than {MAX_MEMBERS} {noun}; expected at most as many")
+        raise ValueError(f"{source}: holds more than {MAX_MEMBERS} {noun}; expected {MAX_MEMBERS} at most")
     return taken
 
 
@@ -295,8 +286,8 @@ def _open(path: Path) -> IO[bytes]:
 
 def _list_tunes(
     name: str, path: Path, member: str, open_member: Callable[[], IO[bytes] | None], member_index: int = 0
-) -> list[ScoreEntry]:
-    """A score, or one a tune if it is ABC; what cannot be read is reported when it is to be engraved."""
+) -> list[_ScoreEntry]:
+    """List the score, or one per tune of an ABC file. Unreadable files are reported when they are engraved."""
     suffix = PurePosixPath(name).suffix.lower()
     numbers: list[str] = []
     if suffix == ".abc" or suffix not in SCORE_SUFFIXES:
@@ -306,14 +297,13 @@ def _list_tunes(
                 with stream:
                     numbers = list(islice(tune_numbers(stream.read(MAX_SCORE_BYTES)), MAX_MEMBERS + 1))
     if len(numbers) < 2:
-        return [ScoreEntry(name, "", path, member, 0, member_index)]
-    return [
-        ScoreEntry(name, f"-X{number or k}", path, member, k, member_index) for k, number in enumerate(numbers, start=1)
-    ]
+        return [_ScoreEntry(name, "", path, member, 0, member_index)]
+    tunes = enumerate(numbers, start=1)
+    return [_ScoreEntry(name, f"-X{number or k}", path, member, k, member_index) for k, number in tunes]
 
 
-def _assign_names(entries: list[ScoreEntry]) -> list[ScoreFile]:
-    """Short names: the last part of the path, made of letters, digits, - and _; a number tells equal ones apart."""
+def _assign_names(entries: list[_ScoreEntry]) -> list[ScoreFile]:
+    """Name scores by their file: letters, digits, - and _ only; equal names are made unique by ~2, ~3 and so on."""
     by_location: dict[tuple[Path, str, int], tuple[str, Path]] = {}
     member_indices: dict[tuple[Path, str], int] = {}
     for name, suffix, path, member, tune, member_index in entries:
@@ -326,7 +316,6 @@ def _assign_names(entries: list[ScoreEntry]) -> list[ScoreFile]:
     for (_, member, tune), (name, path) in sorted(by_location.items(), key=lambda pair: (*pair[1], *pair[0][1:])):
         folded = name.casefold()  # on macOS and Windows, Song and song are the same file
         count = counts[folded] = counts.get(folded, 0) + 1
-        files.append(
-            ScoreFile(name if count == 1 else f"{name}~{count}", path, member, tune, member_indices[path, member])
-        )
+        unique = name if count == 1 else f"{name}~{count}"
+        files.append(ScoreFile(unique, path, member, tune, member_indices[path, member]))
     return files

@@ -1,11 +1,8 @@
-"""Figures: short passages that each bring certain symbols.
+"""Composer of random, valid scores in which every symbol class occurs.
 
-A flagged note with the rests that complete its measure, a breve, a change of clef, a triplet...
-
-The composer: valid random music in which every class of symbols occurs.
-
-A composed score is a row of figures. Balanced scores hold every figure equally often and little else, so that no class
-is more than twenty times as frequent as another. The others are mostly plain melody, like music, and figures strewn in.
+A score is a sequence of figures: short passages that each contain certain symbols, such as a clef change or a triplet.
+Balanced scores contain every figure equally often and little else, so that no class is more than twenty times as
+frequent as another. Other scores are mostly melody, as real music is, with figures interspersed.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from entourage.engrave.scores.musicxml_writer import DIVISIONS, Value, attribute
 
 _WHOLE = Value(Fraction(4))
 _DYNAMICS = ("p", "f", "pp", "ppp", "pppp", "ppppp", "ff", "fff", "ffff", "fffff", "mp", "mf", "fp", "sf", "sfz", "rfz")
-_TUPLETS = {  # the number: what it replaces, and what it is made of, in eighths (a negative one is a rest)
+_TUPLETS = {  # actual notes: (normal notes, lengths of the parts in eighths (2 and 3: quarters); rests are negative)
     3: (2, (2, -1)),
     6: (4, (-3, -3)),
     2: (3, (-1, -1)),
@@ -36,7 +33,7 @@ _TUPLETS = {  # the number: what it replaces, and what it is made of, in eighths
 
 @dataclass(frozen=True)
 class Bar:
-    """A measure: its content, how many quarters it lasts, and what stands at its left and right edge."""
+    """The MusicXML of a measure: content, length in quarter notes, left and right barline."""
 
     content: str
     length: Fraction = Fraction(4)
@@ -44,17 +41,17 @@ class Bar:
     right: str = ""
 
 
-MeasureContent = Callable[[int], str]  # the content of a measure of four quarters, given the step of the middle line
-BarFactory = Callable[..., Bar]  # makes a measure of some carrier
+MeasureContent = Callable[[int], str]  # (step of the middle staff line) -> content of a measure of four quarters
+BarFactory = Callable[..., Bar]  # (content to prepend, step of the middle staff line) -> measure
 Item = TypeVar("Item")
 
 
 class Figures:
-    """Writes figures.
+    """Writer of figures.
 
     Args:
-        random: all chance comes from it.
-        base_clef: the clef that the score is in, such as "G2", to which figures return.
+        random: generator of all random choices.
+        base_clef: clef of the score, such as "G2"; figures that change it return to it.
     """
 
     def __init__(self, random: np.random.Generator, base_clef: str) -> None:
@@ -63,13 +60,13 @@ class Figures:
         self.middle = {"G2": 34, "F4": 22, "C3": 28, "C4": 26, "P": 34}[base_clef]  # step of the middle line
 
     def all_figures(self) -> Iterator[list[Bar]]:
-        """Every figure once.
+        """Yield every figure once.
 
-        Symbols that stand beside, above or before notes are spread over the measures that other figures need anyway:
-        measures of their own would make plain notes and rests too frequent.
+        Symbols next to notes are distributed over the measures of other figures: measures of their own would make
+        ordinary notes and rests too frequent.
         """
-        contents = self._shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
-        surrounding = self._shuffled(self.directions())
+        contents = self.shuffled([*self.flags(), *self.tuplets(), self.seconds, self.beamed])
+        surrounding = self.shuffled(self.directions())
         graces = self.graces()
 
         def make_bar(before: str = "", middle: int = self.middle) -> Bar:
@@ -90,14 +87,14 @@ class Figures:
             yield [make_bar()]
 
     def random_step(self, line: bool | None = None, middle: int | None = None) -> int:
-        """A step on the staff; on a line, or in a space, if asked; about another middle line, in another clef."""
+        """Draw a step on the staff: on a line or in a space if `line` is given, around another middle line if any."""
         offset = int(self.random.integers(-3, 4))
         if line is not None and (offset % 2 == 0) != line:
             offset += 1
         return (self.middle if middle is None else middle) + offset
 
     def ornamented_notes(self) -> Iterator[str]:
-        """Whole notes, each with an ornament (or the like), most with an articulation."""
+        """Yield whole notes, each with an ornament, bowing or fingering, most with an articulation."""
         names = ("accent", "staccato", "tenuto", "staccatissimo", "strong-accent")
         placements = [(name, place) for name in names for place in ("above", "below")]
         articulations = [f"<articulations><{name} placement='{place}'/></articulations>" for name, place in placements]
@@ -108,11 +105,11 @@ class Figures:
         ornaments += [f"<technical><{bow}/></technical>" for bow in ("up-bow", "down-bow")]
         ornaments += [f"<technical><fingering>{n}</fingering></technical>" for n in range(6)]
         articulations += [""] * (len(ornaments) - len(articulations))
-        for k, notations in enumerate(zip(self._shuffled(articulations), self._shuffled(ornaments), strict=True)):
+        for k, notations in enumerate(zip(self.shuffled(articulations), self.shuffled(ornaments), strict=True)):
             yield note(self.random_step(line=k % 2 == 0), _WHOLE, notations="".join(notations))
 
     def directions(self) -> list[tuple[str, str]]:
-        """What stands before and after the notes of a measure: dynamics, signs, hairpins, pedal and octave line."""
+        """Return directions before and after the notes of a measure: dynamics, signs, hairpins, pedal, octave line."""
         pairs = [(direction(f"<dynamics><{name}/></dynamics>"), "") for name in _DYNAMICS]
         pairs.append((direction("<dynamics><other-dynamics>m</other-dynamics></dynamics>"), ""))
         pairs += [(direction("<segno/>", "above"), ""), (direction("<coda/>", "above"), "")]
@@ -124,8 +121,8 @@ class Figures:
         return [*pairs, (start, end)]
 
     def flags(self) -> list[MeasureContent]:
-        """Notes of each flag and direction with all kinds of accidentals, completed by rests."""
-        signs = self._shuffled(["flat", "natural", "sharp", "double-sharp", "flat-flat", ""])
+        """Write notes with each flag and stem direction and all accidentals, completed by rests."""
+        signs = self.shuffled(["flat", "natural", "sharp", "double-sharp", "flat-flat", ""])
 
         def pair(n: int, stems: tuple[str, ...], sign: str) -> MeasureContent:
             value = Value(Fraction(4, n))
@@ -142,7 +139,7 @@ class Figures:
         return [*both, *(pair(128, (stem,), sign) for stem, sign in zip(("up", "down"), signs[4:], strict=True))]
 
     def tuplets(self) -> list[MeasureContent]:
-        """Tuplets of all numbers, of two notes or rests each."""
+        """Write tuplets of all numbers, of two notes or rests each."""
 
         def tuplet(number: int, normal: int, parts: tuple[int, ...]) -> MeasureContent:
             def write(middle: int) -> str:
@@ -162,12 +159,12 @@ class Figures:
         return [tuplet(number, normal, parts) for number, (normal, parts) in _TUPLETS.items()]
 
     def seconds(self, middle: int) -> str:
-        """Two half notes side by side on one stem, broken."""
+        """Write two half notes a second apart on one stem, arpeggiated."""
         low = self.random_step(line=True, middle=middle)
         return note((low, low + 1), Value(Fraction(2), dots=1), notations="<arpeggiate/>") + rests(Fraction(1))
 
     def beamed(self, middle: int) -> str:
-        """Two eighths under a beam and a slur."""
+        """Write two eighths under a beam and a slur."""
         low = self.random_step(middle=middle)
         ends = (("begin", "start"), ("end", "stop"))
         slurs = [f"<slur type='{slur}' number='1'/>" for _, slur in ends]
@@ -176,7 +173,7 @@ class Figures:
         return "".join(texts) + rests(Fraction(3))
 
     def graces(self) -> list[str]:
-        """Grace notes of both kinds and directions, with accidentals, and long ones as seconds."""
+        """Write grace notes of both kinds and stem directions with accidentals, and long ones a second apart."""
         eighth = Value(Fraction(1, 2))
         signs = ("flat", "natural", "sharp", "")
         kinds = [(grace, stem) for grace in ("slash", "plain") for stem in ("up", "down")]
@@ -190,21 +187,21 @@ class Figures:
         return texts
 
     def long_values(self) -> Bar:
-        """Breves, large and small, as seconds, in four halves."""
+        """Write breves a second apart, in both sizes, in four halves."""
         low = self.random_step(line=True)
         breve = Value(Fraction(8))
         small = note((low, low + 1), breve, grace="plain")
         return Bar(attributes(time="4/2") + small + note((low, low + 1), breve), Fraction(8))
 
     def long_rests(self, make_bar: BarFactory) -> list[Bar]:
-        """A breve rest, a longa rest and a maxima rest."""
+        """Write a breve, a longa and a maxima rest."""
         bars = [Bar(note((), Value(Fraction(8))), Fraction(8))]
         for length, time in ((16, "16/4"), (32, "32/4")):
             bars.append(Bar(attributes(time=time) + note((), Value(Fraction(length))), Fraction(length)))
         return [*bars, make_bar(attributes(time="common"))]
 
     def meters(self, make_bar: BarFactory) -> list[Bar]:
-        """Every digit of time signatures, over rests."""
+        """Write every digit of time signatures, over rests."""
         bars = []
         for time in ("10/8", "12/16", "9/8", "7/8", "5/4", "6/4", "3/4", "cut"):
             count, unit = map(int, ("2/2" if time == "cut" else time).split("/"))
@@ -213,7 +210,7 @@ class Figures:
         return [*bars, make_bar(attributes(time="common"))]
 
     def clefs(self, make_bar: BarFactory) -> list[Bar]:
-        """All clefs, and back home; the notes stay on the staff."""
+        """Write all clefs and return to the base clef; the notes stay on the staff."""
         bars = []
         for clef in ("F4", "C3", "C4", "P", "G2-1", "G2", "G22", self.base_clef):
             middle = {"F4": 22, "C3": 28, "C4": 26, "G2-1": 27, "G22": 48}.get(clef, 34)
@@ -221,24 +218,24 @@ class Figures:
         return bars
 
     def multi_measure_rest(self) -> list[Bar]:
-        """Many measures of rest, written as one."""
+        """Write several measures of rest as one multi-measure rest."""
         count = int(self.random.integers(10, 30))
         style = f"<attributes><measure-style><multiple-rest>{count}</multiple-rest></measure-style></attributes>"
         rest = measure_rest(Fraction(4))
         return [Bar(style + rest), *[Bar(rest)] * (count - 1)]
 
     def tied(self) -> list[Bar]:
-        """A tie, below the staff, where leger lines are."""
-        at = self.middle - 6
-        return [Bar(note(at, _WHOLE, tie="start")), Bar(note(at, _WHOLE, tie="stop"))]
+        """Write a tie below the staff, on ledger lines."""
+        return [Bar(note(self.middle - 6, _WHOLE, tie=end)) for end in ("start", "stop")]
 
     def repeated(self, make_bar: BarFactory) -> list[Bar]:
-        """A repeat of two measures."""
+        """Write a repeat of two measures."""
         left = "<barline location='left'><repeat direction='forward'/></barline>"
         right = "<barline location='right'><bar-style>light-heavy</bar-style><repeat direction='backward'/></barline>"
         return [replace(make_bar(), left=left), replace(make_bar(), right=right)]
 
-    def _shuffled(self, items: list[Item]) -> list[Item]:
+    def shuffled(self, items: list[Item]) -> list[Item]:
+        """Return the items in random order."""
         return [items[i] for i in self.random.permutation(len(items))]
 
 
@@ -246,24 +243,27 @@ _CLEFS = ("G2", "F4", "C3", "C4", "P")
 
 
 def compose(seed: int, index: int, *, balanced: bool = False) -> str:
-    """A score as MusicXML.
+    """Compose a score.
 
     Args:
-        seed: of all that is random.
-        index: of the score; the same seed and index give the same score. Clefs and number of staves go round by it.
-        balanced: every figure equally often, and no melody.
+        seed: seed of all random choices.
+        index: number of the score. It selects the clef, and whether there is a second staff.
+        balanced: include every figure equally often, and no melody.
+
+    Returns:
+        MusicXML of one part; equal arguments give equal scores.
     """
     writer = Figures(np.random.default_rng([seed, index, balanced]), _CLEFS[index % 5])
-    figures_in_order = (
-        [bars for _ in range(2) for bars in writer.all_figures()] if balanced else list(writer.all_figures())
-    )
-    order = writer.random.permutation(len(figures_in_order))
-    figures = [figures_in_order[i] for i in order]
+    figures = writer.shuffled([bars for _ in range(2 if balanced else 1) for bars in writer.all_figures()])
     if not balanced:
         inserted = sorted(writer.random.choice(len(figures), size=len(figures) // 3, replace=False))
         figures = [part for i in inserted for part in (_melody(writer.random, writer.middle), figures[i])]
     bars = [bar for figure in figures for bar in figure]
     return _score(bars, clef=_CLEFS[index % 5], staves=2 if index % 7 == 0 else 1, name=f"Composition {index + 1}")
+
+
+def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
+    """Write one to three measures of quarters, eighths and halves: a random walk around the middle staff line."""
 
 
 def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
@@ -291,24 +291,21 @@ def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
 
 
 def _score(bars: list[Bar], clef: str, staves: int, name: str) -> str:
-    """The measures as a score of one part; on two staves the lower one, in the bass, rests."""
-    first = attributes(clef=clef, time="common", key="0").replace(
-        "<attributes>", f"<attributes><divisions>{DIVISIONS}</divisions>"
-    )
+    """Join measures to a score of one part; a second staff, in the bass clef, contains rests."""
+    first = attributes(clef=clef, time="common", key="0")
+    first = first.replace("<attributes>", f"<attributes><divisions>{DIVISIONS}</divisions>")
     if staves == 2:
         lower = "<clef number='2'><sign>F</sign><line>4</line></clef>"
-        first = first.replace("<clef>", "<staves>2</staves><clef number='1'>").replace(
-            "</attributes>", f"{lower}</attributes>"
-        )
+        first = first.replace("<clef>", "<staves>2</staves><clef number='1'>")
+        first = first.replace("</attributes>", f"{lower}</attributes>")
     measures = []
     for number, bar in enumerate(bars, start=1):
         length = int(bar.length * DIVISIONS)
         content = bar.content.replace("<clef>", "<clef number='1'>") if staves == 2 else bar.content
         if staves == 2:
-            content += f"<backup><duration>{length}</duration></backup>"
-            content += (
-                f"<note><rest measure='yes'/><duration>{length}</duration><voice>5</voice><staff>2</staff></note>"
-            )
+            duration = f"<duration>{length}</duration>"
+            content += f"<backup>{duration}</backup>"
+            content += f"<note><rest measure='yes'/>{duration}<voice>5</voice><staff>2</staff></note>"
         start = first if number == 1 else ""
         measures.append(f"<measure number='{number}'>{start}{bar.left}{content}{bar.right}</measure>")
     parts = "<part-list><score-part id='P1'><part-name></part-name></score-part></part-list>"

@@ -1,4 +1,4 @@
-"""Writing MusicXML: small functions, each of which returns a piece of it as text."""
+"""Functions that write MusicXML elements as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-DIVISIONS = 10_080  # of a quarter note: a 128th is a whole number of them, and so is a fifth, a seventh and a ninth
+DIVISIONS = 10_080  # divisions of a quarter note: divisible by the lengths of a 128th and of 5-, 7- and 9-tuplets
 _STEPS = "CDEFGAB"
 _TYPES = {
     Fraction(32): "maxima",
@@ -22,7 +22,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Value:
-    """How long a note is written, in quarters, with dots; and how it is squeezed by a tuplet (actual, normal)."""
+    """A note value: the written length in quarter notes, dots, and the ratio of a tuplet (actual, normal)."""
 
     written: Fraction
     dots: int = 0
@@ -30,12 +30,12 @@ class Value:
 
     @property
     def sounding(self) -> Fraction:
-        """How long it lasts, in quarters."""
+        """Sounding length in quarter notes."""
         return self.written * (2 - Fraction(1, 2**self.dots)) * Fraction(self.tuplet[1], self.tuplet[0])
 
 
 def pitch(step: int) -> str:
-    """The pitch so many steps above C0, without accidental: 35 is C5."""
+    """Write the natural pitch `step` diatonic steps above C0; 35 is C5."""
     return f"<pitch><step>{_STEPS[step % 7]}</step><octave>{step // 7}</octave></pitch>"
 
 
@@ -50,17 +50,20 @@ def note(
     beams: Sequence[str] = (),
     tie: str = "",
 ) -> str:
-    """A note, a chord (several steps) or a rest (no steps).
+    """Write a note, a chord (several steps) or a rest (no steps).
 
     Args:
-        steps: pitches, as steps above C0.
-        value: its duration.
+        steps: pitches, in diatonic steps above C0.
+        value: the note value.
         grace: "slash" or "plain" for a grace note.
-        notations: what goes inside `<notations>`.
-        accidental: sign of the first note.
-        stem: "up", "down" or nothing.
-        beams: "begin", "continue" or "end" of each beam, the first being that of eighths.
-        tie: "start" or "stop".
+        notations: content of `<notations>`.
+        accidental: accidental of the first note.
+        stem: "up", "down" or "".
+        beams: "begin", "continue" or "end" of each beam, that of eighths first.
+        tie: "start", "stop" or "".
+
+    Returns:
+        One `<note>` per step.
     """
     chord = [steps] if isinstance(steps, int) else list(steps)
     texts = []
@@ -96,7 +99,7 @@ def _altered(step: int, accidental: str) -> str:
 
 
 def rests(length: Fraction) -> str:
-    """Rests that fill a length, the shortest first."""
+    """Write rests that fill a length in quarter notes, the shortest first."""
     texts: list[str] = []
     for written in sorted((w for w in _TYPES if w <= 4), reverse=True):
         while length >= written:
@@ -106,12 +109,12 @@ def rests(length: Fraction) -> str:
 
 
 def direction(inside: str, placement: str = "below") -> str:
-    """Something beside the notes: a dynamic, a pedal, a hairpin..."""
+    """Write a direction, such as a dynamic, a pedal sign or a hairpin."""
     return f"<direction placement='{placement}'><direction-type>{inside}</direction-type></direction>"
 
 
 def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
-    """A change of clef ("G2", "G2-1" an octave down, "P" for percussion), time ("3/4", "common") or key ("-1")."""
+    """Write a change of clef ("G2", "G2-1" an octave lower, "P": percussion), time ("3/4", "common") or key ("-1")."""
     parts = []
     if key:
         cancel, _, fifths = key.rpartition("/")
@@ -129,5 +132,5 @@ def attributes(*, clef: str = "", time: str = "", key: str = "") -> str:
 
 
 def measure_rest(length: Fraction) -> str:
-    """A rest for the whole of a measure."""
+    """Write a rest that fills a measure."""
     return f"<note><rest measure='yes'/><duration>{int(length * DIVISIONS)}</duration></note>"

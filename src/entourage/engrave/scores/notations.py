@@ -1,9 +1,4 @@
-"""Compressed MusicXML: a ZIP that holds a score, and says in a container which of its files that is.
-
-ABC files hold any number of tunes, each of which begins at its `X:`, has a key, and is a score of its own.
-
-Title and composer as a score gives them, in the four notations: what tells works apart.
-"""
+"""Parts of score formats: compressed MusicXML, the tunes of ABC files, and titles and composers in headers."""
 
 from __future__ import annotations
 
@@ -23,22 +18,25 @@ _CONTAINER = "META-INF/container.xml"
 
 
 def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
-    """The score inside compressed MusicXML: the first root file of its container, or else its first XML file.
+    """Extract the score from compressed MusicXML: the first root file in its container, else its first XML file.
 
     Args:
-        data: the bytes of the .mxl.
-        max_bytes: how many bytes may come out, whatever the file says of itself.
-        source: how errors call it.
+        data: the bytes of the .mxl file.
+        max_bytes: limit on the decompressed size, whatever size the file declares.
+        source: name of the file for error messages.
+
+    Returns:
+        The bytes of the score.
 
     Raises:
-        ValueError: there is no score inside, its container is no XML, or it is larger than that.
-        zipfile.BadZipFile: it is damaged; so are others of what `zipfile` raises.
+        ValueError: the file contains no score, its container is not XML, or it exceeds the limit.
+        zipfile.BadZipFile: the file is damaged; `zipfile` raises other errors for this, too.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [n for n in archive.namelist() if n.lower().endswith((".xml", ".musicxml", ".mei"))]
         names = [n for n in names if not n.startswith("META-INF")]
         if not names:
-            raise ValueError(f"{source} holds no score; expected a MusicXML file inside")
+            raise ValueError(f"{source}: holds no score; expected a MusicXML file inside")
         container = b""
         if _CONTAINER in archive.namelist():
             container = read_limited(archive.open(_CONTAINER), max_bytes, source)
@@ -47,20 +45,28 @@ def unpack_mxl(data: bytes, max_bytes: int, source: object) -> bytes:
 
 
 def read_limited(stream: IO[bytes], max_bytes: int, source: object) -> bytes:
-    """All bytes of a stream, which is closed.
+    """Read a stream to its end and close it.
+
+    Args:
+        stream: the stream.
+        max_bytes: limit on its length.
+        source: name of the file for error messages.
+
+    Returns:
+        All bytes of the stream.
 
     Raises:
-        ValueError: there are more of them than the largest score has.
+        ValueError: the stream is longer than the limit.
     """
     with stream:
         data = stream.read(max_bytes + 1)
     if len(data) > max_bytes:
-        raise ValueError(f"{source} is larger than {max_bytes // 2**20} MB; expected one score")
+        raise ValueError(f"{source}: is larger than {max_bytes // 2**20} MB; expected one score")
     return data
 
 
 def _root_files(container: bytes, source: object) -> list[str]:
-    """The files that a container names as its scores, the first of which is the score itself."""
+    """Return the paths of the scores that a container lists; the first is the score itself."""
     if not container.strip():
         return []
     try:
@@ -70,35 +76,38 @@ def _root_files(container: bytes, source: object) -> list[str]:
     return [element.get("full-path", "") for element in root.iter("{*}rootfile")]
 
 
-# Both patterns start at a newline, not with ^, which takes three times as long; `_normalise_newlines` puts one first.
+# The patterns start with a newline, not ^, which takes three times as long; `_normalize_newlines` prepends one.
 _MARK = re.compile(r"\n(?:X:[ \t]*([0-9]{0,9})|K:)")
-_FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # those that a file may give for all of its tunes
+_FIELD = re.compile(r"\n([ABCDFGHILMNORSUZmr]):[^\n]*")  # fields that a file header may define for all tunes
 _EMPTY = re.compile(r"\n[ \t]*\n")
-MAX_SHARED_FIELDS = 10_000  # characters of such fields, which every tune gets
+MAX_SHARED_FIELDS = 10_000  # characters of the header fields, which are copied into every tune
 
 
 def nth_tune(text: str, k: int = 0) -> str:
-    """One tune of an ABC file, with the fields that the file gives for all of them.
+    """Extract a tune from an ABC file, with the header fields that apply to all of its tunes.
 
-    A tune ends at the first empty line after its key, as the standard has it: what follows is prose.
+    As in the ABC standard, a tune ends at the first empty line after its key; the text that follows is prose.
 
     Args:
         text: the file.
-        k: which one, from 1; 0 for the only one, which may be the whole file if there is no `X:` in it.
+        k: number of the tune, from 1; 0 for the only tune, which needs no `X:` field.
+
+    Returns:
+        The tune as ABC.
 
     Raises:
-        ValueError: one line that says what is wrong with the file, which it does not name.
+        ValueError: there is no such tune, or its header is too long; the message does not name the file.
     """
-    text = _normalise_newlines(text)
+    text = _normalize_newlines(text)
     tune = next(islice(_find_tunes(text), max(k - 1, 0), None), None)
     if tune is None or k == 0:
         count = sum(1 for _ in _find_tunes(text))
         if k > count:
-            raise ValueError(f"it holds {count} tunes; expected at least {k}")
+            raise ValueError(f"holds {count} tunes; expected at least {k}")
         if count > 1:
-            raise ValueError(f"it holds {count} tunes; expected one, as find_scores tells them apart")
+            raise ValueError(f"holds {count} tunes; expected one, or the number of a tune")
         if "\nK:" not in text:
-            raise ValueError("it has no K: field; expected ABC, in which every tune has a key")
+            raise ValueError("has no K: field; expected ABC, in which every tune has a key")
     if tune is None:
         return text[1:]
     _, start, key = tune
@@ -106,14 +115,14 @@ def nth_tune(text: str, k: int = 0) -> str:
 
 
 def tune_numbers(data: bytes) -> Iterator[str]:
-    """What stands after each tune's `X:` in the bytes of an ABC file, one after the other: a number, or nothing."""
+    """Yield the number after each tune's `X:` in the bytes of an ABC file; "" if missing."""
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = _normalise_newlines(data.decode("utf-16" if utf16 else "utf-8", errors="replace"))
+    text = _normalize_newlines(data.decode("utf-16" if utf16 else "utf-8", errors="replace"))
     return (number for number, _, _ in _find_tunes(text))
 
 
 def _find_tunes(text: str) -> Iterator[tuple[str, int, int]]:
-    """Number, start and place of the key of each tune; an `X:` without a key before the next one begins none."""
+    """Yield number, start and position of the key of each tune; an `X:` without a key of its own is skipped."""
     start: re.Match[str] | None = None
     for mark in _MARK.finditer(text):
         if mark[1] is not None:
@@ -123,41 +132,41 @@ def _find_tunes(text: str) -> Iterator[tuple[str, int, int]]:
             start = None
 
 
-def _normalise_newlines(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return "\n" + text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _extract_tune(text: str, key: int, shared: str) -> str:
-    """A tune without the prose that follows, and with those shared fields that it lacks before its key."""
+    """Cut off the prose after a tune and insert the shared fields that it lacks before its key."""
     present = set(_FIELD.findall("\n" + text[:key]))
     added = "".join(field[0][1:] + "\n" for field in _FIELD.finditer(shared) if field[1] not in present)
     if len(added) > MAX_SHARED_FIELDS:
-        raise ValueError(f"its fields for all tunes have {len(added)} characters; expected at most {MAX_SHARED_FIELDS}")
+        raise ValueError(f"header fields have {len(added)} characters; expected {MAX_SHARED_FIELDS} at most")
     end = _EMPTY.search(text, key)
     return text[:key] + added + text[key : end.start() + 1 if end else None]
 
 
 _MEI = "{http://www.music-encoding.org/ns/mei}"
-_LINES = {  # the fields of title and composer at the head of a line
+_HEADER_FIELDS = {  # title and composer
     "abc": (r"^T:(.*)$", r"^C:(.*)$"),
     "humdrum": (r"^!!!OTL(?:@{0,2}\w+)?:(.*)$", r"^!!!COM:(.*)$"),
 }
 
 
 def text_heading(text: str, notation: str) -> tuple[str, str]:
-    """Title and composer of ABC or Humdrum; nothing where the score says nothing."""
-    title, composer = (re.search(field, text, re.MULTILINE) for field in _LINES[notation])
+    """Return title and composer of a score in ABC or Humdrum; "" for missing fields."""
+    title, composer = (re.search(field, text, re.MULTILINE) for field in _HEADER_FIELDS[notation])
     return title[1].strip() if title else "", _natural_name(composer[1]) if composer else ""
 
 
 def musicxml_heading(root: etree._Element) -> tuple[str, str]:
-    """Title and composer of MusicXML."""
+    """Return title and composer of a MusicXML document; "" for missing elements."""
     title = root.findtext("movement-title") or root.findtext("work/work-title") or ""
     return title.strip(), _first_text(c for c in root.iter("creator") if c.get("type") == "composer")
 
 
 def mei_heading(root: etree._Element) -> tuple[str, str]:
-    """Title and composer of MEI."""
+    """Return title and composer of an MEI document; "" for missing elements."""
     statement = next(root.iter(f"{_MEI}titleStmt"), None)
     if statement is None:
         return "", ""
@@ -171,6 +180,6 @@ def _first_text(elements: Iterable[etree._Element]) -> str:
 
 
 def _natural_name(name: str) -> str:
-    """Bach, Johann Sebastian is Johann Sebastian Bach."""
+    """Convert "Bach, Johann Sebastian" to "Johann Sebastian Bach"."""
     last, comma, first = name.strip().partition(",")
     return f"{first.strip()} {last.strip()}" if comma and first.strip() else last.strip()

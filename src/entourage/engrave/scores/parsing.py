@@ -1,4 +1,4 @@
-"""Scores as the engraver takes them: checked, decoded, and with an id on everything that an annotation may point to."""
+"""Parsing of scores: decoding, validation, and ids on all elements that annotations refer to."""
 
 from __future__ import annotations
 
@@ -18,31 +18,21 @@ Notation = Literal["musicxml", "mei", "abc", "humdrum"]
 _BY_SUFFIX: dict[str, Notation] = {".abc": "abc", ".krn": "humdrum", ".mei": "mei"}
 _DECLARED = re.compile(r"^\s*<\?xml[^>]*\?>")
 _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([\w.:-]+)["']""")
-_ELEMENTS_WITH_IDS = (
-    "slur",
-    "tied",
-    "wedge",
-    "fermata",
-    "accidental",
-    "dynamics",
-    "pedal",
-    "octave-shift",
-    "tuplet",
-    "harmony",
-)
-_MAX_DEPTH = 200  # the engraver's reader recurses
+_ID_TAGS = ("slur", "tied", "wedge", "fermata", "accidental", "dynamics", "pedal", "octave-shift", "tuplet", "harmony")
+_MAX_DEPTH = 200  # Verovio's parser recurses
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score that has been read.
+    """A parsed score.
 
     Attributes:
-        name: how it is called in the output.
-        text: the notation; MusicXML as one part after the other, with an `id` on each note, measure and so on.
-        notation: its language.
-        title, composer: as the score says, possibly nothing.
-        ids: all ids in it.
+        name: name in the output.
+        text: the notation. MusicXML is partwise and has an `id` on each note, measure and so on.
+        notation: the format of the text.
+        title: title in the score's header, or "".
+        composer: composer in the score's header, or "".
+        ids: all ids in the text.
     """
 
     name: str
@@ -54,20 +44,23 @@ class Score:
 
     @property
     def work(self) -> str:
-        """What tells works apart: two editions of one song share it, so that they land in the same split."""
+        """Key of the musical work. Two editions of one song share it, so that they are in the same split."""
         key = re.sub(r"[\W_]+", " ", f"{self.composer} {self.title}".casefold()).strip()
         return key or self.name
 
 
 def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
-    """Read a score of any kind.
+    """Read a score in MusicXML (compressed or not), MEI, ABC or Humdrum.
 
     Args:
-        file: where it lies.
-        reader: keeps archives open, where many scores are read; None: its archive is opened for this one.
+        file: location of the score.
+        reader: keeps archives open between scores; None: the archive is opened for this score only.
+
+    Returns:
+        The parsed score.
 
     Raises:
-        ValueError: one line that says which score cannot be engraved, and why.
+        ValueError: the score cannot be engraved; the message is one line that names it.
     """
     data = read_bytes(file) if reader is None else reader.read(file)
     text = _decode(data, file)
@@ -75,7 +68,7 @@ def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
         suffix = "." + (file.member or file.path.name).lower().rsplit(".", 1)[-1]
         notation: Notation = _BY_SUFFIX.get(suffix, "humdrum" if text.lstrip().startswith(("**", "!!")) else "abc")
         if notation == "mei" or (suffix not in _BY_SUFFIX and not _is_abc(text) and notation == "abc"):
-            raise ValueError(f"{file} is no music that can be read; expected MusicXML, MEI, ABC or Humdrum")
+            raise ValueError(f"{file}: is not a score; expected MusicXML, MEI, ABC or Humdrum")
         if notation == "abc":
             text = _select_tune(text, file)
         return Score(file.name, text, notation, *text_heading(text, notation))
@@ -83,12 +76,23 @@ def read_score(file: ScoreFile, reader: ScoreReader | None = None) -> Score:
 
 
 def parse_score(text: str, name: str) -> Score:
-    """A score from text that is already at hand, such as one that was composed here."""
+    """Parse MusicXML or MEI from a string.
+
+    Args:
+        text: the document.
+        name: name of the score in the output and in error messages.
+
+    Returns:
+        The parsed score.
+
+    Raises:
+        ValueError: the score cannot be engraved; the message is one line that names it.
+    """
     return _read_xml(text, ScoreFile(name, Path(name)))
 
 
 def _select_tune(text: str, file: ScoreFile) -> str:
-    """The tune that is meant: several at once would be engraved as one score, all in the key of the last."""
+    """Extract the requested tune: Verovio would engrave several as one score, all in the key of the last."""
     try:
         return nth_tune(text, file.tune)
     except ValueError as error:
@@ -97,12 +101,12 @@ def _select_tune(text: str, file: ScoreFile) -> str:
 
 def _read_xml(text: str, file: ScoreFile) -> Score:
     if "<!ENTITY" in text:
-        raise ValueError(f"{file} declares entities, which could reach files or grow without bound; expected plain XML")
+        raise ValueError(f"{file}: declares entities, which could read files or grow without bound; expected plain XML")
     body = _DECLARED.sub("", text.lstrip("\ufeff"), count=1).encode()
     try:
         root = parse_xml(body, comments=False)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"{file} is not well-formed XML: {error.msg}") from error
+        raise ValueError(f"{file}: is not well-formed XML: {error.msg}") from error
     _check_depth(root, file)
     kind = etree.QName(root).localname
     if kind == "mei":
@@ -111,9 +115,9 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
     if kind == "score-timewise":
         root = _partwise(root)
     elif kind != "score-partwise":
-        raise ValueError(f"{file} is <{kind}>; expected <score-partwise>, <score-timewise> or <mei>")
+        raise ValueError(f"{file}: is <{kind}>; expected <score-partwise>, <score-timewise> or <mei>")
     if next(root.iter("note"), None) is None:
-        raise ValueError(f"{file} has no notes; expected at least one")
+        raise ValueError(f"{file}: has no notes; expected at least one")
     ids = _add_ids(root)
     return Score(file.name, etree.tostring(root, encoding="unicode"), "musicxml", *musicxml_heading(root), ids)
 
@@ -121,18 +125,18 @@ def _read_xml(text: str, file: ScoreFile) -> Score:
 def _decode(data: bytes, file: ScoreFile) -> str:
     declared = _ENCODING.match(data)
     encoding = declared[1].decode("ascii") if declared else "utf-8"
-    if encoding.lower().startswith("utf-16"):  # but the declaration itself has been read byte by byte
+    if encoding.lower().startswith("utf-16"):  # wrong: the declaration itself was readable as single bytes
         encoding = "utf-8"
     if data.startswith(codecs.BOM_UTF8):
         encoding = "utf-8-sig"
     elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif data[:2] in (b"<\0", b"\0<"):  # UTF-16 without the mark that should be there
+    elif data[:2] in (b"<\0", b"\0<"):  # UTF-16 without a byte order mark
         encoding = "utf-16-le" if data[:1] == b"<" else "utf-16-be"
     try:
         return data.decode(encoding)
     except (UnicodeDecodeError, LookupError) as error:
-        raise ValueError(f"{file} is not text in {encoding}: {error}") from error
+        raise ValueError(f"{file}: is not text in {encoding}: {error}") from error
 
 
 def _is_abc(text: str) -> bool:
@@ -144,11 +148,11 @@ def _check_depth(root: etree._Element, file: ScoreFile) -> None:
     for event, _ in etree.iterwalk(root, events=("start", "end")):
         depth += 1 if event == "start" else -1
         if depth > _MAX_DEPTH:
-            raise ValueError(f"{file} nests its elements more than {_MAX_DEPTH} deep; expected a score")
+            raise ValueError(f"{file}: nests elements more than {_MAX_DEPTH} deep; expected a score")
 
 
 def _add_xml_ids(root: etree._Element) -> frozenset[str]:
-    """Puts an id, such as note12, on each element of MEI's music that has none; given ids stay."""
+    """Add an id such as note12 to each element of MEI's music without one; return all ids."""
     key = "{http://www.w3.org/XML/1998/namespace}id"
     ids = {i for element in root.iter("*") if (i := element.get(key))}
     counts: dict[str, int] = {}
@@ -166,13 +170,13 @@ def _add_xml_ids(root: etree._Element) -> frozenset[str]:
 
 
 def _add_ids(root: etree._Element) -> frozenset[str]:
-    """Puts an id, such as p1m12n3, on what has none; given ids stay unless they occur twice."""
+    """Add ids such as p1m12n3 to MusicXML and return all. Existing ids are retained unless they are duplicates."""
     ids: set[str] = set()
 
     def set_id(element: etree._Element, fallback: str) -> None:
         existing = element.get("id")
         if existing is None or existing in ids or not re.fullmatch(r"[A-Za-z_][\w.-]*", existing):
-            while fallback in ids:  # given to another element
+            while fallback in ids:  # taken by another element
                 fallback += "x"
             element.set("id", fallback)
         ids.add(element.get("id", fallback))
@@ -181,7 +185,7 @@ def _add_ids(root: etree._Element) -> frozenset[str]:
         for m, measure in enumerate(part.iterchildren("measure"), start=1):
             set_id(measure, f"p{p}m{m}")
             counts: dict[str, int] = {}
-            for element in measure.iter("note", *_ELEMENTS_WITH_IDS):
+            for element in measure.iter("note", *_ID_TAGS):
                 tag = "n" if element.tag == "note" else str(element.tag)
                 counts[tag] = counts.get(tag, 0) + 1
                 set_id(element, f"p{p}m{m}{tag}{counts[tag]}")
@@ -189,7 +193,7 @@ def _add_ids(root: etree._Element) -> frozenset[str]:
 
 
 def _partwise(root: etree._Element) -> etree._Element:
-    """A timewise score (measures that hold parts) as a partwise one."""
+    """Convert a timewise score (measures that contain parts) to a partwise one."""
     partwise = etree.Element("score-partwise", dict(root.attrib))
     parts: dict[str, etree._Element] = {}
     for child in list(root):
@@ -203,5 +207,5 @@ def _partwise(root: etree._Element) -> etree._Element:
             measure = etree.SubElement(parts[key], "measure", dict(child.attrib))
             measure.extend(list(part))
     for part in parts.values():
-        partwise.append(part)  # after everything else
+        partwise.append(part)  # after the header elements
     return partwise

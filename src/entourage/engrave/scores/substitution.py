@@ -1,7 +1,7 @@
-"""Rare symbols in real music: common symbols give way to similar rare ones, and the score stays a score.
+"""Substitution of common symbols by similar rare ones in MusicXML (thesis, chapter 6).
 
-Chapter 6 does this for symbols that occur too seldom to be cropped: the place and the surroundings are those of a
-symbol that musicians use in the same way, so that the network learns from sensible context.
+A rare symbol takes the place of one that musicians use in the same way. The context stays realistic, unlike that of a
+symbol pasted onto a page, so that a detector learns from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from entourage.io.safe_formats import parse_xml
 
 Substitution = Callable[[etree._Element, np.random.Generator], None]
 
-# What stands in for what: the tag of the common symbol, and of those that can take its place.
+# MusicXML tag of a common symbol: tags of the rare symbols that can replace it.
 _SUBSTITUTES: dict[str, tuple[str, ...]] = {
     "staccato": ("staccatissimo", "tenuto", "strong-accent"),
     "accent": ("strong-accent", "staccatissimo", "tenuto"),
@@ -39,16 +39,19 @@ _DOUBLED = {"sharp": ("double-sharp", 2), "flat": ("flat-flat", -2)}
 
 
 def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
-    """The score with some of its common symbols replaced.
+    """Replace some of the common symbols of a score by rare ones.
 
-    Articulations, ornaments and dynamics take the name of a rarer one; sharps and flats that no other note of the
-    measure depends on become double; fermatas turn over; tremolos change their number of strokes; grace notes gain or
-    lose their stroke; 4/4 and 2/2 are written as signs.
+    Articulations, ornaments and dynamics are renamed to rarer ones; sharps and flats that affect no other note of the
+    measure become double; fermatas are inverted; tremolos change the number of strokes; grace notes gain or lose the
+    slash; 4/4 and 2/2 are written as signs.
 
     Args:
-        score: the score; other notations than MusicXML are returned as they are.
-        fraction: of the symbols that could be replaced, how many are.
-        seed: decides which, together with the name of the score.
+        score: the score; other notations than MusicXML are returned unchanged.
+        fraction: fraction of the replaceable symbols that is replaced.
+        seed: seed of the random choices, which also depend on the name of the score.
+
+    Returns:
+        The changed score.
     """
     if fraction == 0 or score.notation != "musicxml":
         return score
@@ -62,7 +65,7 @@ def substitute_symbols(score: Score, fraction: float, seed: int) -> Score:
 
 
 def _rule(element: etree._Element) -> Substitution | None:
-    """What can be done with an element, or None."""
+    """Return the substitution that applies to an element, or None."""
     tag = element.tag
     if not isinstance(tag, str):
         return None
@@ -72,7 +75,7 @@ def _rule(element: etree._Element) -> Substitution | None:
     if tag == "accidental" and element.text in _DOUBLED and _affects_no_other_note(element):
         return _double_accidental
     if tag == "time" and (element.findtext("beats"), element.findtext("beat-type")) in (("4", "4"), ("2", "2")):
-        return _use_sign
+        return _use_time_symbol
     return {"fermata": _flip_fermata, "tremolo": _change_strokes, "grace": _toggle_slash}.get(tag)
 
 
@@ -93,7 +96,7 @@ def _double_accidental(element: etree._Element, random: np.random.Generator) -> 
 
 
 def _affects_no_other_note(accidental: etree._Element) -> bool:
-    """No other note of the measure stands on the same line or space, whose pitch the sign would change."""
+    """Return whether no other note of the measure has the same step and octave, whose pitch would change, too."""
     note = accidental.getparent()
     if note is None or note.find("pitch") is None:
         return False
@@ -103,7 +106,7 @@ def _affects_no_other_note(accidental: etree._Element) -> bool:
     return not tied and all((n.findtext("pitch/step"), n.findtext("pitch/octave")) != position for n in others)
 
 
-def _use_sign(element: etree._Element, random: np.random.Generator) -> None:
+def _use_time_symbol(element: etree._Element, random: np.random.Generator) -> None:
     element.set("symbol", "common" if element.findtext("beats") == "4" else "cut")
 
 
