@@ -3,7 +3,7 @@ import pytest
 from entourage.engrave.options import PageOptions
 
 
-def test_the_default_is_the_size_of_deepscores() -> None:
+def test_default_page_size_is_that_of_deepscores() -> None:
     options = PageOptions()
     assert (options.width, options.height, options.interline, options.dpi) == (1894, 2668, 20, 400)
 
@@ -19,6 +19,6 @@ def test_the_default_is_the_size_of_deepscores() -> None:
         ({"margin": -1}, "margin is -1"),
     ],
 )
-def test_absurd_sizes_are_refused(arguments: dict[str, float], message: str) -> None:
+def test_invalid_sizes_raise(arguments: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PageOptions(**arguments)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from entourage.engrave.scores.archives import ScoreFile
 FILES = [ScoreFile(f"song{i}", Path(f"song{i}.xml")) for i in range(40)]
 
 
-def test_each_score_gets_one_font_and_all_fonts_are_used() -> None:
+def test_each_score_gets_one_font_and_all_fonts_occur() -> None:
     tasks = make_tasks(EngraveOptions(Path("out"), (Path("songs"),), compose=2), FILES)
     assert len(tasks) == 42
     assert {task.font.name for task in tasks} == set(FONTS)
@@ -22,30 +22,30 @@ def test_the_font_of_a_score_does_not_depend_on_the_others() -> None:
     assert make_tasks(options, FILES)[7] == make_tasks(options, FILES[7:8])[0]
 
 
-def test_every_font_engraves_each_score_in_all() -> None:
+def test_all_fonts_gives_one_task_per_font() -> None:
     options = EngraveOptions(
         Path("out"), (Path("songs"),), all_fonts=True, fonts=(MusicFont("Leipzig"), MusicFont("Leland"))
     )
     assert [t.name for t in make_tasks(options, FILES[:1])] == ["song0-leipzig", "song0-leland"]
 
 
-def test_names_are_unique() -> None:
-    with pytest.raises(ValueError, match="a score is called composed-00000"):
+def test_clashing_names_raise() -> None:
+    with pytest.raises(ValueError, match="score composed-00000"):
         make_tasks(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("composed-00000", Path("x"))])
-    with pytest.raises(ValueError, match="a score is called composed-00000"):
+    with pytest.raises(ValueError, match="score composed-00000"):
         make_tasks(EngraveOptions(Path("out"), (Path("x"),), compose=1), [ScoreFile("Composed-00000", Path("x"))])
-    with pytest.raises(ValueError, match="font 'leipzig' is given twice"):
+    with pytest.raises(ValueError, match="fonts has 'leipzig' twice"):
         EngraveOptions(Path("out"), (Path("x"),), fonts=(MusicFont("Leipzig"), MusicFont("leipzig", Path("my.zip"))))
 
 
-def test_what_decides_leaves_out_where_and_how() -> None:
+def test_config_omits_folders_and_workers() -> None:
     one = EngraveOptions(Path("a"), (Path("x"),), workers=1)
     two = EngraveOptions(Path("b"), (Path("y"),), workers=2, ray="local")
     assert one.config() == two.config()
     assert one.config() != EngraveOptions(Path("a"), (Path("x"),), seed=1).config()
 
 
-def test_the_order_of_formats_does_not_count() -> None:
+def test_config_is_independent_of_the_order_of_formats() -> None:
     def formats(*names: Format) -> object:
         return EngraveOptions(Path("a"), (Path("x"),), formats=names).config()["formats"]
 
@@ -54,7 +54,7 @@ def test_the_order_of_formats_does_not_count() -> None:
     assert formats(*FORMATS) == list(FORMATS)
 
 
-def test_draws_depend_on_seed_and_purpose() -> None:
+def test_derived_seeds_depend_on_seed_and_purpose() -> None:
     assert derive_seed(0, "font", "a") == derive_seed(0, "font", "a")
     assert (
         len(
@@ -72,18 +72,18 @@ def test_draws_depend_on_seed_and_purpose() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "nothing to engrave"),
+        ({}, "sources is empty"),
         ({"sources": (Path("x"),), "formats": ("pdf",)}, "format 'pdf' is unknown"),
-        ({"sources": (Path("x"),), "fonts": ()}, "no font"),
-        ({"sources": (Path("x"),), "balanced": True}, "only composed scores"),
+        ({"sources": (Path("x"),), "fonts": ()}, "fonts is empty"),
+        ({"sources": (Path("x"),), "balanced": True}, "balanced needs composed scores"),
         ({"sources": (Path("x"),), "substitute": 2.0}, "substitute is 2.0"),
     ],
 )
-def test_impossible_jobs_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_options_raise(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EngraveOptions(Path("out"), **options)  # type: ignore[arg-type]
 
 
-def test_a_seed_below_nothing_is_refused() -> None:
+def test_negative_seed_raises() -> None:
     with pytest.raises(ValueError, match="seed is -3; expected 0 or more"):
         EngraveOptions(Path("out"), (Path("x"),), seed=-3)

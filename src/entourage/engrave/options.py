@@ -1,7 +1,4 @@
-"""How pages are engraved.
-
-What the user asks for, and the tasks that it falls into.
-"""
+"""Options of `entourage engrave`, and the tasks that a run consists of."""
 
 from __future__ import annotations
 
@@ -13,17 +10,18 @@ from typing import Any, Literal
 from entourage.compute import derive_seed
 from entourage.engrave.scores.archives import ScoreFile
 
-FONTS = ("Bravura", "Gootville", "Leipzig", "Leland", "Petaluma")  # those that come with Verovio
+FONTS = ("Bravura", "Gootville", "Leipzig", "Leland", "Petaluma")  # bundled with Verovio
 
 
 @dataclass(frozen=True)
 class PageOptions:
-    """The size of things.
+    """Size and resolution of pages.
 
     Attributes:
-        width, height: of the page in pixels; the default is that of DeepScores.
+        width: width in pixels; the default size is that of DeepScores.
+        height: height in pixels.
         interline: pixels between staff lines.
-        dpi: resolution written into the images.
+        dpi: resolution stored in the images.
         margin: white border in pixels at an interline of 20.
     """
 
@@ -47,12 +45,12 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class MusicFont:
-    """A font for the music: one of Verovio's, or a SMuFL font of the user's.
+    """A music font: one of Verovio's, or a custom SMuFL font.
 
     Attributes:
-        name: of the font.
-        file: of a font of the user's: its outlines, as the archive that Verovio loads (see `convert_font`).
-        digest: of a font of the user's: the SHA-256 of its outlines and anchors.
+        name: name of the font.
+        file: archive of a custom font's outlines, in Verovio's format (see `convert_font`).
+        digest: SHA-256 of a custom font's outlines and anchors.
     """
 
     name: str
@@ -61,8 +59,6 @@ class MusicFont:
 
 
 Engine = Literal["verovio", "lilypond"]
-
-
 Format = Literal["deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches"]
 FORMATS: tuple[Format, ...] = ("deepscores", "deepscoresv2", "coco", "parquet", "segmentation", "instances", "patches")
 Degradation = Literal["none", "scan", "photo"]
@@ -70,25 +66,24 @@ Degradation = Literal["none", "scan", "photo"]
 
 @dataclass(frozen=True)
 class EngraveOptions:
-    """All that decides what comes out, and where it goes.
+    """Options of a run of `engrave`.
 
     Attributes:
-        out: the folder for the data set.
+        out: folder of the data set.
         sources: files, folders and archives of scores.
-        compose: how many scores to compose beside them.
-        balanced: compose so that all classes are about equally frequent.
+        compose: number of scores to compose in addition.
+        balanced: compose all classes about equally often.
         engine: "verovio" or "lilypond".
-        fonts: the music fonts; each score gets one of them.
-        all_fonts: each score gets all of them.
-        page: the size of things.
-        degrade: make pages look scanned or photographed.
-        substitute: the fraction of common symbols to substitute by similar rare ones, in MusicXML.
-        formats: what to write besides images, sources and the table symbols.parquet, which are always written; so
-            that "parquet" alone means these.
-        min_symbols: pages with fewer symbols than this are left out.
-        seed: decides everything that is random.
-        workers: processes; 0 for one a core.
-        ray: address of a Ray cluster to work on instead.
+        fonts: music fonts; each score gets one of them.
+        all_fonts: engrave each score in all fonts.
+        page: size of pages.
+        degrade: simulate scanned or photographed pages.
+        substitute: fraction of common symbols that is replaced by similar rare ones (MusicXML only).
+        formats: files to write in addition to images, sources and symbols.parquet; "parquet" adds none.
+        min_symbols: minimum number of symbols on a page; others are omitted.
+        seed: seed of all random choices.
+        workers: number of processes; 0: one per core.
+        ray: address of a Ray cluster to run on instead.
     """
 
     out: Path
@@ -112,27 +107,27 @@ class EngraveOptions:
             if name not in FORMATS:
                 raise ValueError(f"format {name!r} is unknown; expected some of {', '.join(FORMATS)}")
         if not self.fonts:
-            raise ValueError("no font is given; expected at least one")
-        names = [font.name.lower() for font in self.fonts]  # as they are in the names of pages
+            raise ValueError("fonts is empty; expected at least one font")
+        names = [font.name.lower() for font in self.fonts]  # page names contain them
         if repeated := next((name for name in names if names.count(name) > 1), ""):
-            raise ValueError(f"font {repeated!r} is given twice; expected fonts of different names")
+            raise ValueError(f"fonts has {repeated!r} twice; expected fonts of different names")
         if not self.sources and self.compose < 1:
-            raise ValueError("nothing to engrave; expected scores, or a number of scores to compose")
+            raise ValueError("sources is empty and compose is 0; expected scores, or a number of scores to compose")
         if self.balanced and self.compose < 1:
-            raise ValueError("only composed scores can be balanced; expected a number of scores to compose")
-        if self.engine == "lilypond":  # it has one music font, its own
+            raise ValueError(f"balanced needs composed scores; expected compose of 1 or more, got {self.compose}")
+        if self.engine == "lilypond":  # which has a single music font
             object.__setattr__(self, "fonts", (MusicFont("Emmentaler"),))
         if not 0 <= self.substitute <= 1:
-            raise ValueError(f"substitute is {self.substitute}; expected a share between 0 and 1")
+            raise ValueError(f"substitute is {self.substitute}; expected a fraction from 0 to 1")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; expected 0 or more")
 
     def config(self) -> dict[str, Any]:
-        """The options that decide what comes out, without those that only say how it is made."""
+        """Return the options that decide the contents of the data set, as JSON returns them."""
         options = asdict(self)
         for name in ("out", "sources", "workers", "ray"):
             del options[name]
-        options["formats"] = [name for name in FORMATS if name in self.formats]  # in whatever order they are given
+        options["formats"] = [name for name in FORMATS if name in self.formats]  # independent of their order
         options["fonts"] = [f"{font.name} {font.digest}".strip() for font in self.fonts]
         return json.loads(json.dumps(options))  # type: ignore[no-any-return]
 
@@ -142,10 +137,10 @@ class EngraveTask:
     """One score in one font.
 
     Attributes:
-        name: of the result, unique in the job.
+        name: name of the result, unique in a run.
         font: the music font.
-        file: where the score lies; None if it is to be composed.
-        index: of the composed score.
+        file: location of the score; None: it is composed.
+        index: number of a composed score.
     """
 
     name: str
@@ -155,24 +150,26 @@ class EngraveTask:
 
 
 def make_tasks(options: EngraveOptions, files: list[ScoreFile]) -> list[EngraveTask]:
-    """The tasks of a job, in an order that depends on names alone.
+    """List the tasks of a run.
+
+    Args:
+        options: the options of the run.
+        files: the scores; composed ones are added.
+
+    Returns:
+        The tasks, in an order that depends on names only.
 
     Raises:
-        ValueError: a score has the name of one that is composed.
+        ValueError: a score has the name of a composed one.
     """
     composed = [f"composed-{i:05d}" for i in range(options.compose)]
-    if clashing := {file.name.casefold() for file in files}.intersection(
-        composed
-    ):  # the same file on macOS and Windows
-        raise ValueError(f"a score is called {min(clashing)}, as is one to be composed; expected another name")
+    if clashing := {file.name.casefold() for file in files}.intersection(composed):  # on macOS, case does not count
+        raise ValueError(f"score {min(clashing)}: has the name of a composed score; expected another file name")
     scores: list[tuple[str, ScoreFile | None, int]] = [(file.name, file, 0) for file in files]
     scores += [(name, None, i) for i, name in enumerate(composed)]
     tasks = []
     for name, file, index in scores:
-        fonts = (
-            options.fonts
-            if options.all_fonts
-            else (options.fonts[derive_seed(options.seed, "font", name) % len(options.fonts)],)
-        )
+        index_of_font = derive_seed(options.seed, "font", name) % len(options.fonts)
+        fonts = options.fonts if options.all_fonts else (options.fonts[index_of_font],)
         tasks += [EngraveTask(f"{name}-{font.name.lower()}", font, file, index) for font in fonts]
     return tasks
