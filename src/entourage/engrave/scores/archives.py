@@ -83,8 +83,6 @@ class _ScoreEntry(NamedTuple):
     member: str
     tune: int
     member_index: int
-    tune: int
-    member_index: int
 
 
 @dataclass(frozen=True)

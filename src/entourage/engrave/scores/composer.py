@@ -264,10 +264,6 @@ def compose(seed: int, index: int, *, balanced: bool = False) -> str:
 
 def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
     """Write one to three measures of quarters, eighths and halves: a random walk around the middle staff line."""
-
-
-def _melody(random: np.random.Generator, middle: int) -> list[Bar]:
-    """A few measures of quarters, eighths and halves that wander up and down about the middle line."""
     bars = []
     step = int(middle + random.integers(-3, 4))
     for _ in range(int(random.integers(1, 4))):
