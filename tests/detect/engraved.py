@@ -1,4 +1,4 @@
-"""A data set in the layout of `entourage engrave`, drawn by hand: black rectangles on staves."""
+"""A synthetic data set in the layout of `entourage engrave`: black rectangles on staves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Symbol = tuple[str, str, int, int, int, int]  # label, v1, x0, y0, x1, y1
 
 
 def some_symbols(seed: int, count: int = 12) -> list[Symbol]:
-    """Noteheads, rests and a flag here and there, a staff and a dynamic word, all at even places."""
+    """Return random noteheads, rests and flags, a staff and a dynamic word, all at even coordinates."""
     rng = np.random.default_rng(seed)
     symbols: list[Symbol] = [("staff", "", 40, 120, 440, 202), ("", "dynamicPP", 60, 220, 90, 240)]
     kinds = [
@@ -33,7 +33,7 @@ def some_symbols(seed: int, count: int = 12) -> list[Symbol]:
 
 
 def write_engraved(folder: Path, pages: Sequence[tuple[str, str, Sequence[Symbol]]]) -> Path:
-    """Writes pages (name, split, symbols)."""
+    """Write pages (name, split, symbols)."""
     (folder / "images").mkdir(parents=True)
     rows = []
     for name, split, symbols in pages:
@@ -55,7 +55,7 @@ def write_engraved(folder: Path, pages: Sequence[tuple[str, str, Sequence[Symbol
 
 
 def some_pages(folder: Path, train: int = 4, val: int = 1, test: int = 1) -> Path:
-    """A data set with pages of every split."""
+    """Write a data set with pages of every split."""
     splits = ["train"] * train + ["val"] * val + ["test"] * test
     pages = [(f"page-{number}", split, some_symbols(number)) for number, split in enumerate(splits)]
     return write_engraved(folder, pages)

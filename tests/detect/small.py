@@ -1,4 +1,4 @@
-"""A detector so small that a step takes milliseconds, and a recipe to match."""
+"""A detector so small that a step takes milliseconds, and a matching recipe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAIN = replace(RECIPE, degradation=None)
 
 
 def small_data(folder: Path) -> tuple[list[GroundTruthPage], PagePack]:
-    """Pages to validate with, and sheets to learn from."""
+    """Return pages for validation and packed pages for training."""
     data = some_pages(folder)
     pages = read_ground_truth(data, "train")
     return read_ground_truth(data, "val"), pack_pages(pages, class_names(pages), workers=1, progress=False)

@@ -1,4 +1,4 @@
-"""Pages drawn by hand, and a detector that needs no training: it finds black squares."""
+"""Synthetic pages, and a detector that needs no training: it detects black squares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GrayImage = NDArray[np.uint8]
 def staff_page(
     interline: float = 20.0, height: int = 800, width: int = 600, staves: int = 4, thick: int = 2
 ) -> GrayImage:
-    """Staves across a white page."""
+    """Return a white page with staves."""
     page = np.full((height, width), 255, dtype=np.uint8)
     for staff in range(staves):
         top = (staff + 0.5) * height / staves - 2 * interline
@@ -30,7 +30,7 @@ def staff_page(
 
 
 def with_squares(page: GrayImage, places: list[tuple[int, int, int]]) -> GrayImage:
-    """Black squares of a side at (x, y)."""
+    """Return the page with black squares (x, y, side)."""
     drawn = page.copy()
     for x, y, side in places:
         drawn[y : y + side, x : x + side] = 0
@@ -38,7 +38,7 @@ def with_squares(page: GrayImage, places: list[tuple[int, int, int]]) -> GrayIma
 
 
 class SquareFinder(nn.Module):
-    """In place of a network: what is black, at least 5 pixels wide and high, and not part of a line."""
+    """Replacement of a network that detects black regions at least 5 pixels wide and high."""
 
     classes = ("square",)
     options = replace(DetectorOptions(), decode=DecodeOptions())
@@ -46,7 +46,7 @@ class SquareFinder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.network = SimpleNamespace(multiple=8)
-        self.shapes: list[tuple[int, int]] = []  # of what it was shown
+        self.shapes: list[tuple[int, int]] = []  # of all inputs
 
     def fuse_batch_norm(self) -> SquareFinder:
         return self

@@ -111,7 +111,7 @@ def test_links_that_lead_nowhere_are_listed_as_skipped(squares: None, tmp_path: 
     (tmp_path / "c.png").symlink_to(tmp_path / "c.png")
     summary = run_detection([tmp_path], tmp_path / "out")
     assert summary["pages"] == 1
-    reason = "a link that leads nowhere"
+    reason = "a broken link"
     assert summary["skipped"] == [{"item": str(tmp_path / name), "reason": reason} for name in ("b.png", "c.png")]
 
 

@@ -5,12 +5,12 @@ import pytest
 from tests.detect.synthetic import staff_page
 
 from entourage.detect.options import InferenceOptions
-from entourage.detect.preprocessing import prepare as ready_module
+from entourage.detect.preprocessing import prepare as prepare
 from entourage.detect.preprocessing.page_geometry import Rotation
 from entourage.detect.preprocessing.prepare import prepare_page, to_working_scale
 
 
-def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_have_them() -> None:
+def test_pages_are_scaled_to_ten_pixels_between_staff_lines() -> None:
     page = staff_page(20.0, 800, 600)
     assert to_working_scale(page, 20.0).shape == (400, 300)
     assert to_working_scale(page, 5.0).shape == (1600, 1200)
@@ -23,25 +23,25 @@ def test_pages_are_scaled_to_ten_pixels_between_lines_and_left_alone_if_they_hav
 
 def test_large_pages_are_measured_on_a_smaller_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     page = staff_page(20.0, 800, 600)
-    plain = prepare_page(page, InferenceOptions())
-    monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 200_000)
-    small, factor = ready_module.shrink_for_measuring(page)
+    full = prepare_page(page, InferenceOptions())
+    monkeypatch.setattr(prepare, "MEASURED_PIXELS", 200_000)
+    small, factor = prepare.shrink_for_measuring(page)
     assert small.size <= 201_000
     assert factor == pytest.approx((480_000 / 200_000) ** 0.5)
     prepared = prepare_page(page, InferenceOptions())
-    assert prepared.interline == pytest.approx(plain.interline, rel=0.005)
+    assert prepared.interline == pytest.approx(full.interline, rel=0.005)
     assert prepared.image is not None
-    assert prepared.image.shape == pytest.approx((400, 300), abs=2)  # of the page itself, not of its smaller copy
-    turned = prepare_page(Rotation.from_angle(12.0, (800, 600)).apply(page), InferenceOptions())
-    assert turned.interline == pytest.approx(20.0, rel=0.02)
+    assert prepared.image.shape == pytest.approx((400, 300), abs=2)  # scaled from the page, not from its smaller copy
+    rotated = prepare_page(Rotation.from_angle(12.0, (800, 600)).apply(page), InferenceOptions())
+    assert rotated.interline == pytest.approx(20.0, rel=0.02)
 
 
-@pytest.mark.parametrize(("told", "note"), [(5.0, "its staff lines look 20.0 pixels apart, not 5"), (22.0, "")])
-def test_lines_that_look_otherwise_than_was_told_are_noted(told: float, note: str) -> None:
-    prepared = prepare_page(staff_page(20.0, 800, 600), InferenceOptions(interline=told))
-    assert (prepared.interline, prepared.message) == (told, note)
-    blank = prepare_page(np.full((80, 60), 255, np.uint8), InferenceOptions(interline=told))
-    assert (blank.interline, blank.message) == (told, "")
+@pytest.mark.parametrize(("interline", "message"), [(5.0, "staff lines are 20.0 pixels apart, not 5"), (22.0, "")])
+def test_an_interline_that_differs_from_the_measured_one_gives_a_warning(interline: float, message: str) -> None:
+    prepared = prepare_page(staff_page(20.0, 800, 600), InferenceOptions(interline=interline))
+    assert (prepared.interline, prepared.message) == (interline, message)
+    blank = prepare_page(np.full((80, 60), 255, np.uint8), InferenceOptions(interline=interline))
+    assert (blank.interline, blank.message) == (interline, "")
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_lines_that_look_otherwise_than_was_told_are_noted(told: float, note: st
         ({"max_skew": -1.0}, "max_skew is -1.0; expected 0 degrees or more, or None"),
     ],
 )
-def test_options_that_cannot_be_are_refused_at_once(wrong: dict[str, float], line: str) -> None:
+def test_invalid_options_raise(wrong: dict[str, float], line: str) -> None:
     with pytest.raises(ValueError, match=f"^{line}$"):
         InferenceOptions(**wrong)  # type: ignore[arg-type]
     InferenceOptions(untiled_pixels=0, tile_size=1, tile_overlap=0, max_skew=0.0)
 
 
-def test_too_large_a_page_is_refused_before_it_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready_module, "MAX_WORKING_PIXELS", 10_000)
+def test_a_page_that_would_be_too_large_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "MAX_WORKING_PIXELS", 10_000)
     with pytest.raises(ValueError, match="enlarged to 200 x 200; expected at most 0 megapixels"):
         to_working_scale(np.zeros((100, 100), dtype=np.uint8), 5.0)
 
 
 @pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (1, 1)])
-def test_a_strip_has_no_staves_in_any_size(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strip_of_any_size_has_no_staves(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for value in (0, 255):
         assert prepare_page(np.full(shape, value, dtype=np.uint8), InferenceOptions()).message == "no staves found"
-    monkeypatch.setattr(ready_module, "MEASURED_PIXELS", 100)
-    assert min(ready_module.shrink_for_measuring(np.zeros(shape, dtype=np.uint8))[0].shape) == 1
+    monkeypatch.setattr(prepare, "MEASURED_PIXELS", 100)
+    assert min(prepare.shrink_for_measuring(np.zeros(shape, dtype=np.uint8))[0].shape) == 1

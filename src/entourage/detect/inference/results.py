@@ -314,7 +314,7 @@ def _names_in_table(out: Path) -> set[str]:
 
 
 def _run_summary(out: Path) -> dict[str, Any]:
-    """Return the summary that a run wrote; {} if there is none or another command wrote it."""
+    """Return the summary that a run wrote; {} if it is missing or of another command."""
     summary = read_json_object(out / "summary.json")
     return summary if {"list", "symbols", "skipped"} <= set(summary) else {}
 

@@ -1,17 +1,15 @@
-"""How far apart the staff lines of a page are, which is the measure of everything on it.
+"""Geometry of pages: distance between staff lines, skew, and rotation of pages and boxes.
 
-Down sampled columns, five thin dark runs at equal distances are taken for a staff if ink goes on to their left and
-right. Thousands of such witnesses agree on the distance to a fraction of a pixel. Grain and fur have a few as well,
-here and there; those of staves stand beside others at the same height.
+In sampled columns, five thin dark runs at equal distances are a candidate for a staff if the ink continues to their
+left and right. Thousands of candidates determine the distance to a fraction of a pixel. Grain and textures yield a few
+scattered candidates, too; those of staves have neighbours at the same height.
 
-Pages that lie askew: by how much, turned upright, and boxes turned back.
-
-A network that was trained on slightly turned pages needs no help with those; beyond that the page is turned first.
+The network is trained on slightly rotated pages, so only pages with a larger skew need to be rotated.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -24,28 +22,31 @@ from entourage.detect.preprocessing.reading import scaled_size
 GrayImage = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
-COLUMNS = 400  # that are looked at
+COLUMNS = 400  # sampled columns
 MIN_INTERLINE, MAX_INTERLINE = 4.0, 250.0  # pixels between lines
 _LINES = 5
-_MAX_UNEVENNESS = 0.12  # how much the four distances of a staff may differ, as a share of them
-_MAX_THICKNESS = 0.45  # a line takes less than this share of the distance
-_MIN_CONTINUATION = 0.8  # share of the places beside a staff's lines that hold ink
-_MIN_CANDIDATES = 0.04  # staves seen, as a share of the columns
-_MIN_SUPPORT = 0.05  # share of the witnesses beside which there is another; in grain none is
-_MIN_SUPPORT_TINY = 0.5  # the same where lines are less than `_TINY` pixels apart, as grain is
+_MAX_UNEVENNESS = 0.12  # maximum difference of the four distances of a staff, as a fraction of their mean
+_MAX_THICKNESS = 0.45  # maximum thickness of a line, as a fraction of the distance
+_MIN_CONTINUATION = 0.8  # minimum fraction of ink at the points to the left and right of a staff's lines
+_MIN_CANDIDATES = 0.04  # minimum number of candidates, as a fraction of the columns
+_MIN_SUPPORT = 0.05  # minimum fraction of candidates with a neighbour; 0 in grain
+_MIN_SUPPORT_TINY = 0.5  # the same for lines less than `_TINY` pixels apart, the scale of grain
 _TINY = 6.0
-_SUPPORT_DISTANCE = 10.0  # pixels to its left and right: further than `staff_ink` smooths
-_MAX_SLOPE = 0.27  # of lines, at most
-_MIN_CONTRAST = 6.0  # grey values by which a line is darker than what surrounds it
+_SUPPORT_DISTANCE = 10.0  # pixels to a neighbour: further than `staff_ink` smooths
+_MAX_SLOPE = 0.27  # maximum slope of staff lines
+_MIN_CONTRAST = 6.0  # minimum difference in grey values between a line and its surroundings
 
 
 def staff_ink(image: GrayImage) -> Mask:
-    """Which pixels are darker than their surroundings, whatever the light; lines that lie across are favoured.
+    """Return the pixels darker than their surroundings, at any illumination; horizontal lines are enhanced.
 
     Args:
-        image: grey, dark ink on light paper, shape (h, w).
+        image: grayscale, dark ink on light paper, shape (h, w).
+
+    Returns:
+        Mask of the ink, shape (h, w).
     """
-    smooth = cv2.blur(image, (9, 1)).astype(np.float32)  # along the lines: grain goes, lines stay
+    smooth = cv2.blur(image, (9, 1)).astype(np.float32)  # along the lines: removes grain
     side = max(25, min(image.shape) // 30) | 1
     darker = cv2.blur(smooth, (side, side)) - smooth
     strong = float(np.percentile(darker[::3, ::3], 99.5))
@@ -53,15 +54,15 @@ def staff_ink(image: GrayImage) -> Mask:
 
 
 def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | None:
-    """Pixels from one staff line to the next.
+    """Estimate the distance between staff lines.
 
     Args:
-        image: grey, dark ink on light paper, shape (h, w); staves lie across, turned by 15 degrees at most.
-        ink: `staff_ink` of the image, if it is known already.
+        image: grayscale, dark ink on light paper, shape (h, w); staves are horizontal up to 15 degrees.
+        ink: `staff_ink` of the image; None: it is computed.
 
     Returns:
-        The commonest distance on the page, from the mean of line to mean of line, or None if there are no staves.
-        Costs one pass over the image.
+        The most frequent distance on the page in pixels, from line centre to line centre; None without staves. Costs
+        one pass over the image.
     """
     dark = staff_ink(image) if ink is None else ink
     height, width = dark.shape
@@ -71,8 +72,8 @@ def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | Non
     spacing, positions = _candidate_staves(dark, columns)
     if len(spacing) == 0:
         return None
-    on = _continues(dark, positions, columns, spacing)
-    spacing, positions = spacing[on], positions[on]
+    continued = _continues(dark, positions, columns, spacing)
+    spacing, positions = spacing[continued], positions[continued]
     if len(spacing) < max(8.0, _MIN_CANDIDATES * len(columns)):
         return None
     bins = np.round(np.log(spacing) / 0.02).astype(np.int64)  # steps of 2 %
@@ -87,7 +88,7 @@ def estimate_interline(image: GrayImage, ink: Mask | None = None) -> float | Non
 
 
 def _candidate_staves(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Five thin runs at equal distances: the distance (n,), and the column's number and five heights (n, 6)."""
+    """Return five thin runs at equal distances: the distance (n,), and column number and five heights (n, 6)."""
     padded = np.zeros((len(columns), dark.shape[0] + 2), dtype=np.int8)
     padded[:, 1:-1] = dark[:, columns].T
     change = np.diff(padded, axis=1)  # (columns, h + 1)
@@ -115,9 +116,9 @@ def _candidate_staves(dark: Mask, columns: NDArray[np.int64]) -> tuple[NDArray[n
 def _continues(
     dark: Mask, positions: NDArray[np.float64], columns: NDArray[np.int64], spacing: NDArray[np.float64]
 ) -> Mask:
-    """Whether ink goes on at both sides of a chain, half an interline and one interline away."""
+    """Return which candidates have ink on both sides, half an interline and one interline away."""
     height, width = dark.shape
-    grown = cv2.dilate(dark.astype(np.uint8), np.ones((3, 1), dtype=np.uint8))  # a line may rise or fall a little
+    grown = cv2.dilate(dark.astype(np.uint8), np.ones((3, 1), dtype=np.uint8))  # lines may have a slope
     if float(np.median(spacing)) > 12:
         grown = cv2.dilate(grown, np.ones((3, 1), dtype=np.uint8))
     x = columns[positions[:, 0].astype(np.int64)]
@@ -133,38 +134,38 @@ def _continues(
 def _supported_fraction(
     positions: NDArray[np.float64], columns: NDArray[np.int64], spacing: float, height: int
 ) -> float:
-    """The share of witnesses that have another to the left or right of them, at the height that a line may have there.
+    """Return the fraction of candidates with another to the left or right, at a height within the maximum slope.
 
     Args:
-        places: column's number and five heights, (n, 6).
-        columns: where they are.
-        spacing: interline.
-        height: of the page.
+        positions: column number and five heights, shape (n, 6).
+        columns: x coordinates of the columns.
+        spacing: distance between staff lines.
+        height: height of the page.
     """
     step = (columns[-1] - columns[0]) / max(len(columns) - 1, 1)
     apart = int(np.ceil(_SUPPORT_DISTANCE / step))
     reach = spacing / 2 + _MAX_SLOPE * apart * step
-    stride = height + 2 * reach + 1  # from column to column, when all stand one below the other
+    stride = height + 2 * reach + 1  # offset between columns on one common axis
     middle = positions[:, 3]
     ordered = np.sort(positions[:, 0] * stride + middle)
     supported = np.zeros(len(positions), dtype=np.bool_)
     for side in (-apart, apart):
-        at = (positions[:, 0] + side) * stride + middle
-        supported |= np.searchsorted(ordered, at - reach) < np.searchsorted(ordered, at + reach)
+        expected = (positions[:, 0] + side) * stride + middle
+        supported |= np.searchsorted(ordered, expected - reach) < np.searchsorted(ordered, expected + reach)
     return float(supported.mean())
 
 
-MAX_ANGLE = 20.0  # degrees to either side that are tried
-_SKEW_IMAGE_SIZE = 700  # pixels of the longer side at which it is looked
+MAX_ANGLE = 20.0  # maximum skew in degrees
+_SKEW_IMAGE_SIZE = 700  # longer side, in pixels, of the image in which the skew is estimated
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """A page turned by an angle about its middle, on a sheet that holds all of it.
+    """Rotation of a page about its centre, onto a canvas that contains all of it.
 
     Attributes:
-        matrix: from the page to the turned page, shape (2, 3).
-        size: width and height of the turned page.
+        matrix: affine map from the page to the rotated page, shape (2, 3).
+        size: width and height of the rotated page.
         angle: degrees, counter-clockwise.
     """
 
@@ -174,66 +175,65 @@ class Rotation:
 
     @classmethod
     def from_angle(cls, angle: float, shape: tuple[int, int]) -> Rotation:
-        """The turn of a page of shape (h, w) by so many degrees counter-clockwise."""
+        """Return the rotation of a page of shape (h, w) by an angle in degrees, counter-clockwise."""
         height, width = shape
         cosine, sine = abs(np.cos(np.deg2rad(angle))), abs(np.sin(np.deg2rad(angle)))
         size = (int(np.ceil(width * cosine + height * sine)), int(np.ceil(width * sine + height * cosine)))
-        # Pixel centres have whole numbers for OpenCV, but lie at halves for boxes.
-        found = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), angle, 1.0)
-        matrix = np.asarray(found, dtype=np.float64)
+        # Pixel centres have integer coordinates in OpenCV, half-integer ones in boxes.
+        centre = ((width - 1) / 2, (height - 1) / 2)
+        matrix = np.asarray(cv2.getRotationMatrix2D(centre, angle, 1.0), dtype=np.float64)
         matrix[:, 2] += np.array([(size[0] - width) / 2, (size[1] - height) / 2])
         return cls(matrix, size, angle)
 
     def apply(self, image: GrayImage) -> GrayImage:
-        """The turned page; what lies beyond its edges is paper."""
+        """Rotate a page, shape (h, w); the corners are filled with the colour of the paper."""
         paper = float(np.percentile(image[::8, ::8], 90))
-        turned = cv2.warpAffine(image, self.matrix, self.size, flags=cv2.INTER_LINEAR, borderValue=paper)
-        return np.asarray(turned, dtype=np.uint8)
+        rotated = cv2.warpAffine(image, self.matrix, self.size, flags=cv2.INTER_LINEAR, borderValue=paper)
+        return np.asarray(rotated, dtype=np.uint8)
 
-    def invert(self, found: Detections) -> Detections:
-        """Boxes on the turned page as boxes on the page itself.
+    def invert(self, detections: Detections) -> Detections:
+        """Map boxes from the rotated page to the original page.
 
-        An upright box around a turned box would be too large. These are boxes around the turned ovals that fill the
-        boxes, which is exact for thin lines and for noteheads.
+        The axis-aligned box around a rotated box would be too large. The result is the box around the rotated ellipse
+        inscribed in the box, which is exact for thin lines and for noteheads.
         """
         inverse = cv2.invertAffineTransform(self.matrix)
         linear = torch.from_numpy(inverse[:, :2])
         shift = torch.from_numpy(inverse[:, 2])
-        boxes = found.boxes.double()
+        boxes = detections.boxes.double()
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2 - 0.5
         halves = (boxes[:, 2:] - boxes[:, :2]) / 2
         moved = centres @ linear.T + shift + 0.5  # (n, 2)
-        around = ((halves**2) @ (linear**2).T).sqrt()  # (n, 2)
-        turned = torch.cat([moved - around, moved + around], dim=1).float()
-        return Detections(turned, found.labels, found.scores, found.classes)
+        extent = ((halves**2) @ (linear**2).T).sqrt()  # (n, 2)
+        return replace(detections, boxes=torch.cat([moved - extent, moved + extent], dim=1).float())
 
 
 def estimate_skew(ink: Mask) -> float:
-    """By how many degrees a page has to be turned counter-clockwise for its lines to lie level.
+    """Estimate the angle by which a page must be rotated counter-clockwise for its staff lines to be horizontal.
 
-    The sums of ink along rows differ most when staff lines lie along the rows. Angles up to 20 degrees are tried, first
-    coarsely, then finely.
+    Adjacent row sums of the ink differ most when staff lines are parallel to the rows. Angles of up to 20 degrees are
+    searched from coarse to fine.
 
     Args:
         ink: `staff_ink` of the page, shape (h, w).
 
     Returns:
-        The angle; 0 on a page without ink.
+        The angle in degrees; 0 on a page without ink.
     """
-    scale = _SKEW_IMAGE_SIZE / max(ink.shape)
-    found = cv2.resize(ink.astype(np.float32), scaled_size(ink.shape, scale), interpolation=cv2.INTER_AREA)
-    small = np.asarray(found, dtype=np.float32)
+    size = scaled_size(ink.shape, _SKEW_IMAGE_SIZE / max(ink.shape))
+    small = np.asarray(cv2.resize(ink.astype(np.float32), size, interpolation=cv2.INTER_AREA), dtype=np.float32)
     if min(small.shape) < 8 or float(small.max()) <= 0:
         return 0.0
     best = 0.0
     for span, step in ((MAX_ANGLE, 1.0), (1.0, 0.25), (0.25, 0.05)):
         angles = best + np.arange(-span, span + step / 2, step)
-        sharp = [_sharpness(small, float(angle)) for angle in angles]
-        best = float(np.clip(angles[int(np.argmax(sharp))], -MAX_ANGLE, MAX_ANGLE))
+        sharpness = [_sharpness(small, float(angle)) for angle in angles]
+        best = float(np.clip(angles[int(np.argmax(sharpness))], -MAX_ANGLE, MAX_ANGLE))
     return best
 
 
 def _sharpness(ink: NDArray[np.float32], angle: float) -> float:
+    """Return the sum of squared differences between adjacent row sums of the rotated ink."""
     height, width = ink.shape
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), angle, 1.0)
     rows = cv2.warpAffine(ink, matrix, (width, height), flags=cv2.INTER_LINEAR).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Pages made ready for the network: measured by their staff lines, straightened and scaled, with the way back."""
+"""Preparation of pages for the network: reading, straightening and scaling by the distance between staff lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from entourage.detect.preprocessing.reading import GrayImage, read_page, scaled_
 MAX_WORKING_PIXELS = 100_000_000  # at the network's scale; a page of printed music has one or two million
 MEASURED_PIXELS = 16_000_000  # larger pages are measured on a smaller copy; A4 at 400 dpi has 15 million
 NO_STAVES = "no staves found"
-_INTERLINE_TOLERANCE = 1.25  # times as far apart as they look, lines may be told to be without a word
+_INTERLINE_TOLERANCE = 1.25  # ratio of the given to the measured interline above which there is a warning
 SIDEWAYS = "the page lies on its side: turn it by 90 degrees"
 
 ImageInput = NDArray[np.generic] | Image.Image | str | Path
@@ -26,16 +26,16 @@ ImageInput = NDArray[np.generic] | Image.Image | str | Path
 
 @dataclass(frozen=True)
 class PreparedPage:
-    """A page as the network wants it, and the way back.
+    """A page rescaled to the network's distance between staff lines, with the transform back to the input page.
 
     Attributes:
-        image: grey, staff lines `INTERLINE` pixels apart, shape (h, w); None: there is nothing to look for.
-        page: as it was given, grey, shape (H, W).
-        interline: pixels between its staff lines, or None.
-        angle: degrees by which it lies askew.
-        rotation: the rotation that straightened it, or None.
-        seconds: it took so far.
-        message: warning for the user, or "".
+        image: grayscale, staff lines `INTERLINE` pixels apart, shape (h, w); None: the page has no staves.
+        page: the input page, grayscale, shape (H, W).
+        interline: pixels between staff lines of the input page, or None.
+        angle: skew of the input page in degrees.
+        rotation: rotation that straightened the page, or None.
+        seconds: processing time.
+        message: warnings for the user, or "".
     """
 
     image: GrayImage | None
@@ -48,38 +48,41 @@ class PreparedPage:
 
 
 def prepare_page(image: ImageInput, options: InferenceOptions) -> PreparedPage:
-    """Reads, measures, straightens and scales a page.
+    """Read, straighten and scale a page.
+
+    Args:
+        image: a file, a PIL image or an array, as `read_page` and `to_grayscale` accept them.
+        options: options of inference.
+
+    Returns:
+        The page; its `image` is None if it has no staves and `options.interline` is None.
 
     Raises:
-        ValueError: it is no image, cannot be read or is too large.
+        ValueError: it is not an image, cannot be read or is too large.
     """
     start = time.perf_counter()
     page = read_page(image) if isinstance(image, str | Path) else to_grayscale(image)
-    straight, seen, angle, rotation = _measure(page, options)
-    interline = options.interline or seen
+    straight, measured, angle, rotation = _straighten(page, options)
+    interline = options.interline or measured
     if interline is None:
-        upright = estimate_interline(np.ascontiguousarray(shrink_for_measuring(page)[0].T)) is not None
-        return PreparedPage(
-            None, page, None, angle, None, time.perf_counter() - start, SIDEWAYS if upright else NO_STAVES
-        )
+        sideways = estimate_interline(np.ascontiguousarray(shrink_for_measuring(page)[0].T)) is not None
+        message = SIDEWAYS if sideways else NO_STAVES
+        return PreparedPage(None, page, None, angle, None, time.perf_counter() - start, message)
     working = to_working_scale(straight, interline)
-    parts = (
-        "" if rotation is None else f"straightened by {rotation.angle:.1f} degrees",
-        _interline_warning(interline, seen),
-    )
-    message = "; ".join(part for part in parts if part)
+    straightened = "" if rotation is None else f"straightened by {rotation.angle:.1f} degrees"
+    message = "; ".join(part for part in (straightened, _interline_warning(interline, measured)) if part)
     return PreparedPage(working, page, interline, angle, rotation, time.perf_counter() - start, message)
 
 
-def _interline_warning(interline: float, seen: float | None) -> str:
-    """What is to be said where staff lines look otherwise than was told, or nothing."""
-    if seen is None or seen / _INTERLINE_TOLERANCE <= interline <= seen * _INTERLINE_TOLERANCE:
+def _interline_warning(interline: float, measured: float | None) -> str:
+    """Return a warning if the given interline differs from the measured one, or ""."""
+    if measured is None or measured / _INTERLINE_TOLERANCE <= interline <= measured * _INTERLINE_TOLERANCE:
         return ""
-    return f"its staff lines look {seen:.1f} pixels apart, not {interline:g}"
+    return f"staff lines are {measured:.1f} pixels apart, not {interline:g}"
 
 
 def shrink_for_measuring(page: GrayImage) -> tuple[GrayImage, float]:
-    """A page as small as is enough to be measured, and by what it was divided; most pages are as they were."""
+    """Return a page of at most `MEASURED_PIXELS` and the factor by which it was shrunk; most pages are unchanged."""
     factor = (page.size / MEASURED_PIXELS) ** 0.5
     if factor <= 1:
         return page, 1.0
@@ -88,39 +91,45 @@ def shrink_for_measuring(page: GrayImage) -> tuple[GrayImage, float]:
 
 
 def to_working_scale(page: GrayImage, interline: float) -> GrayImage:
-    """A page in the size that the network was trained for, its staff lines `INTERLINE` pixels apart.
+    """Scale a page to the size that the network is trained for, with staff lines `INTERLINE` pixels apart.
+
+    Args:
+        page: grayscale, shape (h, w).
+        interline: pixels between its staff lines.
+
+    Returns:
+        The scaled page; the page itself if its size does not change.
 
     Raises:
-        ValueError: it would be too large.
+        ValueError: the scaled page would be too large.
     """
     factor = INTERLINE / interline
     size = scaled_size(page.shape, factor)
     if size[0] * size[1] > MAX_WORKING_PIXELS:
-        raise ValueError(
-            f"page of {page.shape[1]} x {page.shape[0]} pixels with staff lines {interline:.1f} apart would be "
-            f"enlarged to {size[0]} x {size[1]}; expected at most {MAX_WORKING_PIXELS / 1e6:.0f} megapixels"
-        )
+        enlarged = f"staff lines {interline:.1f} apart would be enlarged to {size[0]} x {size[1]}"
+        limit = f"expected at most {MAX_WORKING_PIXELS / 1e6:.0f} megapixels"
+        raise ValueError(f"page of {page.shape[1]} x {page.shape[0]} pixels with {enlarged}; {limit}")
     if size == (page.shape[1], page.shape[0]):
         return page
-    how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(page, size, interpolation=how), dtype=np.uint8)
+    interpolation = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(page, size, interpolation=interpolation), dtype=np.uint8)
 
 
-def _measure(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, float | None, float, Rotation | None]:
-    """The page, straightened if it has to be, its interline as it looks, how askew it lies, and how it was turned."""
+def _straighten(page: GrayImage, options: InferenceOptions) -> tuple[GrayImage, float | None, float, Rotation | None]:
+    """Return the page, rotated if its skew is too large, its measured interline, its skew and the rotation."""
     small, factor = shrink_for_measuring(page)
     ink = staff_ink(small)
-    known, widest = options.interline, options.max_skew
     angle = estimate_skew(ink)
-    if widest is not None and abs(angle) > widest:
+    if options.max_skew is not None and abs(angle) > options.max_skew:
         rotation = Rotation.from_angle(angle, (page.shape[0], page.shape[1]))
         straight = rotation.apply(page)
-        measured, by = shrink_for_measuring(straight)
-        interline = _times(estimate_interline(measured), by)
-        if known or interline is not None:  # else the angle was that of something else than staves
+        interline = _measure(*shrink_for_measuring(straight))
+        if options.interline or interline is not None:  # otherwise, it is not the angle of staves
             return straight, interline, angle, rotation
-    return page, _times(estimate_interline(small, ink), factor), angle, None
+    return page, _measure(small, factor, ink), angle, None
 
 
-def _times(interline: float | None, factor: float) -> float | None:
+def _measure(small: GrayImage, factor: float, ink: NDArray[np.bool_] | None = None) -> float | None:
+    """Return the interline of a page, given a copy that is smaller by a factor."""
+    interline = estimate_interline(small, ink)
     return None if interline is None else interline * factor

@@ -1,8 +1,6 @@
-"""Any image as a page in grey: 8 bits, dark ink on light paper, not larger than any sheet of paper needs.
+"""Reading of pages from images and PDF files as 8-bit grayscale, upright, with dark ink on light paper.
 
-Pages as people have them: PNG, JPEG, TIFF and other images, and the pages of PDF files, in grey and upright.
-
-A page is refused by its header, before it is unpacked, if it would take more memory than any sheet of paper needs.
+A page with more pixels than any sheet of paper needs is rejected by its header, before it is decoded.
 """
 
 from __future__ import annotations
@@ -25,34 +23,34 @@ from entourage.data.media import IMAGE_SUFFIXES, UnreadableImageError
 from entourage.io.files import error_reason
 
 MAX_PIXELS = 80_000_000  # A3 at 600 dpi has 70 million
-_THUMBNAIL_SIZE = 1_000  # pixels of the longer side at which it is looked whether ink is light
+_THUMBNAIL_SIZE = 1_000  # longer side, in pixels, of the image that decides whether ink is light
 
 GrayImage = NDArray[np.uint8]
 
 
 def to_grayscale(image: NDArray[np.generic] | Image.Image) -> GrayImage:
-    """An image in memory as a grey page, dark ink on light paper.
+    """Convert an image to a grayscale page with dark ink on light paper.
 
     Args:
-        image: a PIL image, which is turned as its camera says, or an array of 8 bits, shape (h, w), (h, w, 1),
-            (h, w, 3) RGB or (h, w, 4) RGBA.
+        image: a PIL image, which is rotated according to its EXIF orientation, or an array of uint8, shape (h, w),
+            (h, w, 1), (h, w, 3) RGB or (h, w, 4) RGBA.
 
     Returns:
-        Shape (h, w).
+        The page, uint8, shape (h, w).
 
     Raises:
-        ValueError: it is neither.
+        ValueError: type, dtype or shape differ, or the image is too large.
     """
     if isinstance(image, Image.Image):
         return pil_to_grayscale("image", image)
     shape = getattr(image, "shape", ())
     if getattr(image, "dtype", None) != np.uint8 or len(shape) not in (2, 3):
-        what = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
-        raise ValueError(f"image is {what}; expected uint8 of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)")
+        kind = f"{type(image).__name__} of {getattr(image, 'dtype', 'no dtype')}, shape {tuple(shape)}"
+        raise ValueError(f"image is {kind}; expected uint8 of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)")
     if image.ndim == 3 and image.shape[2] not in (1, 3, 4):
         raise ValueError(f"image has {image.shape[2]} channels; expected 1, 3 or 4")
     if image.size == 0:
-        raise ValueError(f"image has the shape {image.shape}; expected one pixel at least")
+        raise ValueError(f"image has shape {image.shape}; expected at least one pixel")
     check_size("image", (image.shape[1], image.shape[0]))
     if image.ndim == 3:
         return ensure_dark_on_light(_convert_mode(Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image)))
@@ -60,11 +58,14 @@ def to_grayscale(image: NDArray[np.generic] | Image.Image) -> GrayImage:
 
 
 def pil_to_grayscale(name: str | Path, image: Image.Image) -> GrayImage:
-    """A PIL image as a grey page, turned as its camera says.
+    """Convert a PIL image to a grayscale page, rotated according to its EXIF orientation.
 
     Args:
-        name: what it is called if it is refused.
-        image: is refused by its header, before it is unpacked.
+        name: name of the image in errors.
+        image: the image; its size is checked before it is decoded.
+
+    Returns:
+        The page, uint8, shape (h, w).
 
     Raises:
         UnreadableImageError: it is too large.
@@ -74,48 +75,48 @@ def pil_to_grayscale(name: str | Path, image: Image.Image) -> GrayImage:
 
 
 def ensure_dark_on_light(image: GrayImage) -> GrayImage:
-    """The page, inverted if its ground is dark and the thin things on it are light."""
+    """Return the page, inverted if the background is dark and thin structures are light."""
     if float(np.median(image[::4, ::4])) >= 128:
         return image
     scale = min(1.0, _THUMBNAIL_SIZE / max(image.shape))
     small = cv2.resize(image, scaled_size(image.shape, scale), interpolation=cv2.INTER_AREA) if scale < 1 else image
-    apart = small.astype(np.int16) - cv2.medianBlur(small, 31)  # from the ground around it
-    light, dark = float(apart.clip(0).mean()), float((-apart).clip(0).mean())
+    contrast = small.astype(np.int16) - cv2.medianBlur(small, 31)  # with the local background
+    light, dark = float(contrast.clip(0).mean()), float((-contrast).clip(0).mean())
     return np.asarray(255 - image, dtype=np.uint8) if light > 1.5 * dark else image
 
 
 def check_size(name: str | Path, size: tuple[int, int]) -> None:
-    """Raises an `UnreadableImageError` if an image has more pixels, width times height, than a page may have."""
+    """Raise an `UnreadableImageError` if an image of this width and height has more than `MAX_PIXELS` pixels."""
     if size[0] * size[1] > MAX_PIXELS:
-        what = f"{size[0]} x {size[1]} pixels, {megapixels(size[0] * size[1])} megapixels"
-        raise UnreadableImageError(name, f"{what}; expected at most {megapixels(MAX_PIXELS)}")
+        pixels = f"{size[0]} x {size[1]} pixels, {megapixels(size[0] * size[1])} megapixels"
+        raise UnreadableImageError(name, f"{pixels}; expected at most {megapixels(MAX_PIXELS)}")
 
 
 def scaled_size(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
-    """Width and height of an image of shape (h, w) at a scale; a pixel of either is left, however thin it is."""
+    """Return width and height, at least 1, of an image of shape (h, w) at a scale."""
     return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
 
 
 def megapixels(pixels: int) -> str:
-    """A number of pixels in megapixels, as errors tell it."""
+    """Return a number of pixels in whole megapixels, for messages."""
     return f"{pixels / 1e6:.0f}"
 
 
 def _convert_mode(image: Image.Image) -> GrayImage:
-    """Any mode to 8 bits of grey, the transparent parts on white."""
+    """Convert an image of any mode to 8-bit grayscale; transparent parts become white."""
     if image.mode.startswith(("I", "F")):
         return _convert_high_depth(image)
     if image.has_transparency_data:
         layered = image.convert("LA")
-        grey, alpha = (np.asarray(band, dtype=np.uint16) for band in layered.split())
-        return np.asarray((grey * alpha + 255 * (255 - alpha) + 127) // 255, dtype=np.uint8)
+        gray, alpha = (np.asarray(band, dtype=np.uint16) for band in layered.split())
+        return np.asarray((gray * alpha + 255 * (255 - alpha) + 127) // 255, dtype=np.uint8)
     if image.mode == "CMYK":
         image = image.convert("RGB")
     return np.asarray(image.convert("L"), dtype=np.uint8)
 
 
 def _convert_high_depth(image: Image.Image) -> GrayImage:
-    """16 bits, 32 bits or floating point; what lies above the usual white makes white."""
+    """Convert 16 bits, 32 bits or floating point; if values exceed the white of their mode, the maximum is white."""
     values = np.nan_to_num(np.asarray(image, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     peak = float(values.max())
     white_levels = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
@@ -125,20 +126,20 @@ def _convert_high_depth(image: Image.Image) -> GrayImage:
 
 PDF_DPI = 300.0
 SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-_SYMBOL_TABLE = "symbols.parquet"  # in a data set that `entourage engrave` made, beside the pages in images/
-_SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # as `page_source` writes it
-_PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # a filter, as `warnings` keeps them
+_SYMBOL_TABLE = "symbols.parquet"  # marks a data set of `entourage engrave`, whose pages are in images/
+_SOURCE = re.compile(r"(?P<file>.+)#(?P<number>[1-9]\d*)")  # the format of `page_source`
+_PILLOW = ("ignore", None, Warning, re.compile(r"PIL\."), 0)  # an entry of `warnings.filters`
 
 
 @dataclass(frozen=True)
 class RawPage:
-    """A page as it was read.
+    """A page read from a file.
 
     Attributes:
-        name: that of the file, and for one of several pages its number: "score-3".
-        image: grey, dark ink on light paper, shape (h, w).
+        name: name of the file without suffix; with the number of the page if there are several: "score-3".
+        image: grayscale, dark ink on light paper, shape (h, w).
         message: note on a conversion that changed the page, or "".
-        number: of the page, from 1, where its file has several; else None.
+        number: number of the page, from 1, in a file of several pages; else None.
     """
 
     name: str
@@ -148,35 +149,40 @@ class RawPage:
 
 
 def page_source(file: str | Path, number: int | None) -> str:
-    """Where a page comes from: its file, and its number where the file has several, as "scan.tif#2"."""
+    """Return the file of a page, with the number of the page if the file has several: "scan.tif#2"."""
     return str(file) if number is None else f"{file}#{number}"
 
 
 def list_pages(sources: Sequence[str | Path]) -> list[Path]:
-    """The files of pages: files as they are named, and all images and PDF files below folders, in order.
+    """List the files of pages: files as given, and all images and PDF files below folders, sorted.
 
-    Of a data set that `entourage engrave` made, or several, the pages alone: no masks, nor anything else beside them.
-    Links that lead nowhere are among them, so that whoever reads them says so.
+    Only the pages of a data set of `entourage engrave` are listed, without its masks. Broken links are included, so
+    that reading them raises an error.
+
+    Args:
+        sources: files and folders.
+
+    Returns:
+        Paths without duplicates.
 
     Raises:
-        ValueError: a source is missing, or a folder holds no page.
+        ValueError: a source is missing, or a folder contains no page.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for source in map(Path, sources):
         if source.is_dir():
-            inside = _pages_below(source)
-            if not inside:
-                raise ValueError(f"folder {source} holds no page; expected files named {', '.join(sorted(SUFFIXES))}")
-            found += inside
+            pages = _pages_below(source)
+            if not pages:
+                raise ValueError(f"{source}: contains no page; expected files named {', '.join(sorted(SUFFIXES))}")
+            files += pages
         elif source.is_file():
-            found.append(source)
+            files.append(source)
         else:
-            raise ValueError(f"{source} does not exist; expected a page, a PDF file or a folder of such")
-    return list(dict.fromkeys(found))
+            raise ValueError(f"{source}: does not exist; expected an image, a PDF file or a folder of these")
+    return list(dict.fromkeys(files))
 
 
 def _pages_below(folder: Path) -> list[Path]:
-    """The pages below a folder."""
     visible = [path for path in sorted(folder.rglob("*")) if not _hidden(path.relative_to(folder))]
     pages = [path for path in visible if path.suffix.lower() in SUFFIXES and (path.is_file() or _is_dead_link(path))]
     engraved = {path.parent for path in visible if path.name == _SYMBOL_TABLE and (path.parent / "images").is_dir()}
@@ -184,30 +190,30 @@ def _pages_below(folder: Path) -> list[Path]:
 
 
 def read_pages(path: str | Path, done: Container[int] = ()) -> Iterator[RawPage | UnreadableImageError]:
-    """The pages of a file, one after another, so that a long PDF is never in memory as a whole.
+    """Read the pages of a file one at a time.
 
-    Transparent parts become white, 16 bits become 8, and pages of light ink on dark ground are inverted.
+    Transparent parts become white, 16 bits become 8, and pages with light ink on dark background are inverted.
 
     Args:
-        path: an image (TIFF may hold several) or a PDF file, which is drawn at 300 dpi.
-        done: numbers of pages to pass over, where there are several.
+        path: an image, possibly a TIFF file of several pages, or a PDF file, which is rendered at 300 dpi.
+        done: numbers of pages to skip, in a file of several pages.
 
     Yields:
-        The pages. In the place of one of several that cannot be read, the error that says why; the others go on.
+        The pages; for a page of several that cannot be read, the error.
 
     Raises:
-        UnreadableImageError: a ValueError; the file is missing, corrupt, or its only page cannot be read.
+        UnreadableImageError: a ValueError; the file is missing or corrupt, or its only page cannot be read.
     """
     file = Path(path)
     if not file.is_file():  # a pipe would block for ever
-        raise UnreadableImageError(file, "a link that leads nowhere" if _is_dead_link(file) else "no such file")
+        raise UnreadableImageError(file, "a broken link" if _is_dead_link(file) else "no such file")
     with file.open("rb") as stream:
         is_pdf = b"%PDF-" in stream.read(1024)
     yield from _read_pdf(file, done) if is_pdf else _read_images(file, done)
 
 
 def read_page(path: str | Path) -> GrayImage:
-    """The first page of a file, or that which a name as "scan.tif#2" says; see `read_pages`.
+    """Read the first page of a file, or the page that the path names, as in "scan.tif#2"; see `read_pages`.
 
     Raises:
         UnreadableImageError: it cannot be read.
@@ -237,22 +243,19 @@ def _read_images(file: Path, done: Container[int]) -> Iterator[RawPage | Unreada
                 _seek_page(image, number)
             except EOFError:
                 return
-            except Exception:  # as below, almost anything; where one page cannot be found, none of the next can
+            except Exception:  # decoders raise almost anything; the following pages cannot be found, either
                 if previous_readable:
-                    yield UnreadableImageError(page_source(file, number), "the file is cut off or damaged here")
+                    yield UnreadableImageError(page_source(file, number), "the file is truncated or damaged here")
                 return
             if number not in done:
-                found = _read_frame(file, image, number)
-                previous_readable = isinstance(found, RawPage)
-                yield found
+                page = _read_frame(file, image, number)
+                previous_readable = isinstance(page, RawPage)
+                yield page
 
 
 def _has_second_page(file: Path) -> bool:
-    """Whether a TIFF file has a second page, be it a broken one."""
-    with (
-        _as_unreadable_image_error(file),
-        Image.open(file) as image,
-    ):  # a copy: what fails to turn a page may not find back
+    """Return whether a TIFF file has a second page, readable or not."""
+    with _as_unreadable_image_error(file), Image.open(file) as image:  # reopened: a failed seek may be permanent
         try:
             _seek_page(image, 2)
         except EOFError:
@@ -278,30 +281,29 @@ def _read_frame(file: Path, image: Image.Image, number: int) -> RawPage | Unread
 
 @contextmanager
 def _ignore_pillow_warnings() -> Iterator[None]:
-    """Passes over what Pillow says of large pages, for which there is a limit of our own, and of damaged ones, of which
-    an error tells if it matters.
+    """Ignore warnings of Pillow about large pages, which have their own limit, and about damaged files.
 
-    Pages are read by threads, and filters are those of the process: `catch_warnings` would put back what was there when
-    it began, and so what others have added or taken away since. Here each takes away what it has added itself.
+    Filters belong to the process and pages are read by threads: `catch_warnings` would undo the changes that other
+    threads make in the meantime. Here, each thread only removes the filter that it has added.
     """
     filters = cast(list[object], warnings.filters)
     filters.insert(0, _PILLOW)
     try:
         yield
     finally:
-        with suppress(ValueError):  # somebody has removed all of them
+        with suppress(ValueError):  # all filters have been removed
             filters.remove(_PILLOW)
 
 
 @contextmanager
 def _as_unreadable_image_error(name: str | Path) -> Iterator[None]:
-    """Says of whatever a decoder raises, in one line and as one kind of error, what cannot be read and why."""
+    """Turn any error of a decoder into an `UnreadableImageError` with a message of one line."""
     try:
         with _ignore_pillow_warnings():
             yield
     except UnreadableImageError:
         raise
-    except UnidentifiedImageError as error:  # its own message repeats the path
+    except UnidentifiedImageError as error:  # its message repeats the path
         raise UnreadableImageError(name, "not an image, or of an unknown format") from error
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(name, f"too large; expected at most {megapixels(MAX_PIXELS)} megapixels") from error
@@ -311,7 +313,7 @@ def _as_unreadable_image_error(name: str | Path) -> Iterator[None]:
 
 
 def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | UnreadableImageError]:
-    import pypdfium2  # a compiled library that only those need who have PDF files
+    import pypdfium2  # a compiled library that only PDF files need
 
     with _as_unreadable_image_error(file):
         document = pypdfium2.PdfDocument(file)
@@ -333,18 +335,16 @@ def _read_pdf(file: Path, done: Container[int]) -> Iterator[RawPage | Unreadable
 
 
 def _render_pdf_page(file: Path, document: Any, number: int | None) -> RawPage:
-    """A page of a PDF file."""
     with _as_unreadable_image_error(page_source(file, number)):
         page = document[0 if number is None else number - 1]
-        width, height = page.get_size()  # in points, 72 an inch
+        width, height = page.get_size()  # in points, 72 per inch
         limit = (MAX_PIXELS / max(width * height, 1.0)) ** 0.5
         scale = min(PDF_DPI / 72, limit * 0.99)
         image = page.render(scale=scale, grayscale=True).to_numpy()
-        grey = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the bitmap goes with the page
-    message = "" if scale == PDF_DPI / 72 else f"drawn at {72 * scale:.0f} dpi, for the page is large"
-    return RawPage(
-        file.stem if number is None else f"{file.stem}-{number}", ensure_dark_on_light(grey), message, number
-    )
+        gray = np.array(image.reshape(image.shape[:2]), dtype=np.uint8)  # a copy: the page owns the bitmap
+    message = "" if scale == PDF_DPI / 72 else f"rendered at {72 * scale:.0f} dpi because the page is large"
+    name = file.stem if number is None else f"{file.stem}-{number}"
+    return RawPage(name, ensure_dark_on_light(gray), message, number)
 
 
 def _is_dead_link(path: Path) -> bool:

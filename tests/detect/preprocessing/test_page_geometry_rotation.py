@@ -10,22 +10,22 @@ from entourage.detect.preprocessing.page_geometry import Rotation, estimate_skew
 
 
 @pytest.mark.parametrize("angle", [-13.0, -4.3, 0.0, 1.2, 7.0])
-def test_the_angle_that_levels_a_page_is_found(angle: float) -> None:
+def test_the_skew_is_estimated(angle: float) -> None:
     page = staff_page(height=900, width=700)
     turned = Rotation.from_angle(-angle, page.shape).apply(page)  # type: ignore[arg-type]
     assert estimate_skew(staff_ink(turned)) == pytest.approx(angle, abs=0.25)
 
 
-def test_an_empty_page_lies_straight() -> None:
+def test_an_empty_page_has_no_skew() -> None:
     assert estimate_skew(np.zeros((100, 80), dtype=bool)) == 0.0
 
 
 @pytest.mark.parametrize("shape", [(3, 5000), (5000, 1), (1, 40_000)])
-def test_a_strip_too_thin_for_lines_lies_straight(shape: tuple[int, int]) -> None:
+def test_a_strip_too_thin_for_lines_has_no_skew(shape: tuple[int, int]) -> None:
     assert estimate_skew(np.ones(shape, dtype=bool)) == 0.0
 
 
-def test_the_turned_sheet_holds_the_whole_page() -> None:
+def test_the_rotated_page_contains_the_entire_page() -> None:
     page = with_squares(
         np.full((200, 300), 255, dtype=np.uint8), [(0, 0, 12), (288, 188, 12), (0, 188, 12), (288, 0, 12)]
     )
@@ -36,7 +36,7 @@ def test_the_turned_sheet_holds_the_whole_page() -> None:
 
 
 @pytest.mark.parametrize("angle", [10.0, -10.0])
-def test_boxes_come_back_to_where_things_are(angle: float) -> None:
+def test_inverted_boxes_lie_on_the_objects(angle: float) -> None:
     page = with_squares(np.full((400, 300), 255, dtype=np.uint8), [(200, 60, 8)])
     rotation = Rotation.from_angle(angle, (400, 300))
     rows, columns = np.nonzero(rotation.apply(page) < 128)
@@ -48,8 +48,8 @@ def test_boxes_come_back_to_where_things_are(angle: float) -> None:
     assert back.scores.tolist() == [0.5]
 
 
-def test_lines_and_ovals_keep_their_size_when_turned_back() -> None:
-    rotation = Rotation.from_angle(90.0, (100, 100))  # width and height change places
+def test_lines_and_ovals_keep_their_size_when_inverted() -> None:
+    rotation = Rotation.from_angle(90.0, (100, 100))  # width and height are exchanged
     boxes = torch.tensor([[10.0, 20, 12, 60], [50, 50, 60, 60]])
     back = rotation.invert(Detections(boxes, torch.tensor([1, 1]), torch.ones(2), ("x",)))
     sizes = back.boxes[:, 2:] - back.boxes[:, :2]
