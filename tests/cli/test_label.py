@@ -36,7 +36,7 @@ def test_a_folder_of_images_is_labelled(images: Path) -> None:
     assert all(line.startswith(line.split(",")[1]) for line in lines)  # every blue*.png is labelled blue
 
 
-def test_the_word_run_may_be_said(images: Path) -> None:
+def test_the_word_run_is_optional(images: Path) -> None:
     out = images.parent / "out"
     arguments = ["--labels", str(images.parent / "labels.csv"), "--out", str(out)]
     result = CliRunner().invoke(app, ["label", "run", str(images), *arguments, "--backbone", "efficientnet-lite0"])
@@ -44,7 +44,7 @@ def test_the_word_run_may_be_said(images: Path) -> None:
     assert (out / "labels.csv").is_file()
 
 
-def test_a_backbone_for_features_is_refused(tmp_path: Path) -> None:
+def test_a_backbone_for_features_raises(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
     arguments = ["--labels", "l.csv", "--out", str(tmp_path / "out"), "--backbone", "efficientnet-lite0"]
     result = CliRunner().invoke(app, ["label", str(tmp_path / "x.csv"), *arguments])
@@ -52,7 +52,7 @@ def test_a_backbone_for_features_is_refused(tmp_path: Path) -> None:
     assert "--backbone efficientnet-lite0: only for images" in str(result.exception)
 
 
-def test_a_corrupt_image_is_reported_and_the_exit_code_says_so(images: Path) -> None:
+def test_broken_images_are_skipped_with_exit_code_1(images: Path) -> None:
     (images / "broken.png").write_bytes(b"no image")
     code, output, summary = label(images)
     assert code == 1
@@ -61,13 +61,13 @@ def test_a_corrupt_image_is_reported_and_the_exit_code_says_so(images: Path) -> 
 
 
 def test_options_reach_the_game(images: Path) -> None:
-    options = label(images, "--preset", "original", "--n-neighbors", "3", "--suggestions", "1")[2]["options"]
+    options = label(images, "--preset", "original", "--n-neighbors", "3")[2]["options"]
     assert isinstance(options, dict)
     assert (options["squared"], options["n_neighbors"], options["max_iter"]) == (False, 3, 25)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--balance"]])
-def test_frequencies_are_kept_to_only_if_asked(images: Path, arguments: list[str]) -> None:
+def test_balance_is_off_by_default(images: Path, arguments: list[str]) -> None:
     assert label(images, *arguments)[2]["balance"] is bool(arguments)
 
 
@@ -77,7 +77,7 @@ def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest
 
     def record(config: LabelConfig) -> None:
         configs.append(config)
-        raise ValueError("enough")
+        raise ValueError("recorded")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", record)
     arguments = ["--labels", "known.csv", "--out", "out"]
@@ -85,37 +85,34 @@ def test_a_folder_may_have_any_name(name: str, images: Path, monkeypatch: pytest
     assert [config.source for config in configs] == [Path(name)]
 
 
-def test_usage_lines_have_no_word_that_nobody_writes() -> None:
+def test_usage_lines_omit_the_hidden_command_name() -> None:
     for arguments in (["label"], ["label", "-h"], ["label", "photos", "-h"], ["label", "photos"]):
         output = CliRunner().invoke(app, arguments).output
         assert re.search(r"Usage: \S+ label \[OPTIONS\]", output)
-    assert "written ./predict" in " ".join(CliRunner().invoke(app, ["label", "-h"]).output.split())
+    assert "write ./predict or ./run" in " ".join(CliRunner().invoke(app, ["label", "-h"]).output.split())
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--epochs", "3"], "--epochs: only"),
+        (["--rounds", "3"], "--rounds: only"),
         (["--size", "64", "--no-flip"], "--size, --no-flip: only"),
         (["--flip"], "--flip: only"),
-        (["--seed", "0", "--learning-rate", "1e-5"], "--learning-rate, --seed: only"),
-        (
-            ["--method", "hard", "--trainable-layers", "all", "--rounds", "1"],
-            "--rounds, --method, --trainable-layers: only",
-        ),
+        (["--seed", "0", "--size", "64"], "--size, --seed: only"),
+        (["--flip", "--seed", "3", "--rounds", "1"], "--rounds, --flip, --seed: only"),
     ],
 )
-def test_options_of_the_training_are_not_ignored_without_it(
+def test_training_options_require_train(
     images: Path, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("entourage.label.pipeline.label_source", lambda config: pytest.fail("it was labelled"))
     arguments = ["label", str(images), "--labels", "known.csv", "--out", str(images.parent / "out"), *more]
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ValueError)
-    assert str(error) == f"{message} for training; expected --train beside it"
+    assert str(error) == f"{message} for training; expected --train as well"
 
 
-def test_of_several_processes_the_main_one_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_main_process_writes(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = images.parent / "out"
     arguments = ["label", str(images), "--labels", str(images.parent / "labels.csv"), "--out", str(out)]
     monkeypatch.setenv("RANK", "1")
@@ -130,22 +127,24 @@ def test_of_several_processes_the_main_one_writes(images: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("classifier", "reason"),
-    [("images", "it is a folder"), ("labels.csv", "damaged, or no file of weights"), ("gone", "no such file")],
+    [("images", "folder"), ("labels.csv", "weights"), ("gone", "no such file")],
 )
-def test_what_is_no_classifier_is_told_in_plain_words(images: Path, classifier: str, reason: str) -> None:
+def test_invalid_classifier_files_raise(images: Path, classifier: str, reason: str) -> None:
     path = images.parent / classifier
     error = CliRunner().invoke(app, ["label", "predict", str(path), str(images), "--device", "cpu"]).exception
-    expected = "expected a classifier that `entourage label --train` wrote"
     assert isinstance(error, ValueError)
-    assert str(error) == f"cannot read {path}: {reason}; {expected}"
+    assert str(error).startswith(f"cannot read {path}: ")
+    assert reason in str(error).removeprefix(f"cannot read {path}: ")
+    assert "`entourage label --train`" in str(error)
 
 
-def test_a_mistyped_folder_is_no_table_without_rows(images: Path) -> None:
+def test_predict_with_a_missing_folder_raises(images: Path) -> None:
     missing = images / "nothere"
     result = CliRunner().invoke(app, ["label", "predict", str(images.parent / "classifier.safetensors"), str(missing)])
     assert result.output == ""
     assert isinstance(result.exception, ValueError)
-    assert str(result.exception) == f"{missing}: no such file or folder; expected image files, or folders of them"
+    assert str(result.exception).startswith(f"{missing}: ")
+    assert "; expected image files" in str(result.exception)
 
 
 @pytest.mark.parametrize(("arguments", "flip"), [([], True), (["--flip"], True), (["--no-flip"], False)])
@@ -156,11 +155,12 @@ def test_options_reach_the_training(
 
     def record(config: LabelConfig) -> None:
         configs.append(config)
-        raise ValueError("enough")
+        raise ValueError("recorded")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", record)
-    more = ["--train", "--size", "64", "--rounds", "2", "--epochs", "5"]
-    more += ["--method", "soft", "--trainable-layers", "all", *arguments]
+    text = 'method = "labels"\npseudo_label_mode = "soft"\ntrainable_layers = "all"\nsize = 96\ntraining.epochs = 5\n'
+    (images.parent / "options.toml").write_text("[train]\n" + text)
+    more = ["--config", str(images.parent / "options.toml"), "--size", "64", "--rounds", "2", *arguments]
     out = ["--labels", str(images.parent / "labels.csv"), "--out", str(images.parent / "out")]
     CliRunner().invoke(app, ["label", str(images), *out, *more])
     (config,) = configs
@@ -176,15 +176,18 @@ def test_options_reach_the_training(
     assert config.train.training.seed == config.train.method_options.seed == 0
 
 
-def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_rate_and_seed_reach_the_training_and_its_batches(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configs: list[LabelConfig] = []
 
     def record(config: LabelConfig) -> None:
         configs.append(config)
-        raise ValueError("enough")
+        raise ValueError("recorded")
 
     monkeypatch.setattr("entourage.label.pipeline.label_source", record)
-    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", "2e-5", "--seed", "7"]
+    (images.parent / "options.toml").write_text("train.training.learning_rate = 2e-5\n")
+    more = ["--labels", "known.csv", "--out", "out", "--seed", "7", "--config", str(images.parent / "options.toml")]
     CliRunner().invoke(app, ["label", str(images), *more])
     default = PRESETS["default"]
     (config,) = configs
@@ -197,10 +200,11 @@ def test_rate_and_seed_reach_the_training_and_its_batches(images: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("rate", "message"),
-    [("0", "learning_rate is 0.0; expected a number above 0"), ("nan", "learning_rate is nan; expected a number")],
+    [("0", "learning_rate is 0.0"), ("nan", "learning_rate is nan")],
 )
-def test_a_rate_that_is_none_is_refused(images: Path, rate: str, message: str) -> None:
-    more = ["--labels", "known.csv", "--out", "out", "--train", "--learning-rate", rate]
+def test_invalid_learning_rates_raise(images: Path, rate: str, message: str) -> None:
+    (images.parent / "options.toml").write_text(f"[train.training]\nlearning_rate = {rate}\n")
+    more = ["--labels", "known.csv", "--out", "out", "--config", str(images.parent / "options.toml")]
     error = CliRunner().invoke(app, ["label", str(images), *more]).exception
     assert isinstance(error, ValueError)
     assert message in str(error)

@@ -146,7 +146,7 @@ def test_other_held_out_classes_are_named_in_the_message(
 ) -> None:
     run = shutil.copytree(trained, tmp_path / "run")
     config = TrainConfig(str(image_folder), run, recipe, "toy", 2, hold_out=hold_out, device="cpu", progress=False)
-    with pytest.raises(ValueError, match=r"with other training images or classes \(is --hold-out the same"):
+    with pytest.raises(ValueError, match=r"with other training images or classes \(is hold_out the same"):
         train_run(config)
 
 

@@ -1,4 +1,4 @@
-"""The command line: one command a verb, and the demo."""
+"""The command line: one subcommand per package, and the demo."""
 
 from entourage.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`entourage cluster`: learn from examples what belongs together, then find it in what was never seen."""
+"""`entourage cluster`: cluster points, images or sounds; train a network to cluster."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, Seed, resumable, skipped_in, tell_skipped
+from entourage.cli.common import Device, Seed, report_skipped, resumable, skipped_items
+from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
-cluster = typer.Typer(help="Learn to cluster from examples, and cluster.", no_args_is_help=True)
+cluster = typer.Typer(help="Cluster points, images or sounds; train networks to cluster.", no_args_is_help=True)
 
 
 @cluster.command()
 def run(
     source: Annotated[
         Path,
-        typer.Argument(metavar="SOURCE", help="A table of points (.csv, .npy...), or a folder of images or sounds."),
+        typer.Argument(metavar="SOURCE", help="A table of points (.csv, .npy, ...), or a folder of images or sounds."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for clusters.csv, report.html and summary.json.")] = Path("found"),
-    model: Annotated[str, typer.Option(help="points, or a file that `cluster train` wrote.")] = "points",
-    n_clusters: Annotated[int | None, typer.Option(min=1, help="Their number, if you know it.")] = None,
-    max_clusters: Annotated[
-        int | None, typer.Option(min=1, help="The most there may be; by default what the model was trained with.")
+    model: Annotated[str, typer.Option(help="points, or a file from `cluster train`.")] = "points",
+    n_clusters: Annotated[
+        int | None, typer.Option(min=1, help="Number of clusters; estimated if left out.", show_default=False)
     ] = None,
-    set_size: Annotated[int | None, typer.Option(min=4, help="Items looked at together; more go in parts.")] = None,
+    max_clusters: Annotated[
+        int | None,
+        typer.Option(min=1, help="Maximum number of clusters.", show_default="that of the network's training"),
+    ] = None,
+    set_size: Annotated[
+        int | None,
+        typer.Option(min=4, help="Items per set; more items are clustered in subsets.", show_default="the network's"),
+    ] = None,
     device: Device = "auto",
     seed: Seed = 0,
 ) -> None:
-    """Cluster points, images or sounds, and find how many clusters there are."""
+    """Cluster points, images or sounds, and estimate the number of clusters."""
     from entourage.cluster.pipeline import run_source
     from entourage.report.page import pluralize
 
@@ -43,10 +50,10 @@ def run(
         seed=seed,
     )
     probability = summary["count_probabilities"][summary["clusters"] - 1] if n_clusters is None else None
-    parts = "" if summary["parts"] == 1 else f", the mean of {summary['parts']} parts"
-    note = "" if probability is None else f" (P(k) {probability:.0%}{parts})"
+    subsets = "" if summary["parts"] == 1 else f", mean over {summary['parts']} subsets"
+    note = "" if probability is None else f" (P(k) {probability:.0%}{subsets})"
     typer.echo(f"{summary['items']} items, {pluralize(summary['clusters'], 'clusters')}{note}: {out / 'report.html'}")
-    tell_skipped(skipped_in(summary))
+    report_skipped(skipped_items(summary))
 
 
 @cluster.command()
@@ -55,49 +62,54 @@ def train(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A folder of images or sounds, a folder a class; a table; or points: 2D shapes."
+            metavar="SOURCE", help="A folder of images or sounds, one folder per class; a table; or points: 2D shapes."
         ),
     ],
     out: Annotated[Path, typer.Option(help="File for the network.")],
     labels: Annotated[Path | None, typer.Option(help="CSV file with the columns item,label.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns first,second,same.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="A network to begin with: points, or a file.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Trained network to start from: points, or a file.")
+    ] = None,
     preset: Annotated[
         Literal["default", "thesis", "original"] | None,
-        typer.Option(help="A new network and its loss; default if left out."),
+        typer.Option(help="Architecture and loss of a new network.", show_default="default"),
     ] = None,
-    metric: Annotated[
-        Literal["none", "euclidean", "diagonal", "full"], typer.Option(help="The optional metric block.")
-    ] = "none",
-    backbone: Annotated[str, typer.Option(help="Network that looks at images first: efficientnet-lite0..2, ...")] = "",
-    clusters: Annotated[int | None, typer.Option(min=1, help="The most clusters of a set.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of training.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Minutes of training, in place of steps.")] = None,
+    backbone: Annotated[
+        str, typer.Option(help="Pretrained network for images: efficientnet-lite0..2, ...", show_default="none")
+    ] = "",
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps.", show_default="4000; 20000 for points")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Training time in minutes, instead of steps.", show_default=False)
+    ] = None,
+    config: Annotated[ConfigFile | None, config_option("entourage.cluster.train:TrainConfig")] = None,
     device: Device = "auto",
     seed: Seed = 0,
 ) -> None:
-    """Train a network on examples of what belongs together; a command that was stopped goes on when repeated."""
+    """Train a network on examples of clusters. A stopped training resumes when the command is repeated."""
     from entourage.cluster.train import TrainConfig, train_source
     from entourage.report.page import pluralize
 
     if start is not None and preset is not None:
-        raise ValueError("--from and --preset are given; expected one: a network to begin with has its own")
-    config = TrainConfig(
-        source,
-        out,
-        labels=labels,
-        pairs=pairs,
-        start=start,
-        preset=preset or "default",
-        metric=metric,
-        backbone=backbone,
-        k_max=clusters,
-        steps=steps,
-        minutes=minutes,
-        device=device,
-        seed=seed,
+        raise ValueError("--from and --preset: both given; expected one, a trained network has its own preset")
+    result = train_source(
+        TrainConfig(
+            source,
+            out,
+            labels=labels,
+            pairs=pairs,
+            start=start,
+            preset=preset or "default",
+            backbone=backbone,
+            steps=steps,
+            minutes=minutes,
+            device=device,
+            seed=seed,
+            **config_values(config, field_types(TrainConfig)),
+        )
     )
-    result = train_source(config)
     scores = f"{result['mr']:.1%} misclassified, NMI {result['nmi']:.3f}"
     typer.echo(f"{pluralize(result['steps'], 'steps')}; on {result['measured_on']} {scores}: {out}")
-    tell_skipped(skipped_in(result))
+    report_skipped(skipped_items(result))

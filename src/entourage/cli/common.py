@@ -1,9 +1,4 @@
-"""Options that verbs share, so that they are called and described alike.
-
-How every verb ends that has left something out.
-
-Commands that are stopped, by Ctrl-C or SIGINT, and what becomes of them.
-"""
+"""Options, exit codes and messages that all commands share."""
 
 from __future__ import annotations
 
@@ -14,52 +9,49 @@ from typing import Annotated, Any
 
 import typer
 
-MOST_SEED = 2**31  # what every generator that is seeded takes
+MAX_SEED = 2**31  # every random generator in use accepts seeds up to here
+SKIPPED_EXIT_CODE = 1  # the command succeeded, but some inputs could not be read
+STOPPED_EXIT_CODE = 130  # 128 plus the number of SIGINT, as in a shell
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
-Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of everything that is drawn.")]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")]
+OptionalSeed = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed.", show_default="0")]
 
 
-SKIPPED_SOME = 1  # exit code when all went well but for what could not be read
-
-
-def tell_skipped(skipped: Iterable[tuple[str | Path, str]]) -> None:
-    """Say of each thing that was left out why, if there is any; the exit code then says so too.
+def report_skipped(skipped: Iterable[tuple[str | Path, str]]) -> None:
+    """Print one line for each skipped input, and exit with code 1 if there is any.
 
     Args:
-        skipped: names and reasons.
+        skipped: names of the inputs, and why each was skipped.
 
     Raises:
-        typer.Exit: something was left out.
+        typer.Exit: something was skipped.
     """
-    some = list(skipped)
-    for item, reason in some:
+    items = list(skipped)
+    for item, reason in items:
         typer.echo(f"entourage: skipped {item}: {reason}", err=True)
-    if some:
-        raise typer.Exit(SKIPPED_SOME)
+    if items:
+        raise typer.Exit(SKIPPED_EXIT_CODE)
 
 
-def skipped_in(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and reasons of what a summary lists as skipped."""
-    return [(one["item"], one["reason"]) for one in summary["skipped"]]
-
-
-STOPPED = 130  # exit code: 128 and the number of SIGINT, as in a shell
+def skipped_items(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and reasons of the items that a summary lists as skipped."""
+    return [(entry["item"], entry["reason"]) for entry in summary["skipped"]]
 
 
 class StoppedError(Exception):
-    """A command was stopped that goes on where it was when it is given again."""
+    """Raised by a command that was interrupted and resumes when it is repeated."""
 
 
 @contextmanager
 def resumable(when: bool = True) -> Iterator[None]:
-    """Whatever is stopped within the block, or within the function that this decorates, can be gone on with.
+    """Mark a block, or the decorated function, as work that resumes when the command is repeated.
 
     Args:
-        when: whether it can; otherwise being stopped is left as it is.
+        when: whether it does; otherwise `KeyboardInterrupt` passes unchanged.
 
     Raises:
-        StoppedError: it was stopped.
+        StoppedError: the block was interrupted.
     """
     try:
         yield

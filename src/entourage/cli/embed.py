@@ -1,4 +1,4 @@
-"""`entourage embed`: embeddings for retrieval and clustering, trained, measured and searched."""
+"""`entourage embed`: train, evaluate and search embeddings of images."""
 
 from __future__ import annotations
 
@@ -8,52 +8,63 @@ from typing import Annotated, Literal
 
 import typer
 
-from entourage.cli.common import Device, Seed, resumable, skipped_in, tell_skipped
+from entourage.cli.common import Device, OptionalSeed, report_skipped, resumable, skipped_items
+from entourage.cli.config import ConfigFile, config_option, config_values, field_types
 
 RecipeName = Literal["default", "thesis", "original-cub", "original-cars", "original-sop"]
 Data = Annotated[
     str,
     typer.Argument(
-        metavar="DATA", help="A folder of images, a pack (.npz), or a data set by name: cub200, cars196, sop, ..."
+        metavar="DATA", help="A folder of images, a pack (.npz), or the name of a data set: cub200, cars196, sop, ..."
     ),
 ]
-RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-Nmi = Annotated[bool, typer.Option(help="Also cluster the embeddings and compare clusters with classes.")]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
 
-embed = typer.Typer(help="Embeddings: train, measure and search them.", no_args_is_help=True)
+embed = typer.Typer(help="Train, evaluate and search embeddings of images.", no_args_is_help=True)
 
 
 @embed.command()
 @resumable()
 def train(
     data: Data,
-    out: Annotated[Path, typer.Option(help="The run's folder: networks, index, report.html, summary.json.")],
-    recipe: Annotated[RecipeName, typer.Option(help="How to train.")] = "default",
-    loss: Annotated[str | None, typer.Option(help="Another loss: cross-entropy, proxy-anchor, triplet, ...")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run: networks, index, report.html, summary.json.")],
+    recipe: Annotated[RecipeName, typer.Option(help="Preset of the training.")] = "default",
+    loss: Annotated[
+        str | None,
+        typer.Option(help="group, cross-entropy, proxy-anchor, triplet, ...", show_default="the recipe's"),
+    ] = None,
     backbone: Annotated[
-        str, typer.Option(help="Network to start from: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.")
+        str, typer.Option(help="Pretrained network: efficientnet-lite0..2, timm:NAME or bn-inception:FILE.")
     ] = "efficientnet-lite1",
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Instead of the recipe's, beside the one in which the default's backbone waits."),
+        typer.Option(
+            min=1,
+            help="Training epochs, in addition to the epoch that trains only the head in the default recipe.",
+            show_default="the recipe's",
+        ),
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Instead of the recipe's.")] = None,
-    size: Annotated[int | None, typer.Option(min=32, max=1024, help="Side of the images the network sees.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default="the recipe's")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=32, max=1024, help="Image size in pixels.", show_default="the recipe's")
+    ] = None,
     ensemble: Annotated[int, typer.Option(min=1, help="Number of networks whose embeddings are concatenated.")] = 1,
-    hold_out: Annotated[float, typer.Option(min=0, max=0.9, help="Share of classes that choose the weights.")] = 0.1,
     trials: Annotated[
-        int, typer.Option(min=0, help="Recipes to draw and try; the best on held-out classes is then trained on all.")
+        int, typer.Option(min=0, help="Random recipes to evaluate on held-out classes; the best is trained on all.")
     ] = 0,
-    seed: Seed = 0,
-    nmi: Nmi = True,
+    config: Annotated[ConfigFile | None, config_option("entourage.embed.pipeline:TrainConfig")] = None,
     device: Device = "auto",
+    seed: OptionalSeed = None,
 ) -> None:
-    """Train embeddings; stopped and called again, it continues."""
+    """Train embeddings. A stopped training resumes when the command is repeated."""
     from entourage.embed.pipeline import TrainConfig, train_run
     from entourage.embed.report import format_table, metrics_table
     from entourage.embed.training.recipes import recipe_preset, with_epochs, with_learning_rate, with_loss
 
-    training_recipe = replace(recipe_preset(recipe), seed=seed)
+    values = config_values(config, field_types(TrainConfig), recipe=recipe_preset(recipe))
+    training_recipe = values.pop("recipe")
+    if seed is not None:
+        training_recipe = replace(training_recipe, seed=seed)
     if loss is not None:
         training_recipe = with_loss(training_recipe, loss)
     if epochs is not None:
@@ -69,33 +80,35 @@ def train(
             recipe=training_recipe,
             backbone=backbone,
             ensemble=ensemble,
-            hold_out=hold_out,
             trials=trials,
-            nmi=nmi,
             device=device,
+            **values,
         )
     )
     typer.echo(format_table(metrics_table(summary["metrics"])))
     if trials:
         best = summary["trials"][0]["recall@1"]
-        typer.echo(f"The best of {trials} trials finds {100 * best:.1f} % of the held-out images at once")
-    typer.echo(f"Trained on {summary['images']['training']} images: {out / 'report.html'}")
-    tell_skipped(skipped_in(summary))
+        typer.echo(f"best of {trials} trials: Recall@1 {best:.1%} on held-out classes")
+    typer.echo(f"trained on {summary['images']['training']} images: {out / 'report.html'}")
+    report_skipped(skipped_items(summary))
 
 
 @embed.command(name="eval")
 def evaluate(
     run_dir: RunDir,
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html and metrics.json; RUN/eval if none.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.html and metrics.json.", show_default="RUN/eval")
+    ] = None,
     split: Annotated[
-        Literal["auto", "all", "training", "test"], typer.Option(help="auto: the test split, or all if there is none.")
+        Literal["auto", "all", "training", "test"],
+        typer.Option(help="Images to evaluate; auto: the test split, otherwise all."),
     ] = "auto",
-    flip: Annotated[bool, typer.Option(help="Add the embeddings of mirror images.")] = False,
-    nmi: Nmi = True,
+    flip: Annotated[bool, typer.Option(help="Add the embedding of the mirror image to that of each image.")] = False,
+    nmi: Annotated[bool, typer.Option(help="Cluster the embeddings and compare clusters with classes.")] = True,
     device: Device = "auto",
 ) -> None:
-    """Measure a trained run on a set of images."""
+    """Evaluate a trained run on a set of images."""
     from entourage.embed.pipeline import evaluate_run
     from entourage.embed.report import format_table, metrics_table
 
@@ -103,19 +116,21 @@ def evaluate(
     summary = evaluate_run(run_dir, data, folder, split=split, flip=flip, nmi=nmi, device=device)
     typer.echo(format_table(metrics_table({summary["data"]: summary["metrics"]})))
     typer.echo(f"{summary['images']} images of {summary['classes']} classes: {folder / 'report.html'}")
-    tell_skipped(skipped_in(summary))
+    report_skipped(skipped_items(summary))
 
 
 @embed.command()
 def search(
     run_dir: RunDir,
     data: Data,
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="Image files, or items of the data.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="Image files, or items of DATA.")],
     top_k: Annotated[int, typer.Option(min=1, help="Number of images to find for each query.")] = 8,
-    out: Annotated[Path | None, typer.Option(help="HTML file for a picture of what was found.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file for a picture of the results.", show_default=False)
+    ] = None,
     device: Device = "auto",
 ) -> None:
-    """Find the images that are most like a query."""
+    """Find the images nearest to each query."""
     from entourage.embed.search import search_run
 
     result = search_run(run_dir, data, queries, top_k=top_k, out=out, device=device)
@@ -124,5 +139,5 @@ def search(
         for rank, hit in enumerate(hits, start=1):
             typer.echo(f"{rank:4}  {hit.cosine:.3f}  {hit.label}  {hit.item}")
     if out is not None:
-        typer.echo(f"The picture is in {out}")
-    tell_skipped(result.skipped)
+        typer.echo(f"picture: {out}")
+    report_skipped(result.skipped)

@@ -1,4 +1,7 @@
-"""Progress line and mean losses of a run."""
+"""The one line a run shows while it goes on.
+
+The losses since they were last looked at: on the device until then, so that no step waits for a GPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from entourage.training.task import Losses
 
 
 class ProgressLine:
-    """Progress line with title, epoch, loss, metric, a bar over the steps and the remaining time."""
+    """Title, epoch, loss, metric, a bar over the steps, and the time left."""
 
     def __init__(self, progress: Progress, row: TaskID, epochs: int) -> None:
         self._progress = progress
@@ -25,7 +28,7 @@ class ProgressLine:
         self._epochs = epochs
 
     def losses(self, step: int, epoch: int, losses: Mapping[str, float]) -> None:
-        """Show the loss and the progress; `epoch` counts from 0."""
+        """Show where the run stands; `epoch` counts from 0."""
         epoch_text = f"epoch {epoch + 1}/{self._epochs}"
         self._progress.update(self._row, completed=step, epoch=epoch_text, loss=f"loss {losses['loss']:.4g}")
 
@@ -38,17 +41,17 @@ class ProgressLine:
 
 @contextmanager
 def progress_line(title: str, step: int, total: int, epochs: int, show: bool | None) -> Iterator[ProgressLine]:
-    """Show a progress line on stderr until the block ends.
+    """Show the line on stderr while the block runs.
 
     Args:
-        title: title of the line.
-        step: number of updates so far.
-        total: total number of updates.
-        epochs: total number of epochs.
+        title: what is being trained.
+        step: updates made so far.
+        total: updates there will be.
+        epochs: epochs there will be.
         show: see `is_shown`.
 
     Yields:
-        The line.
+        The line, to be told what is new.
     """
     texts = ("{task.description}", "{task.fields[epoch]}", "{task.fields[loss]}", "{task.fields[metric]}")
     columns = (*(TextColumn(text) for text in texts), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -58,16 +61,16 @@ def progress_line(title: str, step: int, total: int, epochs: int, show: bool | N
 
 
 class NonFiniteLossError(ValueError):
-    """A loss or a weight became infinite or NaN; the run has stopped."""
+    """A loss, or the weights after a step, became infinite or not a number; the run has stopped."""
 
 
 @dataclass(frozen=True)
 class LossReading:
-    """Losses since the previous reading.
+    """What a window held.
 
     Attributes:
-        means: mean of each loss over batches and processes.
-        non_finite: name and step of the first non-finite loss of any process, or None.
+        means: the mean of each loss over batches and processes.
+        non_finite: name and step of the first loss that was not finite in any process, or None.
     """
 
     means: dict[str, float]
@@ -75,31 +78,31 @@ class LossReading:
 
 
 class LossMeter:
-    """Losses of the batches since the last reading; they stay on the device until then, so that no step waits for it.
+    """Collects the losses of the batches one by one; a look at them empties it.
 
     Args:
-        accumulate: batches per step.
+        accumulate: batches in a step.
     """
 
     def __init__(self, accumulate: int = 1) -> None:
         self.accumulate = accumulate
         self._names: tuple[str, ...] = ()
-        self._rows: list[Tensor] = []  # one per batch, shape (losses,)
+        self._rows: list[Tensor] = []  # (parts,) each, one a batch
 
     def add(self, losses: Losses) -> Tensor:
-        """Add the losses of a batch.
+        """Take the losses of a batch.
 
         Returns:
-            The loss to minimise.
+            The one that is minimised.
 
         Raises:
-            ValueError: "loss" is missing, a value is not a scalar, or the names differ from those of earlier batches.
+            ValueError: there is no "loss", one is no scalar, or the names differ from those of the batches before.
         """
         names = tuple(losses)
         if names != self._names:
             if self._names or "loss" not in names:
-                expected = ", ".join(self._names) if self._names else "'loss', and the same names at every step"
-                raise ValueError(f"Task.loss returned {', '.join(names) or 'no losses'}; expected {expected}")
+                expected = ", ".join(self._names) if self._names else "'loss' among them, at every step the same"
+                raise ValueError(f"the task returned the losses {', '.join(names) or 'none'}; expected {expected}")
             self._names = names
         for name, value in losses.items():
             if value.ndim:
@@ -108,19 +111,19 @@ class LossMeter:
         return losses["loss"]
 
     def read(self, accelerator: Accelerator, step: int) -> LossReading:
-        """Return the losses of all processes since the last reading, and remove them.
+        """Look at all processes' losses and forget them.
 
         Args:
-            accelerator: connection to the other processes, all of which must call this method.
-            step: number of updates so far, including that of the last batch.
+            accelerator: knows the other processes; all of them must call this together.
+            step: updates made so far, the last of them with the last batch taken.
         """
-        rows = torch.stack(self._rows)  # (batches, losses)
+        rows = torch.stack(self._rows)  # (batches, parts)
         self._rows = []
         batches = len(rows)
-        values = accelerator.gather(rows).reshape(-1, *rows.shape).cpu().double()  # (processes, batches, losses)
-        bad = (~values.isfinite()).any(dim=0).nonzero()  # (k, 2), by batch, then by loss
+        values = accelerator.gather(rows).reshape(-1, *rows.shape).cpu().double()  # (processes, batches, parts)
+        bad = (~values.isfinite()).any(dim=0).nonzero()  # (k, 2), by batch, then by part
         non_finite = None
         if len(bad):
-            batch, column = bad[0].tolist()
-            non_finite = (self._names[column], step - (batches - 1 - batch) // self.accumulate)
+            batch, part = bad[0].tolist()
+            non_finite = (self._names[part], step - (batches - 1 - batch) // self.accumulate)
         return LossReading(dict(zip(self._names, values.mean(dim=(0, 1)).tolist(), strict=True)), non_finite)

@@ -23,7 +23,7 @@ from entourage.training.images import ImageBank, augment
 from entourage.training.task import EMATask, Losses
 
 MONITORED = "recall@1"
-DIFFERENT_ROWS = "other training images or classes (is --hold-out the same?)"
+DIFFERENT_ROWS = "other training images or classes (is hold_out the same?)"
 DIFFERENT_PIXELS = "other images"
 _MEMORY_PREFIX = "memory."
 
