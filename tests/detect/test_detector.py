@@ -196,6 +196,23 @@ def test_a_page_upside_down_is_read_the_other_way_round_with_boxes_on_the_page_a
     assert not clefless.upside_down
 
 
+def test_raw_detections_are_at_the_scale_of_the_network_and_include_staves_below_the_threshold() -> None:
+    page = with_squares(staff_page(20.0, 800, 600), [(50, y, 30) for y in (90, 290, 490, 690)])
+    detector = Detector(Unsure(), InferenceOptions(threshold=0.6), "cpu")  # type: ignore[arg-type]
+    prepared = detector.prepare(page)
+    raw, upside_down = detector.detect_raw(prepared)
+    assert not upside_down
+    assert (raw.names.count("staff"), raw.names.count("gClef")) == (4, 4)
+    assert detector.detect_prepared(prepared).detections.names == ["gClef"] * 4
+    torch.testing.assert_close(raw.boxes[0], torch.tensor([25.0, 45.0, 40.0, 60.0]), rtol=0, atol=1)
+    rotated = detector.prepare(np.ascontiguousarray(page[::-1, ::-1]))
+    turned, upside_down = detector.detect_raw(rotated)
+    assert upside_down
+    torch.testing.assert_close(turned.boxes, raw.rotated_180(300, 400).boxes, rtol=0, atol=1)
+    blank, upside_down = detector.detect_raw(detector.prepare(np.full((400, 400), 255, dtype=np.uint8)))
+    assert (len(blank), blank.classes, upside_down) == (0, detector.classes, False)
+
+
 def test_slanted_things_do_not_turn_a_page_whose_staves_are_straight() -> None:
     page = staff_page(20.0, 800, 600, staves=1)
     for offset in (0, 25, 70, 95, 150, 190):  # stronger than the staff, at uneven distances

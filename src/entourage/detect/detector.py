@@ -166,33 +166,64 @@ class Detector:
             yield self.detect_prepared(prepared).detections
 
     def prepare(self, image: ImageInput) -> PreparedPage:
-        """The first half of `detect_page`, which needs no network: read, measure, straighten and scale."""
+        """Read, straighten and scale a page, without the network: the first half of `detect_page`.
+
+        Args:
+            image: as for `detect`.
+
+        Returns:
+            The page; its `image` is None if it has no staves and `InferenceOptions.interline` is None.
+
+        Raises:
+            ValueError: it is not an image, cannot be read or is too large.
+        """
         return prepare_page(image, self.options)
 
     def detect_prepared(self, prepared: PreparedPage) -> PageDetections:
-        """The second half of `detect_page`: find objects, and give them places on the page itself."""
+        """Detect the objects of a prepared page, in pixels of the input page: the second half of `detect_page`.
+
+        Args:
+            prepared: the result of `prepare`.
+
+        Returns:
+            The objects and information on the page.
+        """
         start = time.perf_counter()
         if prepared.image is None:
             return PageDetections(Detections.empty(self.classes), None, 0.0, prepared.seconds, prepared.message)
-        found, upside_down = self._detect_either_way(prepared.image)
-        selected = found.select(found.scores >= self._threshold)
-        lacks_staves = len(selected) > 0 and _lacks_staves(found)
-        found = to_page_coordinates(selected, prepared, self.options)
+        raw, upside_down = self.detect_raw(prepared)
+        selected = raw.select(raw.scores >= self._threshold)
+        lacks_staves = len(selected) > 0 and _lacks_staves(raw)
+        detections = to_page_coordinates(selected, prepared, self.options)
         angle = 0.0 if prepared.rotation is None else prepared.rotation.angle
         parts = (prepared.message, UPSIDE_DOWN if upside_down else "", NO_STAFF if lacks_staves else "")
         message = "; ".join(part for part in parts if part)
-        return PageDetections(
-            found, prepared.interline, angle, prepared.seconds + time.perf_counter() - start, message, upside_down
-        )
+        seconds = prepared.seconds + time.perf_counter() - start
+        return PageDetections(detections, prepared.interline, angle, seconds, message, upside_down)
 
-    def _detect_either_way(self, page: GrayImage) -> tuple[Detections, bool]:
-        """What is on a page, and whether it had to be turned by 180 degrees to be read."""
-        found = Detections.from_dict(self._detect_image(page), self.classes)
-        if self.options.detect_upside_down and may_be_upside_down(found):
-            turned = Detections.from_dict(self._detect_image(page[::-1, ::-1]), self.classes)
-            if is_upright(turned):
-                return turned.rotated_180(page.shape[1], page.shape[0]), True
-        return found, False
+    def detect_raw(self, prepared: PreparedPage) -> tuple[Detections, bool]:
+        """Detect the objects of a prepared page, in pixels of `prepared.image`.
+
+        Staff lines are `INTERLINE` pixels apart. Boxes are neither refined nor rounded. Objects with a score of at
+        least `MIN_SCORE` are included even if the threshold of detection is higher, because staves have lower scores
+        than other symbols. `to_page_coordinates` maps the boxes to the input page.
+
+        Args:
+            prepared: the result of `prepare`.
+
+        Returns:
+            The objects in descending order of score, none if `prepared.image` is None; and whether the page is upside
+            down. Boxes of a page that is upside down lie on `prepared.image` as it is, not on the rotated page.
+        """
+        page = prepared.image
+        if page is None:
+            return Detections.empty(self.classes), False
+        detections = Detections.from_dict(self._detect_image(page), self.classes)
+        if self.options.detect_upside_down and may_be_upside_down(detections):
+            rotated = Detections.from_dict(self._detect_image(page[::-1, ::-1]), self.classes)
+            if is_upright(rotated):
+                return rotated.rotated_180(page.shape[1], page.shape[0]), True
+        return detections, False
 
     def _detect_image(self, page: GrayImage) -> ModelOutput:
         if page.size <= self.options.untiled_pixels:
