@@ -1,4 +1,4 @@
-"""What tests of the loop do with runs: start them as programs, stop them, read and compare what they left."""
+"""Helpers for tests of the loop: start runs as programs, stop them, read and compare their files."""
 
 import json
 import os
@@ -24,14 +24,14 @@ def run_worker(what: str, folder: Path, *launcher: str) -> tuple[int, str]:
 
 
 def run_program(*arguments: str) -> tuple[int, str]:
-    """Python with these arguments, on one thread, where tests can be imported: its exit code, and what it output."""
+    """Run Python on one thread, with the tests importable; return exit code and output."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     with subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True) as program:
         try:
             output = program.communicate(timeout=300)[1]
         except subprocess.TimeoutExpired:
-            program.terminate()  # the launcher ends its processes, which a kill of it would leave behind
+            program.terminate()  # lets the launcher end its processes, unlike kill
             raise
     return program.returncode, output
 
@@ -55,7 +55,7 @@ def weights_of(model: nn.Module) -> Tensor:
 
 
 def stop_at(last: int) -> Callable[..., None]:
-    """A function that interrupts the program when it is told this step, or at once if it is 0."""
+    """Return a function that raises KeyboardInterrupt when called with this step, or at once if it is 0."""
 
     def interrupt(step: object, *_: object) -> None:
         if last in (0, step):

@@ -18,13 +18,15 @@ def test_auto_precision_on_a_cpu_is_float32() -> None:
 
 
 @pytest.mark.parametrize(("new", "expected"), [(True, "bfloat16"), (False, "float16")])
-def test_auto_precision_on_a_gpu_is_what_it_has(monkeypatch: pytest.MonkeyPatch, new: bool, expected: str) -> None:
+def test_auto_precision_on_a_gpu_depends_on_its_support(
+    monkeypatch: pytest.MonkeyPatch, new: bool, expected: str
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: new)
     assert resolve_precision("auto", torch.device("cuda")) == expected
     assert resolve_precision("float32", torch.device("cuda")) == "float32"
 
 
-def test_a_program_may_train_in_one_precision_after_the_other() -> None:
+def test_precision_can_change_between_trainings() -> None:
     for precision, mixed in (("float32", "no"), ("bfloat16", "bf16"), ("float32", "no")):
         with accelerated("cpu", precision, False) as accelerator:  # type: ignore[arg-type]
             assert accelerator.mixed_precision == mixed
@@ -32,7 +34,7 @@ def test_a_program_may_train_in_one_precision_after_the_other() -> None:
             assert accelerator.num_processes == 1
 
 
-def test_an_accelerator_of_the_same_kind_stays_as_it_is() -> None:
+def test_accelerator_state_is_kept_for_equal_settings() -> None:
     with accelerated("cpu", "float32", False) as accelerator:
         state = accelerator.state
     own = Accelerator(cpu=True, mixed_precision="no")
@@ -41,7 +43,7 @@ def test_an_accelerator_of_the_same_kind_stays_as_it_is() -> None:
         assert own.device == CPU
 
 
-def test_generators_and_precision_are_left_as_they_were() -> None:
+def test_generators_and_matmul_precision_are_restored() -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     before = torch.get_float32_matmul_precision()
@@ -52,7 +54,7 @@ def test_generators_and_precision_are_left_as_they_were() -> None:
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_a_key_decides_what_is_drawn() -> None:
+def test_reseed_fixes_random_numbers() -> None:
     draws = []
     with accelerated("cpu", "float32", False):
         for key in ([1, 2, 3], [1, 3, 2], [1, 2, 3], [1, 2]):
@@ -62,7 +64,7 @@ def test_a_key_decides_what_is_drawn() -> None:
     assert len(set(draws)) == 3
 
 
-def test_a_wrapped_model_computes_in_mixed_precision_and_returns_float32() -> None:
+def test_prepared_model_uses_mixed_precision_and_returns_float32() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     x, seen = torch.randn(3, 4), []
     model[0].register_forward_hook(lambda _, __, output: seen.append(output.dtype))
@@ -78,7 +80,7 @@ def test_a_wrapped_model_computes_in_mixed_precision_and_returns_float32() -> No
     assert torch.equal(copy.deepcopy(model)(x), before)
 
 
-def test_a_model_may_be_wrapped_again() -> None:
+def test_model_can_be_prepared_again() -> None:
     model = nn.Linear(2, 2)
     for _ in range(2):
         with accelerated("cpu", "bfloat16", False) as accelerator, prepared_model(accelerator, model) as mixed:
@@ -87,7 +89,7 @@ def test_a_model_may_be_wrapped_again() -> None:
             )
 
 
-def test_a_forward_of_its_own_comes_back() -> None:
+def test_custom_forward_is_restored() -> None:
     model = nn.Linear(2, 2)
     model.forward = lambda x: x + 1  # type: ignore[method-assign]
     with accelerated("cpu", "bfloat16", False) as accelerator, prepared_model(accelerator, model):

@@ -21,7 +21,7 @@ from entourage.training.optim import make_optimizer
 CPU = torch.device("cpu")
 
 
-def learner(name: str = "adamw") -> tuple[nn.Module, torch.optim.Optimizer]:
+def make_model_and_optimizer(name: str = "adamw") -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last)
     options = TrainingOptions(optimizer=name, weight_decay=0.1)  # type: ignore[arg-type]
@@ -36,11 +36,11 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "radam", "sgd"])
-def test_an_optimiser_goes_on_as_if_never_stopped(name: str) -> None:
-    model, optimizer = learner(name)
+def test_optimizer_state_round_trip(name: str) -> None:
+    model, optimizer = make_model_and_optimizer(name)
     for _ in range(7):
         step(model, optimizer)
-    other, fresh = learner(name)
+    other, fresh = make_model_and_optimizer(name)
     other.load_state_dict(model.state_dict())
     tensors, scalars = optimizer_state(optimizer, model)
     plain = {key: value.contiguous().clone() for key, value in tensors.items()}
@@ -55,14 +55,14 @@ def test_an_optimiser_goes_on_as_if_never_stopped(name: str) -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_optimiser_state_that_does_not_fit_is_refused() -> None:
-    model, optimizer = learner()
+def test_optimizer_state_of_other_parameters_raises() -> None:
+    model, optimizer = make_model_and_optimizer()
     step(model, optimizer)
     tensors, scalars = optimizer_state(optimizer, model)
     only = torch.optim.AdamW([{"params": [model[0].weight]}])
-    with pytest.raises(ValueError, match=r"^a holds optimiser state of '0.bias', which is not in the parameter groups"):
+    with pytest.raises(ValueError, match=r"^a: optimiser state of '0.bias'; expected"):
         load_optimizer_state(only, model, tensors, scalars, Path("a"))
-    with pytest.raises(ValueError, match=r"^a holds '0.bias.exp_avg' of shape \(5,\); expected \(4,\)"):
+    with pytest.raises(ValueError, match=r"^a: '0.bias.exp_avg' has shape \(5,\); expected \(4,\)"):
         load_optimizer_state(optimizer, model, {"0.bias.exp_avg": torch.ones(5)}, scalars, Path("a"))
 
 
@@ -75,7 +75,7 @@ def saved(worker: ModuleType, folder: Path, state: RunState) -> tuple[Checkpoint
     return checkpoints, task, optimizer
 
 
-def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType, tmp_path: Path) -> None:
+def test_load_restores_model_extra_state_and_run_state(worker: ModuleType, tmp_path: Path) -> None:
     state = RunState(3, 1, 2, {"error": float("inf")}, 0.5, 2, 1, 9.0)
     checkpoints, task, _ = saved(worker, tmp_path, state)
     other = worker.Noisy()
@@ -89,7 +89,7 @@ def test_a_checkpoint_brings_back_model_extra_state_and_state(worker: ModuleType
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
-def test_each_process_finds_its_own_again(worker: ModuleType, tmp_path: Path) -> None:
+def test_load_restores_per_process_state(worker: ModuleType, tmp_path: Path) -> None:
     ranks = [worker.StoresLastBatch() for _ in range(3)]
     for rank, task in enumerate(ranks):
         task.last = torch.full((3,), float(rank))
@@ -110,23 +110,23 @@ def optimizer_of(task: Any) -> torch.optim.Optimizer:
     return make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
 
 
-def test_where_there_is_none_nothing_is_loaded(worker: ModuleType, tmp_path: Path) -> None:
+def test_load_without_checkpoint_returns_none(worker: ModuleType, tmp_path: Path) -> None:
     task = worker.Noisy()
     assert Checkpoints(tmp_path / "new", {}).load(task, optimizer_of(task), None) is None
 
 
-def test_a_run_is_finished_when_its_checkpoint_says_so(worker: ModuleType, tmp_path: Path) -> None:
+def test_finished_reads_the_state_of_the_checkpoint(worker: ModuleType, tmp_path: Path) -> None:
     task, checkpoints = worker.Noisy(), Checkpoints(tmp_path, {})
     optimizer = make_optimizer(TrainingOptions(), task.parameter_groups(), task.model, CPU)
     assert not checkpoints.finished()
     for finished in (False, True):
         checkpoints.save(RunState(step=3, finished=finished), task, optimizer, None)
         assert checkpoints.finished() is finished
-    write_weights(checkpoints.path, {}, {"state": None})  # `load` says what is wrong with it
+    write_weights(checkpoints.path, {}, {"state": None})  # `load` reports the error
     assert not checkpoints.finished()
 
 
-def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+def test_damaged_or_foreign_checkpoint_raises(worker: ModuleType, tmp_path: Path) -> None:
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
     with pytest.raises(ValueError, match="holds a run with seed 0, now 1"):
         Checkpoints(tmp_path, {"seed": 1}).load(task, optimizer, None)
@@ -134,28 +134,26 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(worker: ModuleType, tmp_path
     with pytest.raises(ValueError, match=r"^cannot read .*checkpoint\.safetensors"):
         checkpoints.load(task, optimizer, None)
     write_weights(checkpoints.path, {}, {"identity": {"seed": 0}, "state": {"unknown": 3}})
-    with pytest.raises(ValueError, match="is no checkpoint of this version"):
+    with pytest.raises(ValueError, match=r"checkpoint\.safetensors: not a checkpoint of this version"):
         checkpoints.load(task, optimizer, None)
 
 
 @pytest.mark.parametrize("root_name", [None, "above"])
-def test_what_cannot_go_on_is_told_with_the_folder_to_delete(
-    worker: ModuleType, tmp_path: Path, root_name: str | None
-) -> None:
+def test_errors_name_the_folder_to_delete(worker: ModuleType, tmp_path: Path, root_name: str | None) -> None:
     root_dir = None if root_name is None else tmp_path / root_name
-    anew = f"; delete the folder {root_dir or tmp_path} to start from scratch$"
+    hint = f"; delete the folder {root_dir or tmp_path} to start from scratch$"
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(3))
-    with pytest.raises(ValueError, match=anew.replace(";", ", or")):
+    with pytest.raises(ValueError, match=hint.replace(";", ", or")):
         Checkpoints(tmp_path, {"seed": 1}, root_dir).load(task, optimizer, None)
     for path in (checkpoints.path, tmp_path / "best.safetensors"):
         path.write_bytes(b"half")
     known = Checkpoints(tmp_path, {"seed": 0}, root_dir)
     for read in (known.finished, lambda: known.load(task, optimizer, None), lambda: known.load_best(task.model)):
-        with pytest.raises(ValueError, match=rf"^cannot read .*\.safetensors: .*{anew}"):
+        with pytest.raises(ValueError, match=rf"^cannot read .*\.safetensors: .*{hint}"):
             read()
 
 
-def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_clean_up_deletes_only_temporary_files_of_the_run(tmp_path: Path) -> None:
     random = "0a1b2c3d4e5f6071"
     ours = [f".model.{random}.safetensors", f".metrics.{random}.jsonl", ".tmpvEyOCM"]
     others = [".tmpdir-of-mine", "notes.txt", ".hidden", ".model.mine.safetensors", f".other.{random}.safetensors"]
@@ -165,12 +163,12 @@ def test_what_a_killed_program_left_half_written_is_removed_and_nothing_else(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
 
 
-def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleType, tmp_path: Path) -> None:
+def test_best_weights_are_renamed_by_the_next_checkpoint(worker: ModuleType, tmp_path: Path) -> None:
     checkpoints, task, optimizer = saved(worker, tmp_path, RunState(2))
     state = RunState(4, best=0.5, best_step=4)
     checkpoints.save_pending_best(task.model, state)
     assert not (tmp_path / "best.safetensors").exists()
-    checkpoints.clean_up(RunState(2, best=0.9, best_step=1))  # killed, and continued from before
+    checkpoints.clean_up(RunState(2, best=0.9, best_step=1))  # killed, and resumed from an earlier state
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.safetensors"]
     checkpoints.save_pending_best(task.model, state)
     checkpoints.save(state, task, optimizer, None)
@@ -182,18 +180,18 @@ def test_best_weights_wait_for_the_checkpoint_that_knows_of_them(worker: ModuleT
     assert torch.equal(task.model[0].weight, expected)
 
 
-def test_whose_best_weights_wait_is_told_by_their_notes_alone(
+def test_pending_best_weights_are_matched_by_metadata_only(
     worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints, task, _ = saved(worker, tmp_path, RunState(2))
     state = RunState(4, best=0.5, best_step=4)
     checkpoints.save_pending_best(task.model, state)
-    monkeypatch.setattr(module, "read_weights", None)  # all of the weights would be read for a single number
+    monkeypatch.setattr(module, "read_weights", None)  # would read all weights for a single number
     checkpoints.clean_up(state)
     assert (tmp_path / "best.safetensors").exists()
 
 
-def test_leftovers_of_a_kill_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_clean_up_keeps_other_files(tmp_path: Path) -> None:
     for stem, ending in (("checkpoint", "safetensors"), ("best", "safetensors"), ("metrics", "jsonl")):
         (tmp_path / f".{stem}.0a1b2c3d4e5f6071.{ending}").touch()
     for name in (".gitignore", "notes.txt", "other.safetensors"):

@@ -10,7 +10,7 @@ from entourage.training.images import ImageBank, fits_on_device
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
 
 
-def test_rows_are_taken_in_their_order_as_images() -> None:
+def test_take_returns_images_in_order() -> None:
     bank = ImageBank(PIXELS)
     assert len(bank) == 5
     taken = bank.take(np.array([4, 0, 4]))
@@ -20,19 +20,19 @@ def test_rows_are_taken_in_their_order_as_images() -> None:
     assert np.array_equal(taken.permute(0, 2, 3, 1).numpy(), PIXELS[[4, 0, 4]])
 
 
-def test_what_is_taken_is_a_copy() -> None:
+def test_take_returns_a_copy() -> None:
     bank = ImageBank(PIXELS.copy())
     bank.take(np.array([1])).zero_()
     assert np.array_equal(bank.values, PIXELS)
 
 
-def test_a_mapped_file_will_do(tmp_path: Path) -> None:
+def test_memory_mapped_file(tmp_path: Path) -> None:
     np.save(tmp_path / "pixels.npy", PIXELS)
     mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r")
     assert np.array_equal(ImageBank(mapped).take(np.array([2])).permute(0, 2, 3, 1).numpy(), PIXELS[[2]])
 
 
-def test_a_cpu_holds_no_second_copy() -> None:
+def test_move_to_cpu_makes_no_copy() -> None:
     bank = ImageBank(PIXELS)
     bank.move(torch.device("cpu"))
     assert bank._resident is None
@@ -40,11 +40,11 @@ def test_a_cpu_holds_no_second_copy() -> None:
 
 
 @pytest.mark.parametrize(("free", "fits"), [(4 * PIXELS.nbytes, True), (4 * PIXELS.nbytes - 1, False)])
-def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
+def test_move_copies_to_gpu_within_a_quarter_of_its_memory(
     free: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # stands for a copy to the GPU
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)  # replaces a copy to the GPU
     assert fits_on_device(torch.device("cuda"), PIXELS.nbytes) == fits
     assert not fits_on_device(torch.device("cpu"), PIXELS.nbytes)
     bank = ImageBank(PIXELS)
@@ -56,12 +56,12 @@ def test_a_gpu_holds_all_if_a_quarter_of_its_memory_is_enough(
 @pytest.mark.parametrize(
     "values", [PIXELS[0], PIXELS[..., :1], PIXELS.astype(np.float32), PIXELS.transpose(0, 3, 1, 2)]
 )
-def test_other_arrays_are_refused(values: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"pixels of shape .* and type .*; expected uint8 \(n, h, w, 3\)"):
+def test_invalid_arrays_raise(values: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"^values: .*; expected uint8 \(n, h, w, 3\)"):
         ImageBank(values)
 
 
-def test_pixels_are_digested_as_a_whole_however_they_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).integers(0, 256, (20, 4, 4, 3), dtype=np.uint8)
     reference = ImageBank(values).digest
     monkeypatch.setattr(bank, "DIGEST_ROWS", 7)

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 class Numbers(Task[int, list[Any]]):
-    """Each item is a number; a batch is the number and what was drawn for it."""
+    """Items are numbers; a batch is the number and a random number."""
 
     def __init__(self, length: int) -> None:
         self.model = nn.Identity()
@@ -28,7 +28,7 @@ class Numbers(Task[int, list[Any]]):
 
     def load(self, item: int, rng: np.random.Generator) -> list[Any]:
         self.loaded.append(item)
-        time.sleep(0.002 * (item % 3))  # the later ones may well be done earlier
+        time.sleep(0.002 * (item % 3))  # later items may be finished earlier
         return [item, rng.integers(1 << 60)]
 
     def loss(self, model: nn.Module, batch: list[Any], step: int) -> dict[str, Tensor]:
@@ -45,7 +45,7 @@ def all_of(
     return list(loader.batches(step, epoch, step_in_epoch))
 
 
-def test_places_tell_step_batch_epoch_and_ends() -> None:
+def test_positions_contain_step_batch_epoch_and_ends() -> None:
     positions = [astuple(position) for position, _ in all_of(loader_of(3, epochs=2, accumulate=2))]
     assert positions == [
         (0, 0, 0, 0, False, False),
@@ -59,14 +59,14 @@ def test_places_tell_step_batch_epoch_and_ends() -> None:
     ]
 
 
-def test_a_ragged_end_is_filled_from_the_beginning() -> None:
+def test_incomplete_last_step_is_filled_from_the_beginning() -> None:
     items = [[batch[0] for _, batch in all_of(loader_of(5, rank, 3, epochs=2))] for rank in range(3)]
     assert items == [[0, 3, 100, 103], [1, 4, 101, 104], [2, 0, 102, 100]]
     assert [batch[0] for _, batch in all_of(loader_of(2, epochs=1, accumulate=5))] == [0, 1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_processes_draw_what_one_draws_that_accumulates(world: int) -> None:
+def test_processes_draw_the_same_numbers_as_accumulation(world: int) -> None:
     alone = [batch for _, batch in all_of(loader_of(8, epochs=2, accumulate=4))]
     shared = [all_of(loader_of(8, rank, world, epochs=2, accumulate=4 // world)) for rank in range(world)]
     together = [batch for turn in zip(*shared, strict=True) for _, batch in turn]
@@ -74,20 +74,20 @@ def test_processes_draw_what_one_draws_that_accumulates(world: int) -> None:
     assert len({drawn for _, drawn in alone}) == 16
 
 
-def test_threads_change_nothing() -> None:
+def test_threads_do_not_change_batches() -> None:
     expected = all_of(loader_of(7, epochs=2, workers=0))
     for workers in (1, 4):
         assert all_of(loader_of(7, epochs=2, workers=workers)) == expected
 
 
-def test_seeds_change_what_is_drawn() -> None:
+def test_seed_changes_random_numbers() -> None:
     one, two = (all_of(loader_of(3, epochs=1, seed=seed)) for seed in (1, 2))
     assert [batch[0] for _, batch in one] == [batch[0] for _, batch in two]
     assert all(a[1] != b[1] for (_, a), (_, b) in zip(one, two, strict=True))
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-def test_a_feed_continues_anywhere(workers: int) -> None:
+def test_loading_resumes_at_any_step(workers: int) -> None:
     options = {"epochs": 3, "accumulate": 2, "workers": workers}
     reference = all_of(loader_of(5, **options))
     for made in range(10):
@@ -114,12 +114,12 @@ def test_max_steps_ends_within_an_epoch() -> None:
     assert loader_of(5, 0, 2, epochs=5, accumulate=2).total_steps() == 10
 
 
-def test_an_empty_plan_is_refused() -> None:
-    with pytest.raises(ValueError, match="the plan of epoch 0 is empty"):
+def test_empty_plan_raises() -> None:
+    with pytest.raises(ValueError, match=r"^Task.plan: epoch 0 is empty; expected"):
         all_of(loader_of(0))
 
 
-def test_an_error_while_loading_reaches_the_caller() -> None:
+def test_errors_of_loading_are_raised() -> None:
     class Broken(Numbers):
         def load(self, item: int, rng: np.random.Generator) -> list[Any]:
             raise ValueError(f"no row {item}")

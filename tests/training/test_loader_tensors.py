@@ -19,7 +19,7 @@ class Pages:
     names: list[str]
 
 
-def test_tensors_are_reached_wherever_they_are() -> None:
+def test_map_tensors_handles_nested_structures() -> None:
     one = torch.ones(2)
     batch = {"pages": Pages(one, (one, one), ["a"]), "pair": Pair(one, [one, 3])}  # type: ignore[list-item]
     doubled = map_tensors(lambda tensor: 2 * tensor, batch)
@@ -33,7 +33,7 @@ def test_tensors_are_reached_wherever_they_are() -> None:
     assert torch.equal(one, torch.ones(2))
 
 
-def test_what_is_there_is_not_copied() -> None:
+def test_tensors_on_the_device_are_not_copied() -> None:
     batch = [torch.ones(2), {"x": torch.zeros(1)}]
     moved = to_device(batch, torch.device("cpu"))
     assert moved[0] is batch[0]

@@ -1,4 +1,4 @@
-"""The steps of a run: closed forms, gradients, precision, and what a task is told."""
+"""Steps of a run: closed forms, gradients, precision and hooks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from entourage.training import train
 
 
-def test_steps_are_the_closed_form(worker: ModuleType) -> None:
+def test_steps_match_the_closed_form(worker: ModuleType) -> None:
     class Line(worker.Rows):  # type: ignore[misc, name-defined]
         def plan(self, epoch: int) -> Sequence[Any]:
             return [np.arange(24)]
@@ -34,7 +34,7 @@ def test_steps_are_the_closed_form(worker: ModuleType) -> None:
     assert (result.steps, result.epochs, result.stopped) == (2, 2, "done")
 
 
-def test_accumulated_batches_are_one_large_batch(worker: ModuleType) -> None:
+def test_accumulation_equals_one_large_batch(worker: ModuleType) -> None:
     small, large = worker.Rows(batch=2), worker.Rows(batch=8)
     train(small, replace(SGD, accumulate=4), device="cpu")
     result = train(large, SGD, device="cpu")
@@ -42,14 +42,14 @@ def test_accumulated_batches_are_one_large_batch(worker: ModuleType) -> None:
     torch.testing.assert_close(weights_of(small.model), weights_of(large.model))  # float64: 1e-7 of rounding
 
 
-def test_a_clipped_gradient_has_that_length(worker: ModuleType) -> None:
+def test_clipped_gradient_has_the_maximum_norm(worker: ModuleType) -> None:
     task = worker.Rows()
     before = weights_of(task.model)
     train(task, replace(SGD, max_steps=1, clip_norm=0.01), device="cpu")
     torch.testing.assert_close((weights_of(task.model) - before).norm(), torch.tensor(0.001, dtype=torch.float64))
 
 
-def test_groups_learn_at_their_own_rate(worker: ModuleType) -> None:
+def test_groups_use_their_learning_rate(worker: ModuleType) -> None:
     task = worker.Rows()
     task.parameter_groups = lambda: [
         {"params": [task.model.weight]},
@@ -61,7 +61,7 @@ def test_groups_learn_at_their_own_rate(worker: ModuleType) -> None:
     assert torch.equal(task.model.bias, before[1])
 
 
-def test_threads_and_folders_change_no_weight(worker: ModuleType, tmp_path: Path) -> None:
+def test_threads_and_run_directory_do_not_change_weights(worker: ModuleType, tmp_path: Path) -> None:
     tasks = [worker.Noisy() for _ in range(3)]
     train(tasks[0], worker.NOISY, tmp_path, device="cpu")
     for task, workers in zip(tasks[1:], (0, 4), strict=True):
@@ -72,7 +72,7 @@ def test_threads_and_folders_change_no_weight(worker: ModuleType, tmp_path: Path
     assert not torch.equal(weights_of(other.final_model()), weights_of(tasks[0].final_model()))
 
 
-def test_mixed_precision_learns_in_float32_weights(worker: ModuleType) -> None:
+def test_mixed_precision_keeps_float32_weights(worker: ModuleType) -> None:
     task = worker.Noisy()
     result = train(task, replace(worker.NOISY, precision="bfloat16"), device="cpu")
     other = worker.Noisy()
@@ -83,7 +83,7 @@ def test_mixed_precision_learns_in_float32_weights(worker: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("precision", "expected"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_a_teacher_may_have_the_same_precision(worker: ModuleType, precision: Any, expected: torch.dtype) -> None:
+def test_autocast_applies_to_other_networks(worker: ModuleType, precision: Any, expected: torch.dtype) -> None:
     seen = set()
 
     class Taught(worker.Noisy):  # type: ignore[misc, name-defined]
@@ -96,20 +96,20 @@ def test_a_teacher_may_have_the_same_precision(worker: ModuleType, precision: An
     assert seen == {expected}
 
 
-def test_the_task_is_told_where_it_is_and_how_far(worker: ModuleType) -> None:
-    told: list[Any] = []
+def test_hooks_receive_device_and_step(worker: ModuleType) -> None:
+    calls: list[Any] = []
 
     class Listening(worker.Rows):  # type: ignore[misc, name-defined]
         def prepare(self, device: torch.device) -> None:
-            told.append(device)
+            calls.append(device)
 
         def loss(self, model: nn.Module, batch: Any, step: int) -> dict[str, Tensor]:
-            told.append(step)
-            assert model.training  # also after a validation
+            calls.append(step)
+            assert model.training  # also after validation
             return {"loss": F.mse_loss(model(batch[0]), batch[1])}
 
         def after_step(self, step: int) -> None:
-            told.append(f"after {step}")
+            calls.append(f"after {step}")
 
     train(Listening(batch=12), replace(SGD, accumulate=2), device="cpu")
-    assert told == [torch.device("cpu"), 0, 0, "after 1", 1, 1, "after 2"]
+    assert calls == [torch.device("cpu"), 0, 0, "after 1", 1, 1, "after 2"]

@@ -1,4 +1,4 @@
-"""Losses and weights that are not finite end a run, and spoil nothing that it kept."""
+"""Non-finite losses and weights end a run and leave its files intact."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,10 +25,10 @@ def non_finite_task(worker: ModuleType, at: int, how: Callable[[Tensor], Tensor]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_broken_loss_keeps_the_last_good_checkpoint(worker: ModuleType, tmp_path: Path, value: float) -> None:
-    for _ in range(2):  # another try breaks at the same place, and leaves the same behind
+def test_non_finite_loss_keeps_the_last_checkpoint(worker: ModuleType, tmp_path: Path, value: float) -> None:
+    for _ in range(2):  # a second try fails at the same step and leaves the same files
         task = non_finite_task(worker, 8, lambda loss: loss * value)
-        with pytest.raises(NonFiniteLossError, match=r"^the loss 'loss' of step 9 is not finite; ") as caught:
+        with pytest.raises(NonFiniteLossError, match=r"^loss 'loss' of step 9 is not finite; ") as caught:
             train(task, replace(SGD, checkpoint_every=3), tmp_path, device="cpu")
         assert f"; the last good checkpoint is {tmp_path / 'checkpoint.safetensors'}, of step 6; " in str(caught.value)
         assert "learning_rate below 0.1" in str(caught.value)
@@ -40,14 +40,14 @@ def test_a_broken_loss_keeps_the_last_good_checkpoint(worker: ModuleType, tmp_pa
     assert [line["step"] for line in lines(tmp_path)] == [3, 6]
 
 
-def test_weights_spoilt_by_a_gradient_are_not_kept(worker: ModuleType, tmp_path: Path) -> None:
-    # The root of zero is finite and its slope is not: the loss of this step gives nothing away.
+def test_non_finite_weights_are_not_saved(worker: ModuleType, tmp_path: Path) -> None:
+    # The root of zero is finite but its gradient is not: the loss of this step is finite.
     task = non_finite_task(worker, 5, lambda loss: loss + (loss - loss).sqrt())
-    with pytest.raises(NonFiniteLossError, match=r"the weights after step 6 are not finite; .* of step 3"):
+    with pytest.raises(NonFiniteLossError, match=r"weights after step 6 are not finite; .* of step 3"):
         train(task, replace(SGD, checkpoint_every=3), tmp_path, device="cpu")
     assert load_file(tmp_path / "checkpoint.safetensors")["model.weight"].isfinite().all()
 
 
-def test_without_a_checkpoint_a_broken_loss_says_so(worker: ModuleType) -> None:
-    with pytest.raises(NonFiniteLossError, match="of step 1 is not finite; there is no checkpoint yet; start anew"):
+def test_non_finite_loss_without_checkpoint(worker: ModuleType) -> None:
+    with pytest.raises(NonFiniteLossError, match="of step 1 is not finite; there is no checkpoint yet; start"):
         train(non_finite_task(worker, 0, lambda loss: loss * float("nan")), SGD, device="cpu")

@@ -1,4 +1,4 @@
-"""Runs that were killed, stopped or finished, and go on."""
+"""Resuming runs that were killed, stopped or finished."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +16,14 @@ from entourage.runs.directory import lock_directory, try_lock
 from entourage.training import train
 
 
-def test_a_killed_run_ends_as_one_left_alone(tmp_path: Path) -> None:
+def test_killed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
     status, output = run_worker("kill", tmp_path)
     assert status == 0, output
     assert_same_run(tmp_path / "left-alone", tmp_path / "killed")
     assert_same_run(tmp_path / "left-alone", tmp_path / "killed-at-random")
 
 
-def test_a_finished_run_returns_at_once_with_its_weights(worker: ModuleType, tmp_path: Path) -> None:
+def test_finished_run_loads_its_weights(worker: ModuleType, tmp_path: Path) -> None:
     first, second = worker.Noisy(), worker.Noisy()
     result = train(first, worker.NOISY, tmp_path, device="cpu")
 
@@ -39,7 +39,7 @@ def test_a_finished_run_returns_at_once_with_its_weights(worker: ModuleType, tmp
     assert not second.final_model().training
 
 
-def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+def test_different_configuration_raises(worker: ModuleType, tmp_path: Path) -> None:
     train(worker.Rows(), SGD, tmp_path, device="cpu")
     with pytest.raises(ValueError, match=f"^{tmp_path} holds a run with learning_rate 0.1, now 0.2; "):
         train(worker.Rows(), replace(SGD, learning_rate=0.2), tmp_path, device="cpu")
@@ -48,7 +48,7 @@ def test_another_run_is_refused(worker: ModuleType, tmp_path: Path) -> None:
     train(worker.Rows(), replace(SGD, workers=0), tmp_path, device="cpu")
 
 
-def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType, tmp_path: Path) -> None:
+def test_locked_run_directory_raises(worker: ModuleType, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with try_lock(run / "run"), pytest.raises(ValueError, match=r"run: another process is writing to it; wait for it"):
         train(worker.Rows(), SGD, run, device="cpu")
@@ -57,7 +57,7 @@ def test_a_folder_in_which_another_process_trains_is_refused(worker: ModuleType,
     assert not [path for path in run.iterdir() if path.name.endswith(".claim")]
 
 
-def test_a_run_that_another_process_finishes_is_not_made_again(
+def test_run_finished_by_another_process_is_not_repeated(
     worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, other, late = worker.Noisy(), worker.Noisy(), worker.Noisy()
@@ -78,13 +78,13 @@ def test_a_run_that_another_process_finishes_is_not_made_again(
     assert torch.equal(weights_of(late.final_model()), weights_of(other.final_model()))
 
 
-def test_a_run_that_is_over_may_be_looked_at_by_many(worker: ModuleType, tmp_path: Path) -> None:
+def test_finished_run_needs_no_lock(worker: ModuleType, tmp_path: Path) -> None:
     result = train(worker.Rows(), SGD, tmp_path, device="cpu")
     with try_lock(tmp_path / "run"):
         assert train(worker.Rows(), SGD, tmp_path, device="cpu") == result
 
 
-def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, tmp_path: Path) -> None:
+def test_resume_with_tied_weights_and_channels_last(worker: ModuleType, tmp_path: Path) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -97,8 +97,8 @@ def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, t
             return self.two(self.one(x[:, :, None, None]).relu()).sum(dim=1).flatten(1)
 
     options = replace(SGD, optimizer="adam", checkpoint_every=5)
-    left_alone = worker.Rows(model=Tied())
-    train(left_alone, options, device="cpu")
+    uninterrupted = worker.Rows(model=Tied())
+    train(uninterrupted, options, device="cpu")
     stopped = worker.Rows(model=Tied())
     stopped.after_step = stop_at(8)
     with pytest.raises(KeyboardInterrupt):
@@ -106,4 +106,4 @@ def test_tied_weights_and_other_orders_of_storage_continue(worker: ModuleType, t
     continued = worker.Rows(model=Tied())
     train(continued, options, tmp_path, device="cpu")
     assert continued.model.one.weight is continued.model.two.weight
-    assert torch.equal(weights_of(continued.model), weights_of(left_alone.model))
+    assert torch.equal(weights_of(continued.model), weights_of(uninterrupted.model))

@@ -5,7 +5,7 @@ import pytest
 from entourage.training.meters import progress_line
 
 
-def test_the_line_shows_epoch_loss_metric_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_line_shows_epoch_loss_metric_and_steps(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_line("Training", 3, 12, 4, show=True) as line:
         line.losses(6, 1, {"loss": 0.123456, "part": 9.0})
         line.metrics({"recall": 0.75, "nmi": 0.5}, "nmi")
@@ -14,14 +14,14 @@ def test_the_line_shows_epoch_loss_metric_and_steps(capsys: pytest.CaptureFixtur
     assert "6/12" in shown
 
 
-def test_without_a_monitor_the_first_metric_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_metric_is_shown_without_monitor(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_line("Training", 0, 12, 4, show=True) as line:
         line.metrics({}, None)
         line.metrics({"recall": 0.75, "nmi": 0.5}, None)
     assert "recall 0.75" in capsys.readouterr().err
 
 
-def test_off_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_shown_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_line("Training", 0, 12, 4, show=None) as line:
         line.losses(6, 1, {"loss": 0.5})
     assert capsys.readouterr().err == ""

@@ -9,7 +9,7 @@ import pytest
 from entourage.training import TrainingOptions
 
 
-def test_options_cannot_be_changed() -> None:
+def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         TrainingOptions().epochs = 3  # type: ignore[misc]
 
@@ -19,20 +19,20 @@ def test_options_cannot_be_changed() -> None:
     ["epochs", "max_steps", "accumulate", "validate_every", "patience", "checkpoint_every", "log_every"],
 )
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
-def test_counts_are_whole_and_positive(name: str, value: float) -> None:
+def test_counts_are_positive_integers(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}; expected a whole number of 1 or more"):
         TrainingOptions(**{"monitor": "accuracy", name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["warmup_steps", "seed", "workers"])
-def test_these_may_be_nothing(name: str) -> None:
+def test_zero_is_valid(name: str) -> None:
     assert getattr(TrainingOptions(**{name: 0}), name) == 0  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"^{name} is -1"):
         TrainingOptions(**{name: -1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["epochs", "max_steps", "patience", "seed", "warmup_steps"])
-def test_counts_of_numpy_are_taken_as_pythons(name: str) -> None:
+def test_numpy_integers_are_converted(name: str) -> None:
     options = TrainingOptions(**{"monitor": "accuracy", name: np.int64(3)})  # type: ignore[arg-type]
     assert (type(getattr(options, name)), getattr(options, name)) == (int, 3)
     milestones: Any = list(np.array([1, 3]))
@@ -49,12 +49,12 @@ def test_rates_are_positive(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("name", ["learning_rate", "gamma", "clip_norm", "weight_decay", "momentum"])
 @pytest.mark.parametrize("value", ["a", True, [1e-3]])
-def test_what_is_no_number_is_refused(name: str, value: object) -> None:
+def test_non_numbers_raise(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"^{name} is {re.escape(repr(value))}; expected a number"):
         TrainingOptions(**{name: value})  # type: ignore[arg-type]
 
 
-def test_of_the_numbers_only_the_longest_gradient_may_be_left_open() -> None:
+def test_only_clip_norm_is_optional() -> None:
     assert TrainingOptions(clip_norm=None).clip_norm is None
     assert TrainingOptions(learning_rate=np.float32(0.5)).learning_rate == 0.5  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="learning_rate is None; expected a number above 0"):
@@ -62,29 +62,29 @@ def test_of_the_numbers_only_the_longest_gradient_may_be_left_open() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("weight_decay", -0.1), ("momentum", 1.0), ("momentum", math.nan)])
-def test_shares_are_within_bounds(name: str, value: float) -> None:
+def test_fractions_are_within_bounds(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}"):
         TrainingOptions(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["optimizer", "schedule", "precision", "mode"])
-def test_unknown_names_are_refused_with_those_there_are(name: str) -> None:
+def test_unknown_choices_raise(name: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} is 'other'; expected one of .*, "):
         TrainingOptions(**{name: "other"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("milestones", [(3, 2), (2, 2), (0, 1), ("a",), (1.5,), (True,), 3])
-def test_milestones_rise(milestones: Any) -> None:
+def test_milestones_must_rise(milestones: Any) -> None:
     with pytest.raises(ValueError, match="expected rising epochs from 1"):
         TrainingOptions(schedule="step", milestones=milestones)
 
 
-def test_milestones_belong_to_steps() -> None:
-    with pytest.raises(ValueError, match="milestones are for the schedule 'step'; the schedule is 'cosine'"):
+def test_milestones_require_the_step_schedule() -> None:
+    with pytest.raises(ValueError, match="milestones is set for the schedule 'cosine'; expected the schedule 'step'"):
         TrainingOptions(schedule="cosine", milestones=(2,))
 
 
 @pytest.mark.parametrize(("name", "value"), [("patience", 2), ("restore_best", True)])
-def test_the_best_needs_a_metric(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"^{name} needs a metric to go by; set monitor"):
+def test_best_weights_require_a_metric(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is set .*; expected monitor"):
         TrainingOptions(**{name: value})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from entourage.training.options import StepRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing(StepRecipe):
+class ExampleRecipe(StepRecipe):
     batch: int = 4
     warmup: int = 300
     weight_decay: float = 0.1
@@ -19,10 +19,10 @@ class Drawing(StepRecipe):
     epoch: int = 2000
 
 
-def test_the_loop_is_told_the_same() -> None:
-    recipe = Drawing(steps=4100, optimizer="radam", learning_rate=2e-3, schedule="linear", seed=7)
+def test_training_options_of_a_recipe() -> None:
+    recipe = ExampleRecipe(steps=4100, optimizer="radam", learning_rate=2e-3, schedule="linear", seed=7)
     assert recipe.training_options() == TrainingOptions(
-        epochs=3,  # the third is cut short
+        epochs=3,  # the third is incomplete
         max_steps=4100,
         optimizer="radam",
         learning_rate=2e-3,
@@ -35,28 +35,28 @@ def test_the_loop_is_told_the_same() -> None:
 
 
 @pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (2000, 1), (2001, 2), (4000, 2)])
-def test_there_are_as_many_epochs_as_steps_need(steps: int, epochs: int) -> None:
-    options = Drawing(steps=steps).training_options()
+def test_number_of_epochs_covers_all_steps(steps: int, epochs: int) -> None:
+    options = ExampleRecipe(steps=steps).training_options()
     assert (options.epochs, options.max_steps) == (epochs, steps)
 
 
-def test_a_short_run_does_not_only_warm_up() -> None:
-    assert Drawing(steps=8).training_options().warmup_steps == 2
-    assert Drawing(steps=1200).training_options().warmup_steps == 300
+def test_warmup_is_at_most_a_quarter() -> None:
+    assert ExampleRecipe(steps=8).training_options().warmup_steps == 2
+    assert ExampleRecipe(steps=1200).training_options().warmup_steps == 300
 
 
-def test_what_no_recipe_can_guess_must_be_said() -> None:
+def test_fields_without_default_are_required() -> None:
     with pytest.raises(TypeError, match="'warmup', 'weight_decay', 'validation', and 'epoch'"):
         StepRecipe()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", ["steps", "epoch"])
-def test_nothing_takes_no_steps(name: str) -> None:
+def test_zero_counts_raise(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0; expected a whole number of 1 or more"):
-        replace(Drawing(), **{name: 0})
+        replace(ExampleRecipe(), **{name: 0})
 
 
-def test_counts_of_numpy_are_taken_as_pythons() -> None:
-    drawn = replace(Drawing(), steps=np.int64(8), seed=np.uint8(3))
-    assert drawn == replace(Drawing(), steps=8, seed=3)
+def test_numpy_integers_are_converted() -> None:
+    drawn = replace(ExampleRecipe(), steps=np.int64(8), seed=np.uint8(3))
+    assert drawn == replace(ExampleRecipe(), steps=8, seed=3)
     assert json.loads(json.dumps(asdict(drawn)))["steps"] == 8

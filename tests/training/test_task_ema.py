@@ -13,20 +13,20 @@ def filled(value: float) -> nn.Module:
     return model
 
 
-def test_the_average_is_the_closed_form() -> None:
+def test_average_matches_the_closed_form() -> None:
     average = EMA(filled(0.0), decay=0.2)
     expected = 0.0
     for update, value in enumerate([1.0, 5.0, -3.0, 2.0]):
         average.update(filled(value))
-        kept = min(0.2, (1 + update) / (10 + update))  # 1/10, 2/11, then 0.2
-        expected = kept * expected + (1 - kept) * value
+        decay = min(0.2, (1 + update) / (10 + update))  # 1/10, 2/11, then 0.2
+        expected = decay * expected + (1 - decay) * value
         for name in ("weight", "bias", "running_mean", "running_var"):
             torch.testing.assert_close(getattr(average.module, name), torch.full((2,), expected))
         assert average.module.num_batches_tracked == int(value)
     assert average.updates == 4
 
 
-def test_the_model_is_copied_and_left_alone() -> None:
+def test_model_is_copied_and_unchanged() -> None:
     model = filled(1.0)
     average = EMA(model)
     average.update(filled(3.0))
@@ -36,7 +36,7 @@ def test_the_model_is_copied_and_left_alone() -> None:
     torch.testing.assert_close(model.weight.detach(), torch.ones(2))
 
 
-def test_weights_and_averages_that_were_replaced_are_found_again() -> None:
+def test_replaced_tensors_are_found() -> None:
     model = filled(1.0)
     average = EMA(model, decay=0.0)  # the average is the last value
     average.update(model)
@@ -45,13 +45,13 @@ def test_weights_and_averages_that_were_replaced_are_found_again() -> None:
     average.update(model)
     torch.testing.assert_close(average.module.weight.detach(), torch.full((2,), 8.0))
     torch.testing.assert_close(average.module.running_mean, torch.full((2,), 9.0))
-    average.module.double().float()  # new tensors, as after a trip to another device
+    average.module.double().float()  # new tensors, as after a move to another device
     average.update(filled(5.0))
     torch.testing.assert_close(average.module.running_mean, torch.full((2,), 5.0))
     torch.testing.assert_close(average.module.weight.detach(), torch.full((2,), 5.0))
 
 
-def test_tied_weights_move_once() -> None:
+def test_tied_weights_are_averaged_once() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight
     nn.init.zeros_(model[0].weight)
@@ -61,7 +61,7 @@ def test_tied_weights_move_once() -> None:
     torch.testing.assert_close(average.module[1].weight, torch.full((2, 2), 0.9))
 
 
-def test_the_state_brings_it_back() -> None:
+def test_state_round_trip() -> None:
     average, other = EMA(filled(0.0), 0.9), EMA(filled(7.0), 0.9)
     average.update(filled(2.0))
     other.load_state(average.state())
@@ -73,6 +73,6 @@ def test_the_state_brings_it_back() -> None:
 
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
-def test_a_bad_decay_is_refused(decay: float) -> None:
+def test_invalid_decay_raises(decay: float) -> None:
     with pytest.raises(ValueError, match=f"decay is {decay}; expected a number in"):
         EMA(filled(0.0), decay)

@@ -14,7 +14,7 @@ PLAIN = TrainingOptions(optimizer="sgd", momentum=0.0, learning_rate=1.0, epochs
 
 
 class Climb(EMATask[int, float]):
-    """The weight of a model of one weight grows by 1 with every step, so that all of it is known beforehand."""
+    """A model of one weight, which grows by 1 with every step."""
 
     def __init__(self, decay: float | None) -> None:
         model = nn.Linear(1, 1, bias=False)
@@ -40,7 +40,7 @@ class Climb(EMATask[int, float]):
 
 
 class Counting(Climb):
-    """A task with an extra state of its own beside the average."""
+    """A task with extra state in addition to the average."""
 
     count = 0
 
@@ -68,18 +68,18 @@ def expected(decay: float, steps: int) -> float:
     return average
 
 
-def test_the_average_follows_every_step_and_is_what_is_validated_and_kept(tmp_path: Path) -> None:
+def test_average_is_updated_validated_and_saved(tmp_path: Path) -> None:
     task = Climb(0.3)
     train(task, PLAIN, tmp_path, device="cpu")
     assert weight(task.model) == 2 * STEPS
-    # Twelve updates of float32 numbers below 12: rounding stays far below 1e-5.
+    # Twelve updates of float32 numbers below 12: rounding errors are far below 1e-5.
     assert weight(task.final_model()) == pytest.approx(expected(0.3, 2 * STEPS), abs=1e-5)
     assert task.validated == pytest.approx([expected(0.3, STEPS), expected(0.3, 2 * STEPS)], abs=1e-5)
     assert task.final_model() is not task.model
 
 
 @pytest.mark.parametrize("decay", [None, 0, 0.0])
-def test_without_an_average_the_model_is_the_outcome(decay: float | None, tmp_path: Path) -> None:
+def test_final_model_without_average(decay: float | None, tmp_path: Path) -> None:
     task = Climb(decay)
     assert task.average is None
     train(task, PLAIN, tmp_path, device="cpu")
@@ -90,7 +90,7 @@ def test_without_an_average_the_model_is_the_outcome(decay: float | None, tmp_pa
 
 
 @pytest.mark.parametrize("kind", [Climb, Counting])
-def test_a_run_that_goes_on_has_the_average_it_left(kind: type[Climb], tmp_path: Path) -> None:
+def test_resumed_run_restores_the_average(kind: type[Climb], tmp_path: Path) -> None:
     reference, started, continued = kind(0.9), kind(0.9), kind(0.9)
     train(reference, PLAIN, device="cpu")
     started.stop_after = STEPS + 2
@@ -103,16 +103,18 @@ def test_a_run_that_goes_on_has_the_average_it_left(kind: type[Climb], tmp_path:
         assert continued.count == 20 * STEPS
 
 
-def test_an_average_that_nobody_keeps_is_refused() -> None:
+def test_unexpected_average_raises() -> None:
     averaged = Climb(0.5)
-    with pytest.raises(ValueError, match=r"Climb has no extra state; the checkpoint holds average\.module\.weight"):
+    with pytest.raises(
+        ValueError, match=r"^checkpoint: extra state average\.module\.weight.*; expected none for Climb"
+    ):
         Climb(None).load_extra_state(averaged.extra_state())
-    with pytest.raises(ValueError, match=r"the checkpoint holds count$"):
+    with pytest.raises(ValueError, match=r"^checkpoint: extra state count; "):
         averaged.load_extra_state({**averaged.extra_state(), "count": torch.tensor(1)})
 
 
-def test_the_average_goes_to_the_device_of_the_model() -> None:
+def test_average_is_moved_to_the_device() -> None:
     task = Climb(0.5)
     task.prepare(torch.device("meta"))
     assert task.final_model().weight.device.type == "meta"
-    Climb(None).prepare(torch.device("meta"))  # there is nothing to move
+    Climb(None).prepare(torch.device("meta"))  # without an average

@@ -27,7 +27,7 @@ HERE = TrainingOptions(workers=0)  # loads nothing ahead
 
 
 class _Line(Task[int, torch.Tensor]):
-    """A line through points; counts what is asked of it."""
+    """Linear regression that counts the calls of its methods."""
 
     def __init__(self) -> None:
         self.model = nn.Linear(1, 1)
@@ -50,7 +50,7 @@ class _Line(Task[int, torch.Tensor]):
         return {}
 
 
-def test_steps_are_tried_once_and_the_folder_remembers(tmp_path: Path) -> None:
+def test_steps_are_measured_once_and_stored(tmp_path: Path) -> None:
     task = _Line()
     steps = steps_in_budget(task, range(9), tmp_path, 10.0, "cpu", steps_per_epoch=10, options=HERE)
     assert task.loaded == list(range(9))
@@ -63,25 +63,25 @@ def test_steps_are_tried_once_and_the_folder_remembers(tmp_path: Path) -> None:
     assert again.loaded == []
 
 
-def test_no_time_is_no_time(tmp_path: Path) -> None:
+def test_zero_minutes_raise(tmp_path: Path) -> None:
     assert steps_in_budget(_Line(), range(3), None, 1e-9, "cpu", steps_per_epoch=1) == 2
     with pytest.raises(ValueError, match="minutes is 0"):
         steps_in_budget(_Line(), range(3), None, 0, "cpu", steps_per_epoch=1)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_step_that_only_warms_up_is_no_trial(count: int) -> None:
-    with pytest.raises(ValueError, match=f"^a trial has {count} items; expected two or more"):
+def test_trial_of_fewer_than_two_items_raises(count: int) -> None:
+    with pytest.raises(ValueError, match=f"^items: {count} items; expected two or more"):
         seconds_per_step(_Line(), range(count), CPU, 1.0, steps_per_epoch=1)
 
 
-def test_several_processes_are_told_to_count_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "1")
     steps_in_budget(_Line(), range(3), tmp_path, 1e-6, "cpu", steps_per_epoch=1)
     monkeypatch.setenv("WORLD_SIZE", "4")
     task = _Line()
     for run in (tmp_path, None):  # with a plan and without
-        with pytest.raises(ValueError, match=r"^minutes are for one process, and there are 4; expected steps"):
+        with pytest.raises(ValueError, match=r"^minutes is set for 4 processes; expected one process, or steps"):
             steps_in_budget(task, range(3), run, 1e-6, "cpu", steps_per_epoch=1)
     with pytest.raises(ValueError, match="one process"):
         seconds_per_step(task, range(3), CPU, 1.0, steps_per_epoch=1)
@@ -95,12 +95,12 @@ def test_several_processes_are_told_to_count_in_steps(tmp_path: Path, monkeypatc
         TrainingOptions(learning_rate=0.05, optimizer="sgd", precision="bfloat16", accumulate=8, workers=0),
     ],
 )
-def test_a_trial_does_what_the_loop_does(worker: ModuleType, options: TrainingOptions) -> None:
+def test_trial_equals_the_training_loop(worker: ModuleType, options: TrainingOptions) -> None:
     items = np.arange(24).reshape(-1, 4)
 
     class Grouped(worker.Noisy):  # type: ignore[misc, name-defined]
         def plan(self, epoch: int) -> Sequence[Any]:
-            return [*items] * options.accumulate  # a step for each
+            return [*items] * options.accumulate  # one step each
 
         def parameter_groups(self) -> list[dict[str, Any]]:
             first, *others = self.model
@@ -123,19 +123,19 @@ class _Recipe(StepRecipe):
     epoch: int = 10
 
 
-def test_a_trial_is_made_as_its_recipe_says(worker: ModuleType) -> None:
+def test_trial_uses_the_recipe(worker: ModuleType) -> None:
     recipe = _Recipe(optimizer="sgd", schedule="constant", learning_rate=0.3)
     given = [recipe.training_options(), None, TrainingOptions()]
     trials = [worker.Noisy() for _ in given]
     for trial, options in zip(trials, given, strict=True):
         trial.recipe = recipe
         seconds_per_step(trial, np.arange(24).reshape(-1, 4), CPU, 1e9, steps_per_epoch=1, options=options)
-    told, by_itself, other = (weights_of(trial.model) for trial in trials)
-    assert torch.equal(told, by_itself)
-    assert not torch.equal(told, other)
+    explicit, from_recipe, other = (weights_of(trial.model) for trial in trials)
+    assert torch.equal(explicit, from_recipe)
+    assert not torch.equal(explicit, other)
 
 
-def test_a_teacher_of_a_trial_has_its_precision_and_batches_come_from_threads(worker: ModuleType) -> None:
+def test_trial_uses_autocast_and_threads(worker: ModuleType) -> None:
     seen, threads = set(), set()
 
     class Taught(worker.Noisy):  # type: ignore[misc, name-defined]
@@ -154,7 +154,7 @@ def test_a_teacher_of_a_trial_has_its_precision_and_batches_come_from_threads(wo
     assert threads == {False}
 
 
-def test_a_plan_that_another_process_made_meanwhile_is_taken(tmp_path: Path) -> None:
+def test_plan_of_another_process_is_used(tmp_path: Path) -> None:
     plan = json.dumps({"steps": 7, "seconds a step": 9.0, "minutes": 1.0})
 
     class Late(_Line):
@@ -167,41 +167,41 @@ def test_a_plan_that_another_process_made_meanwhile_is_taken(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_two_processes_never_write_a_plan_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+def test_plan_is_written_under_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
     plan = json.dumps({"steps": 7, "seconds a step": 9.0, "minutes": 1.0})
 
     @contextmanager
-    def claimed_just_after_the_other(target: Path) -> Iterator[bool]:
+    def lock_after_other_process(target: Path) -> Iterator[bool]:
         assert target == tmp_path / "steps.json"
         target.write_text(plan)
         with try_lock(target) as mine:
             yield mine and ours
 
-    monkeypatch.setattr("entourage.training.time_budget.try_lock", claimed_just_after_the_other)
+    monkeypatch.setattr("entourage.training.time_budget.try_lock", lock_after_other_process)
     assert steps_in_budget(_Line(), range(3), tmp_path, 1.0, "cpu", steps_per_epoch=1) == 7
     assert (tmp_path / "steps.json").read_text() == plan
 
 
-def test_a_run_that_was_begun_for_another_time_is_refused(tmp_path: Path) -> None:
+def test_different_time_budget_raises(tmp_path: Path) -> None:
     steps = steps_in_budget(_Line(), range(3), tmp_path, 10.0, "cpu", steps_per_epoch=1)
-    told = f"{tmp_path} holds a run for 10 minutes ({steps} steps), now 2.5"
-    expected = f"{told}; continue it as it was started, or choose another folder"
+    message = f"{tmp_path} holds a run with minutes 10 ({steps} steps), now 2.5"
+    expected = f"{message}; resume it with the same configuration, or choose another folder"
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
         steps_in_budget(_Line(), range(3), tmp_path, 2.5, "cpu", steps_per_epoch=1)
 
 
 @pytest.mark.parametrize(("minutes", "kept"), [(1.0, True), (1.004, True), (0.98, False), (1.02, False)])
-def test_a_plan_without_its_time_agrees_with_what_it_was_made_for(tmp_path: Path, minutes: float, kept: bool) -> None:
+def test_plan_of_an_earlier_version(tmp_path: Path, minutes: float, kept: bool) -> None:
     (tmp_path / "steps.json").write_text(json.dumps({"steps": 119, "seconds a step": 0.503}))  # 60 s / 0.503 s
     if kept:
         assert steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", steps_per_epoch=1) == 119
     else:
-        with pytest.raises(ValueError, match=r"holds a run for 0\.9976\d+ minutes \(119 steps\), now"):
+        with pytest.raises(ValueError, match=r"holds a run with minutes 0\.9976\d+ \(119 steps\), now"):
             steps_in_budget(_Line(), range(3), tmp_path, minutes, "cpu", steps_per_epoch=1)
 
 
 class _Clock:
-    """Time that passes only where it is told to."""
+    """Clock that advances only when a task adds seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -212,7 +212,7 @@ class _Clock:
 
 
 class _Slow(_Line):
-    """Takes so many seconds for its first step and for the others, and for a validation."""
+    """Task with given durations of the first step, of the others, and of a validation."""
 
     def __init__(self, clock: _Clock, first: float, others: float, validation: float = 0.0) -> None:
         super().__init__()
@@ -230,15 +230,15 @@ class _Slow(_Line):
 @pytest.mark.parametrize(
     ("first", "others", "made"),
     [
-        (1.0, 0.01, 48),  # fast enough for the whole trial
-        (1.0, 0.5, 11),  # 6 seconds of a minute: it ends with the step that reaches them
-        (30.0, 20.0, 2),  # one that is counted after the first, whatever it takes
+        (1.0, 0.01, 48),  # fast enough for all steps of the trial
+        (1.0, 0.5, 11),  # ends with the step that reaches 6 seconds, a tenth of a minute
+        (30.0, 20.0, 2),  # one timed step after the first, of any duration
     ],
 )
-def test_a_trial_ends_after_a_tenth_of_the_time(
+def test_trial_ends_after_a_tenth_of_the_budget(
     monkeypatch: pytest.MonkeyPatch, first: float, others: float, made: int
 ) -> None:
     task = _Slow(_Clock(monkeypatch), first, others, validation=5.0)
     steps = steps_in_budget(task, range(48), None, 1.0, "cpu", steps_per_epoch=100, options=HERE)
     assert task.loaded == list(range(made))
-    assert steps == int(60 / (others + 0.05))  # the first step, which loads and chooses, tells nothing
+    assert steps == int(60 / (others + 0.05))  # the first step is not timed

@@ -1,4 +1,4 @@
-"""Tasks for the tests of training, and a program that runs them where they may be killed or share the work.
+"""Tasks for the tests of training, and a program that runs them in processes that are killed or distributed.
 
 python worker.py kill FOLDER
 torchrun --nproc-per-node 2 worker.py processes FOLDER
@@ -29,7 +29,7 @@ from entourage.training.task import EMA
 
 
 class Rows(Task[Any, tuple[Tensor, Tensor]]):
-    """Regression of 24 fixed rows in float64, without any chance; a plan of equal batches in order."""
+    """Deterministic regression of 24 rows in float64, in equal batches in order."""
 
     def __init__(self, batch: int = 4, model: nn.Module | None = None) -> None:
         rng = np.random.default_rng(0)
@@ -50,7 +50,7 @@ class Rows(Task[Any, tuple[Tensor, Tensor]]):
 
 
 class Noisy(Rows):
-    """The same with all the chance and memory there can be: noise, shuffling, dropout, batch norm, an average."""
+    """The same with noise, shuffling, dropout, batch normalisation and an average of the weights."""
 
     def __init__(self, batch_norm: bool = True) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def kill_process() -> None:
 
 
 def kill_at_call(owner: Any, name: str, call: int, half: Callable[..., None] | None = None) -> None:
-    """Replace a function so that the program dies after its given call, or after half of it."""
+    """Replace a function so that the process is killed after the given call, or in the middle of it."""
     function, calls = getattr(owner, name), iter(range(call))
 
     def deadly(*arguments: Any) -> Any:
@@ -126,19 +126,23 @@ def kill_with_new_best(checkpoints: Checkpoints, state: RunState | None) -> None
         kill_process()
 
 
-# Where a child is killed: each is a moment at which two files could come to disagree.
+# Points at which a child is killed: each is a moment at which two files could disagree.
 MOMENTS: list[Callable[[], None]] = [
-    lambda: kill_at_call(Noisy, "after_step", 2),  # before there is any checkpoint
+    lambda: kill_at_call(Noisy, "after_step", 2),  # before the first checkpoint
     lambda: kill_at_call(weights, "save_file", 0, write_half_file),  # in the first checkpoint
-    lambda: kill_at_call(Noisy, "after_step", 5),  # in the middle of an epoch
-    lambda: kill_at_call(weights, "save_file", 2),  # a file is complete, and not in place yet
-    lambda: kill_at_call(Checkpoints, "save_pending_best", 0),  # new best weights, and no checkpoint that knows of them
-    lambda: setattr(Checkpoints, "_commit_best", kill_with_new_best),  # such a checkpoint, and they are not in place
+    lambda: kill_at_call(Noisy, "after_step", 5),  # within an epoch
+    lambda: kill_at_call(weights, "save_file", 2),  # a file is complete but not renamed
+    lambda: kill_at_call(
+        Checkpoints, "save_pending_best", 0
+    ),  # new best weights without a checkpoint that refers to them
+    lambda: setattr(
+        Checkpoints, "_commit_best", kill_with_new_best
+    ),  # such a checkpoint, before the weights are renamed
     lambda: kill_at_call(MetricsLog, "_write", 4, write_half_line),
     lambda: kill_at_call(weights, "save_file", 3, write_half_file),
     lambda: kill_at_call(Noisy, "validate", 0),
     lambda: kill_at_call(Checkpoints, "load_best", 0),
-    lambda: kill_at_call(Checkpoints, "save_final", 0),  # the final weights, and nothing that says that all is done
+    lambda: kill_at_call(Checkpoints, "save_final", 0),  # the final weights, before the run is marked as finished
 ]
 
 
@@ -156,7 +160,7 @@ def child(run: Path, arm: Callable[[], None]) -> int:
 
 
 def kill(folder: Path) -> None:
-    """One run left alone, one that dies at every moment there is to fear, one that dies at random ones."""
+    """One uninterrupted run, one killed at each of the points above, one killed at random times."""
     torch.set_num_threads(1)
     train(Noisy(), NOISY, folder / "left-alone", device="cpu")
     for number, arm in enumerate(MOMENTS):
@@ -172,7 +176,7 @@ def kill(folder: Path) -> None:
 
 
 class NonFiniteInOne(Rows):
-    """Its loss is no number in the second of two processes at the fourth step."""
+    """Task with a NaN loss at the fourth step in the second of two processes."""
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor], step: int) -> dict[str, Tensor]:
         loss = super().loss(model, batch, step)["loss"]
@@ -181,7 +185,7 @@ class NonFiniteInOne(Rows):
 
 
 class StoresLastBatch(Noisy):
-    """Each process remembers its own last batch, and learns from the next one in its light."""
+    """Task whose loss depends on the previous batch of the process."""
 
     per_process_state = ("last.",)
 
@@ -203,7 +207,7 @@ class StoresLastBatch(Noisy):
 
 
 class KilledInOne(StoresLastBatch):
-    """Kills the second of two processes after its eleventh step."""
+    """Task that kills the second of two processes after its eleventh step."""
 
     def __init__(self, killed: bool) -> None:
         super().__init__()
@@ -222,10 +226,10 @@ def same_in_both(value: Tensor) -> bool:
 
 
 def processes(folder: Path) -> None:
-    """Several runs one after the other in the same two processes, the last of which is killed."""
+    """Several runs one after the other in the same two processes; the last one is killed."""
     rows = TrainingOptions(epochs=3, learning_rate=0.05, optimizer="sgd")
     train(Rows(2), rows, folder / "rows", device="cpu")
-    ragged = Rows(8)  # three batches for two processes
+    ragged = Rows(8)  # three batches, two processes
     assert train(ragged, rows, device="cpu").steps == 6
     assert same_in_both(ragged.model.weight)
     train(Noisy(batch_norm=False), NOISY, folder / "noisy", device="cpu")
@@ -249,8 +253,8 @@ def note_threads(folder: Path) -> None:
 
 
 def continued(folder: Path) -> None:
-    """What is left of the killed run; each process notes the threads that it still has at its very end."""
-    atexit.register(note_threads, folder)  # the first to come is the last to be called
+    """Resume the killed run; each process writes the names of its threads when it exits."""
+    atexit.register(note_threads, folder)  # registered first, called last
     train(KilledInOne(killed=False), NOISY, folder / "killed", device="cpu")
 
 

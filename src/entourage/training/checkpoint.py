@@ -1,7 +1,4 @@
-"""Where a run stands, and how it ended.
-
-Checkpoints: all that a run needs to go on as if it had never stopped, in one file.
-"""
+"""Checkpoints, and the state and result of a run."""
 
 from __future__ import annotations
 
@@ -21,19 +18,29 @@ from entourage.runs.metrics_log import METRICS
 from entourage.training.options import TrainingOptions
 from entourage.training.task import Task
 
+Read = TypeVar("Read")
+
+CHECKPOINT = "checkpoint.safetensors"
+BEST = "best.safetensors"
+MODEL = "model.safetensors"
+_PENDING = "pending-best.safetensors"
+_SAFETENSORS_TEMPORARY = ".tmp??????"  # name of a file that safetensors is writing
+_NOT_COMPARED = ("tensorboard", "workers")  # options that change neither weights nor metrics
+_ADDED_OPTIONS = {"ties": "first"}  # options that runs of earlier versions lack, with the values these runs used
+
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended.
+    """Result of `train`.
 
     Attributes:
-        epochs: epochs completed.
-        steps: updates made.
-        metrics: of the last validation.
-        best: the best value of the monitored metric, None where none is monitored.
-        best_step: updates made when it was measured.
-        stopped: "done" after all epochs or steps, "early" when patience ended before.
-        seconds: time taken, over all sittings.
+        epochs: completed epochs.
+        steps: number of updates.
+        metrics: metrics of the last validation.
+        best: best value of the monitored metric; None if no metric is monitored.
+        best_step: number of updates at the best validation.
+        stopped: "done" after all epochs or steps, "early" if early stopping ended the run before.
+        seconds: training time, summed over all calls.
     """
 
     epochs: int
@@ -47,15 +54,15 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class RunState:
-    """Where a run stands, as a checkpoint keeps it.
+    """Progress of a run, stored in each checkpoint.
 
     Attributes:
-        step: updates made.
-        epoch: epochs completed.
-        position: updates made in the epoch begun.
+        step: number of updates.
+        epoch: completed epochs.
+        position: number of updates in the current epoch.
         metrics, best, best_step, seconds: see `TrainingResult`.
-        stale: validations since the best was first reached.
-        finished: whether nothing is left to do.
+        stale: validations since the best value was first reached.
+        finished: whether the run is complete.
     """
 
     step: int = 0
@@ -69,17 +76,17 @@ class RunState:
     finished: bool = False
 
     def validated(self, metrics: dict[str, float], options: TrainingOptions) -> RunState:
-        """The state after a validation.
+        """Return the state after a validation.
 
         Raises:
-            ValueError: the monitored metric is not among the metrics.
+            ValueError: the monitored metric is missing.
         """
         state = replace(self, metrics=metrics)
         if options.monitor is None:
             return state
         if options.monitor not in metrics:
             names = ", ".join(metrics) or "no metrics"
-            raise ValueError(f"monitor is {options.monitor!r}, but the task's validation returns {names}")
+            raise ValueError(f"monitor is {options.monitor!r}; expected a metric of Task.validate: {names}")
         value, sign = metrics[options.monitor], 1 if options.mode == "max" else -1
         if not math.isnan(value) and (self.best is None or sign * value > sign * self.best):
             return replace(state, best=value, best_step=self.step, stale=0)
@@ -87,47 +94,28 @@ class RunState:
         return replace(state, best_step=self.step if tied else self.best_step, stale=self.stale + 1)
 
     def out_of_patience(self, options: TrainingOptions) -> bool:
-        """Whether the best lies too far back."""
+        """Return whether early stopping ends the run."""
         return options.patience is not None and self.stale >= options.patience
 
     def result(self, options: TrainingOptions) -> TrainingResult:
-        """What the caller of a run that has ended here gets to see."""
+        """Return the result of a run that ends in this state."""
         complete = self.epoch == options.epochs or self.step == options.max_steps
-        early = self.out_of_patience(options) and not complete
-        return TrainingResult(
-            self.epoch,
-            self.step,
-            self.metrics,
-            self.best,
-            self.best_step,
-            "early" if early else "done",
-            self.seconds,
-        )
-
-
-_NOT_COMPARED = ("tensorboard", "workers")  # what changes no weight and no line of the metrics
-_ADDED_OPTIONS = {"ties": "first"}  # options that runs of earlier versions did not have, with what these did
-
-Read = TypeVar("Read")
-
-CHECKPOINT = "checkpoint.safetensors"
-BEST = "best.safetensors"
-MODEL = "model.safetensors"
-_SAFETENSORS_TEMPORARY = ".tmp??????"  # what that library calls a file while it writes it
-_PENDING = "pending-best.safetensors"
+        stopped: Literal["done", "early"] = "early" if self.out_of_patience(options) and not complete else "done"
+        return TrainingResult(self.epoch, self.step, self.metrics, self.best, self.best_step, stopped, self.seconds)
 
 
 class Checkpoints:
-    """The weights of a run in its folder. All processes read; the main one writes.
+    """Weight files of a run directory. All processes read them, the main process writes them.
 
-    `checkpoint.safetensors` holds model, optimiser, extra state and the run's state, `best.safetensors` the outcome of
-    the best validation, `model.safetensors` the final one. Each is replaced in one step. New best weights wait under
-    another name until a checkpoint knows of them, so that the two agree wherever the program is killed.
+    `checkpoint.safetensors` contains the model, the optimiser, the extra state and the state of the run,
+    `best.safetensors` the weights of the best validation, `model.safetensors` the final weights. Each file is replaced
+    in one step. New best weights have another name until the next checkpoint refers to them, so that both files agree
+    whenever the process is killed.
 
     Args:
-        folder: the run's folder.
-        config: what must be equal for the run to be continued.
-        root_dir: the folder to delete to begin anew, if it is another one; see `Task`.
+        folder: the run directory.
+        config: configuration that a resumed run must have, too.
+        root_dir: the folder to delete to start from scratch, if it is another one; see `Task`.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], root_dir: Path | None = None) -> None:
@@ -144,14 +132,14 @@ class Checkpoints:
         scaler: torch.amp.GradScaler | None,
         others: Sequence[Mapping[str, Tensor]] = (),
     ) -> None:
-        """Write the run as it stands, and let new best weights take their place.
+        """Write a checkpoint, then rename pending best weights.
 
         Args:
-            state: where the run is.
-            task: what is trained, in the main process.
-            optimizer: of the task's model.
-            scaler: of its gradients, or None.
-            others: what `per_process_tensors` gives in each of the other processes.
+            state: progress of the run.
+            task: the task of the main process.
+            optimizer: optimiser of the task's model.
+            scaler: gradient scaler, or None.
+            others: results of `per_process_tensors` in the other processes.
         """
         moments, scalars = optimizer_state(optimizer, task.model)
         parts = {"model": task.model.state_dict(), "optimizer": moments, "extra": task.extra_state()}
@@ -170,19 +158,19 @@ class Checkpoints:
         scaler: torch.amp.GradScaler | None,
         rank: int = 0,
     ) -> RunState | None:
-        """Put everything back as the checkpoint has it.
+        """Restore task, optimiser and scaler from the checkpoint.
 
         Args:
-            task: what is trained.
-            optimizer: of the task's model.
-            scaler: of its gradients, or None.
-            rank: which process this is, 0 being the main one.
+            task: the task to restore.
+            optimizer: optimiser of the task's model.
+            scaler: gradient scaler, or None.
+            rank: rank of this process; 0 is the main process.
 
         Returns:
-            The run's state, or None where there is no checkpoint.
+            The state of the run, or None if there is no checkpoint.
 
         Raises:
-            ValueError: the checkpoint is damaged, or of another run.
+            ValueError: the checkpoint is damaged, or its configuration differs.
         """
         if not self.path.exists():
             return None
@@ -196,7 +184,7 @@ class Checkpoints:
                 parts[part][tensor_name] = value
         except (KeyError, TypeError) as error:
             advice = f"choose another folder, or {restart_hint(self.root_dir)}"
-            raise ValueError(f"{self.path} is no checkpoint of this version; {advice}") from error
+            raise ValueError(f"{self.path}: not a checkpoint of this version; {advice}") from error
         load_weights(task.model, parts["model"], self.path)
         load_optimizer_state(optimizer, task.model, parts["optimizer"], notes["optimizer"], self.path)
         task.load_extra_state(_extra_state_of(rank, task, parts["extra"], parts["per_process"]))
@@ -205,14 +193,14 @@ class Checkpoints:
         return state
 
     def finished(self) -> bool:
-        """Whether the run in the folder, whichever it is, is over: from then on nobody changes it."""
+        """Return whether the folder contains a finished run of any configuration; its files no longer change."""
         if not self.path.exists():
             return False
         state = self._read(read_metadata, self.path).get("state")
         return isinstance(state, dict) and state.get("finished") is True
 
     def clean_up(self, state: RunState | None) -> None:
-        """Remove what a killed program left half-written, and finish what it had all but finished."""
+        """Delete temporary files of a killed process, and rename or delete its pending best weights."""
         self.folder.mkdir(parents=True, exist_ok=True)
         names = (CHECKPOINT, BEST, MODEL, _PENDING, METRICS)
         for path in self.folder.glob(".*"):
@@ -221,11 +209,11 @@ class Checkpoints:
         self._commit_best(state)
 
     def save_pending_best(self, model: nn.Module, state: RunState) -> None:
-        """Write new best weights, to be in place with the next checkpoint."""
+        """Write new best weights; the next checkpoint renames them."""
         write_weights(self.folder / _PENDING, model.state_dict(), {"step": state.best_step, "best": state.best})
 
     def load_best(self, model: nn.Module) -> None:
-        """Give the outcome the best weights."""
+        """Load the best weights into a model."""
         load_weights(model, self._read(read_weights, self.folder / BEST)[0], self.folder / BEST)
 
     def save_final(self, model: nn.Module, state: RunState) -> None:
@@ -233,7 +221,7 @@ class Checkpoints:
         write_weights(self.folder / MODEL, model.state_dict(), {"step": state.step, "metrics": state.metrics})
 
     def _read(self, read: Callable[[Path], Read], path: Path) -> Read:
-        """What a file of the run holds; without it the run cannot go on."""
+        """Read a file that the run needs; the message of an error says which folder to delete."""
         try:
             return read(path)
         except ValueError as error:
@@ -250,14 +238,14 @@ class Checkpoints:
 
 
 def per_process_tensors(task: Task[Any, Any]) -> dict[str, Tensor]:
-    """What of a task's extra state this process has for itself, on the CPU."""
+    """Return the tensors of a task's extra state that differ between processes, on the CPU."""
     return {name: value.cpu() for name, value in task.extra_state().items() if name.startswith(task.per_process_state)}
 
 
 def _extra_state_of(
     rank: int, task: Task[Any, Any], main: Mapping[str, Tensor], others: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The extra state of a process: the main one's, with this one's own in place of the main one's own."""
+    """Return the extra state of a process: the main process's, with the per-process tensors of this rank."""
     if rank == 0:
         return dict(main)
     shared = {name: value for name, value in main.items() if not name.startswith(task.per_process_state)}
@@ -268,10 +256,10 @@ def _extra_state_of(
 def optimizer_state(
     optimizer: torch.optim.Optimizer, model: nn.Module
 ) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
-    """What an optimiser remembers, by the names of the parameters.
+    """Return the state of an optimiser by parameter name.
 
     Returns:
-        Tensors by "parameter.key", and what is no tensor by parameter and key.
+        Tensors by "parameter.key", and other values by parameter and key.
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     tensors: dict[str, Tensor] = {}
@@ -290,10 +278,10 @@ def load_optimizer_state(
     scalars: Mapping[str, Mapping[str, Any]],
     source: Path,
 ) -> None:
-    """Give an optimiser back what `optimizer_state` took, each tensor in its parameter's order of storage.
+    """Restore the state that `optimizer_state` returned, in the memory format of each parameter.
 
     Raises:
-        ValueError: a parameter is not among the optimiser's, or a tensor has another shape than its parameter.
+        ValueError: the optimiser lacks a parameter, or the shape of a tensor differs from its parameter's.
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -301,30 +289,30 @@ def load_optimizer_state(
     state: dict[int, dict[str, Any]] = {}
     for name, moments in scalars.items():
         if name not in numbers:
-            raise ValueError(f"{source} holds optimiser state of {name!r}, which is not in the parameter groups")
+            raise ValueError(f"{source}: optimiser state of {name!r}; expected a parameter of the parameter groups")
         state[numbers[name]] = dict(moments)
     for key, value in tensors.items():
         name, _, entry = key.rpartition(".")
         parameter = parameters[numbers[name]]
         if value.ndim and value.shape != parameter.shape:
-            raise ValueError(f"{source} holds {key!r} of shape {tuple(value.shape)}; expected {tuple(parameter.shape)}")
-        # An update reads parameter and moments in step: the same order of storage keeps it a single pass.
+            raise ValueError(f"{source}: {key!r} has shape {tuple(value.shape)}; expected {tuple(parameter.shape)}")
+        # Parameter and moments in the same memory format: an update is a single pass over both.
         stored = torch.empty_like(parameter, dtype=value.dtype).copy_(value) if value.ndim else value
         state[numbers[name]][entry] = stored
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def training_config(task: Task[Any, Any], options: TrainingOptions, precision: str, processes: int) -> dict[str, Any]:
-    """What makes a run this run and not another.
+    """Return the configuration of a run, which must not change when it is resumed.
 
     Args:
-        task: gives its own description.
-        options: all count but those that change no result.
-        precision: what "auto" came to on this machine.
-        processes: how many share the work.
+        task: the task; its `config()` is included.
+        options: training options; those that do not affect the results are left out.
+        precision: number format that "auto" was resolved to.
+        processes: number of processes.
 
     Returns:
-        Values by name, as they come back from JSON.
+        Values by name, as JSON returns them.
     """
     values = {**fixed_options(options), "precision": precision, "processes": processes, "task": type(task).__name__}
     task_values = {f"task.{name}": value for name, value in task.config().items()}
@@ -332,6 +320,6 @@ def training_config(task: Task[Any, Any], options: TrainingOptions, precision: s
 
 
 def fixed_options(options: TrainingOptions) -> dict[str, Any]:
-    """The options that a run keeps to from its first step to its last."""
+    """Return the options that must not change when a run is resumed."""
     fixed = [(name, value) for name, value in asdict(options).items() if name not in _NOT_COMPARED]
     return {name: value for name, value in fixed if name not in _ADDED_OPTIONS or value != _ADDED_OPTIONS[name]}

@@ -1,10 +1,8 @@
-"""Decoded images that batches are taken from: on the GPU if they fit there, otherwise where they are.
+"""Decoded images in memory or on the GPU, and random augmentation of batches on the training device.
 
-Random views of images, made on the device that trains: a batch of pixels in, another look at each out.
-
-Every geometric change (crop, flip, rotation, shear, scaling to the network's size) is one affine map and one pass of
-bilinear sampling; every change of colour is one affine map of RGB. So a strong view costs a small part of a training
-step on a GPU, and no worker processes are needed to keep it fed.
+All geometric changes (crop, flip, rotation, shear, scaling to the network's input) are one affine map and one pass of
+bilinear sampling; all changes of colour are one affine map of RGB. Strong augmentation therefore takes a small part of
+the time of a training step on a GPU, and needs no worker processes.
 """
 
 from __future__ import annotations
@@ -20,25 +18,30 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-DIGEST_ROWS = 256  # images at a time
-MAX_MEMORY_FRACTION = 0.25  # of a GPU's free memory that images may take; the rest belongs to the network
+DIGEST_ROWS = 256  # images hashed at a time
+MAX_MEMORY_FRACTION = 0.25  # largest fraction of a GPU's free memory used for images; the network needs the rest
+GREY = 127.0  # value of erased pixels
+
+# Columns: contribution of luma and of two orthogonal chroma axes (YIQ) to R, G and B; and the inverse map.
+_YIQ_TO_RGB = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
+_RGB_TO_YIQ: Tensor = torch.linalg.inv(_YIQ_TO_RGB)
 
 
 def fits_on_device(device: torch.device, size: int) -> bool:
-    """Whether so many bytes may stay on a GPU: they take no more than a quarter of what is free there."""
+    """Return whether `size` bytes take at most a quarter of a GPU's free memory; False for other devices."""
     return device.type == "cuda" and size <= MAX_MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0]
 
 
 class ImageBank:
-    """Rows of pixels, in memory, in a mapped file or on a GPU.
+    """Decoded images in memory, in a memory-mapped file or on a GPU.
 
     Args:
-        values: uint8, shape (n, height, width, 3), as `decode_pixels` gives them.
+        values: uint8, shape (n, height, width, 3), as from `decode_pixels`.
     """
 
     def __init__(self, values: NDArray[np.uint8]) -> None:
         if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
-            raise ValueError(f"pixels of shape {values.shape} and type {values.dtype}; expected uint8 (n, h, w, 3)")
+            raise ValueError(f"values: shape {values.shape}, type {values.dtype}; expected uint8 (n, h, w, 3)")
         self.values = values
         self._resident: Tensor | None = None
 
@@ -47,51 +50,44 @@ class ImageBank:
 
     @cached_property
     def digest(self) -> str:
-        """A short text that is another one if any pixel is. Costs about a second per gigabyte, once."""
+        """Hash of all pixels. Costs about a second per gigabyte at the first access."""
         digest = hashlib.blake2b(digest_size=12)
-        for start in range(0, len(self), DIGEST_ROWS):  # in parts: they may lie in a file larger than memory
+        for start in range(0, len(self), DIGEST_ROWS):  # in blocks, because a mapped file may be larger than memory
             digest.update(np.ascontiguousarray(self.values[start : start + DIGEST_ROWS]).data)
         return digest.hexdigest()
 
     def move(self, device: torch.device) -> None:
-        """Go to a GPU, if all rows take no more than a quarter of what is free there: batches then cost no transfer."""
-        here = None if self._resident is None else self._resident.device
-        if here is not None and here.type == device.type and device.index in (None, here.index):
+        """Copy the images to a GPU if they fit (see `fits_on_device`), so that batches need no transfer."""
+        current = None if self._resident is None else self._resident.device
+        if current is not None and current.type == device.type and device.index in (None, current.index):
             return
         self._resident = None
         if fits_on_device(device, self.values.nbytes):
             self._resident = torch.from_numpy(np.ascontiguousarray(self.values)).to(device)
 
     def take(self, rows: NDArray[np.integer] | Tensor) -> Tensor:
-        """Some rows as uint8 images, shape (b, 3, height, width), channels last; on the GPU if the bank is there."""
+        """Return the images of some rows: uint8, shape (b, 3, height, width), channels last, on the bank's device."""
         index = rows if isinstance(rows, Tensor) else torch.from_numpy(np.ascontiguousarray(rows))
         if self._resident is not None:
             return self._resident[index.to(self._resident.device)].permute(0, 3, 1, 2)  # (b, h, w, 3) -> (b, 3, h, w)
         return torch.from_numpy(self.values[index.cpu().numpy()]).permute(0, 3, 1, 2)
 
 
-GREY = 127.0  # what is erased becomes this
-
-# Columns are what a unit of luma and of two orthogonal chroma axes (YIQ) add to R, G and B; and the way there.
-_YIQ_TO_RGB = torch.tensor([[1.0, 0.956, 0.619], [1.0, -0.272, -0.647], [1.0, -1.106, 1.703]])
-_RGB_TO_YIQ: Tensor = torch.linalg.inv(_YIQ_TO_RGB)
-
-
 @dataclass(frozen=True)
 class AugmentationOptions:
-    """How far a view may stray from its image; each image of a batch draws its own numbers.
+    """Ranges of the random augmentation; all parameters are drawn independently for each image.
 
     Attributes:
-        area: least and most share of the image's area that is shown.
-        aspect: how much wider or higher than the image's own shape the shown part may be: 4/3 allows 3:4 to 4:3.
-        flip: chance of a mirror image.
-        rotate: most degrees of rotation, either way.
-        shear: most shear, as a share of the width.
-        brightness, contrast, saturation: 0.4 scales by a factor from 0.6 to 1.4.
-        hue: most turn of the colour wheel, in turns.
-        grey: chance of losing all colour.
-        solarise: chance of inverting what is brighter than a random level.
-        erase: largest side of the erased rectangle as a share of the view's side; 0 for none.
+        area: smallest and largest area of the crop, as a fraction of the image.
+        aspect: largest change of the aspect ratio of the crop: 4/3 allows 3:4 to 4:3 of the image's.
+        flip: probability of a horizontal flip.
+        rotate: largest angle of rotation in degrees, in both directions.
+        shear: largest shear, as a fraction of the width.
+        brightness, contrast, saturation: largest relative change: 0.4 draws a factor from 0.6 to 1.4.
+        hue: largest rotation of the hue, in turns.
+        grey: probability of conversion to grey.
+        solarise: probability of inverting the values above a random level.
+        erase: largest side of the erased rectangle, as a fraction of the view's side; 0: no rectangle.
     """
 
     area: tuple[float, float] = (1.0, 1.0)
@@ -110,7 +106,7 @@ class AugmentationOptions:
     def __post_init__(self) -> None:
         low, high = self.area
         if not 0 < low <= high <= 1:
-            raise ValueError(f"area is {self.area}; expected two shares above 0 and up to 1, the smaller first")
+            raise ValueError(f"area is {self.area}; expected two fractions above 0 and up to 1, the smaller first")
         if not self.aspect >= 1:
             raise ValueError(f"aspect is {self.aspect}; expected 1 or more")
         for name in ("flip", "brightness", "contrast", "saturation", "grey", "solarise", "erase"):
@@ -139,20 +135,18 @@ STRONG = AugmentationOptions(
 
 
 def augment(pixels: Tensor, size: tuple[int, int], options: AugmentationOptions = WEAK) -> Tensor:
-    """A random view of each image.
-
-    Chance comes from torch's generator of the pixels' device, so a seed fixes the views.
+    """Return a random view of each image, drawn by torch's generator of the pixels' device.
 
     Args:
         pixels: uint8 or float in 0..255, shape (b, 3, h, w).
-        size: height and width of the view.
-        options: how far it may stray.
+        size: height and width of the views.
+        options: ranges of the augmentation.
 
     Returns:
-        float32 in 0..255, shape (b, 3, *size), channels last: what `Preprocessing.normalize` takes.
+        float32 in 0..255, shape (b, 3, *size), channels last, the input of `Preprocessing.normalize`.
     """
     if pixels.ndim != 4 or pixels.shape[1] != 3:
-        raise ValueError(f"pixels of shape {tuple(pixels.shape)}; expected (b, 3, h, w)")
+        raise ValueError(f"pixels have shape {tuple(pixels.shape)}; expected (b, 3, h, w)")
     count, _, height, width = pixels.shape
     maps = _affine_maps(count, options, height / width, pixels.device)
     views = _sample(pixels, maps, size)  # (b, 3, *size)
@@ -166,35 +160,33 @@ def augment(pixels: Tensor, size: tuple[int, int], options: AugmentationOptions 
 
 
 def _affine_maps(count: int, options: AugmentationOptions, aspect: float, device: torch.device) -> Tensor:
-    """For each view the map from its coordinates to those of the image, both from -1 to 1, shape (count, 2, 3).
+    """Draw the affine map from each view's coordinates to the image's, both in [-1, 1]; shape (count, 2, 3).
 
-    `aspect` is the images' height over their width: a rotation turns pixels, not coordinates.
+    `aspect` is the height of the images over their width, so that rotations act on pixels, not on coordinates.
     """
     area = _uniform(count, *options.area, device=device)
     stretch = torch.exp(_uniform(count, -0.5, 0.5, device=device) * math.log(options.aspect))
-    wide = (area.sqrt() * stretch).clamp(max=1.0)  # half the width of what is shown; 1 is the whole image
+    wide = (area.sqrt() * stretch).clamp(max=1.0)  # half the width of the crop; 1 is the entire image
     high = (area.sqrt() / stretch).clamp(max=1.0)
     angle = _uniform(count, -options.rotate, options.rotate, device=device) * math.pi / 180
     shear = _uniform(count, -options.shear, options.shear, device=device)
-    mirror = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
+    flip = 1.0 - 2.0 * (torch.rand(count, device=device) < options.flip).float()
     cos, up, down = angle.cos(), angle.sin() * aspect, angle.sin() / aspect
-    right, low = (
-        _uniform(count, -1.0, 1.0, device=device) for _ in range(2)
-    )  # -1 is an edge of the image, 1 the other
-    # [[cos, -up], [down, cos]] @ [[1, shear], [0, 1]] @ diag(mirror * wide, high)
-    x_row = torch.stack([cos * wide * mirror, (cos * shear - up) * high, (1 - wide) * right], dim=1)
-    y_row = torch.stack([down * wide * mirror, (down * shear + cos) * high, (1 - high) * low], dim=1)
+    right, low = (_uniform(count, -1.0, 1.0, device=device) for _ in range(2))  # -1 and 1: edges of the image
+    # [[cos, -up], [down, cos]] @ [[1, shear], [0, 1]] @ diag(flip * wide, high)
+    x_row = torch.stack([cos * wide * flip, (cos * shear - up) * high, (1 - wide) * right], dim=1)
+    y_row = torch.stack([down * wide * flip, (down * shear + cos) * high, (1 - high) * low], dim=1)
     return torch.stack([x_row, y_row], dim=1)  # (count, 2, 3)
 
 
 def _sample(pixels: Tensor, maps: Tensor, size: tuple[int, int]) -> Tensor:
-    """What the maps show; beyond its edge an image is continued by its mirror image."""
+    """Sample views by affine maps; images are continued by reflection beyond their edges."""
     grid = F.affine_grid(maps, [len(pixels), 3, *size], align_corners=False)  # (b, height, width, 2)
     return F.grid_sample(pixels.float(), grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
 def _jitter_colours(images: Tensor, options: AugmentationOptions) -> Tensor:
-    """Each image's colours through an affine map of its own: hue and saturation, then contrast, then brightness."""
+    """Change hue and saturation, then contrast, then brightness, by one affine map of RGB per image."""
     count, device = len(images), images.device
     saturation = _factor(count, options.saturation, device)
     saturation = torch.where(torch.rand(count, device=device) < options.grey, torch.zeros_like(saturation), saturation)
@@ -209,7 +201,7 @@ def _jitter_colours(images: Tensor, options: AugmentationOptions) -> Tensor:
 
 
 def _chroma_maps(angle: Tensor, saturation: Tensor) -> Tensor:
-    """Maps of RGB that keep luma, turn chroma by an angle and scale it, shape (b, 3, 3)."""
+    """Return linear maps of RGB that keep luma, rotate chroma by an angle and scale it; shape (b, 3, 3)."""
     to_rgb, to_yiq = _YIQ_TO_RGB.to(angle.device), _RGB_TO_YIQ.to(angle.device)
     cos, sin = angle.cos() * saturation, angle.sin() * saturation
     one, zero = torch.ones_like(cos), torch.zeros_like(cos)
@@ -225,7 +217,7 @@ def _solarise(images: Tensor, probability: float) -> Tensor:
 
 
 def _erase(images: Tensor, largest: float) -> Tensor:
-    """Each image with one rectangle in grey; its sides are drawn from 0 to `largest`, its centre from everywhere."""
+    """Fill a random rectangle of each image with grey; its sides are up to `largest`, its centre lies anywhere."""
     count, _, height, width = images.shape
     device = images.device
     row = (torch.arange(height, device=device) + 0.5) / height  # (height,)

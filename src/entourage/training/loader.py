@@ -1,7 +1,4 @@
-"""Batches of any shape: tensors within tuples, lists, dicts and dataclasses.
-
-Batches in the order of the plan, for one of several processes, loaded by threads a few ahead.
-"""
+"""Batches of a run in the order of its plan, loaded by background threads, and nested batches of tensors."""
 
 from __future__ import annotations
 
@@ -22,11 +19,14 @@ from entourage.training.task import Batch, Item, Task
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
-    """A batch of the same shape, with every tensor replaced by what the function makes of it.
+    """Apply a function to all tensors of a nested batch.
 
     Args:
         function: from tensor to tensor.
-        batch: tensors, and tuples, lists, mappings and dataclasses of them; anything else is left as it is.
+        batch: tensors in nested tuples, lists, mappings and dataclasses; other values are returned unchanged.
+
+    Returns:
+        A batch of the same structure.
     """
     result: Any = batch
     if isinstance(batch, Tensor):
@@ -44,26 +44,26 @@ def map_tensors(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
 
 
 def pin(batch: Batch) -> Batch:
-    """The batch in memory from which a GPU copies by itself while the program goes on."""
+    """Copy the CPU tensors of a batch to pinned memory, for asynchronous transfers to a GPU."""
     return map_tensors(lambda tensor: tensor.pin_memory() if tensor.device.type == "cpu" else tensor, batch)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch on the device; what is there already is not copied."""
+    """Move the tensors of a batch to a device; those already there are not copied."""
     return map_tensors(lambda t: t if t.device == device else t.to(device, non_blocking=True), batch)
 
 
 @dataclass(frozen=True)
 class StepPosition:
-    """Where in a run a batch belongs.
+    """Position of a batch in a run.
 
     Attributes:
-        step: updates made before.
-        micro: which of the step's batches it is, from 0.
-        epoch: from 0.
-        step_in_epoch: steps of the epoch made before.
-        ends_step: whether it is the last of its step.
-        ends_epoch: whether it is the last of its epoch.
+        step: number of earlier updates.
+        micro: index among the accumulated batches of the step.
+        epoch: epoch, from 0.
+        step_in_epoch: number of earlier updates in the epoch.
+        ends_step: whether it is the last batch of its step.
+        ends_epoch: whether it is the last batch of its epoch.
     """
 
     step: int
@@ -75,19 +75,19 @@ class StepPosition:
 
 
 class BatchLoader(Generic[Item, Batch]):
-    """The batches of one process.
+    """Loader of the batches of one process.
 
-    A step takes the next `accumulate * world` items of the plan; process r of w takes items r, r + w, ... of them. A
-    ragged end is filled up from the plan's beginning, so that all processes make equally many steps. What is drawn
-    depends on the seed, the step and the item's slot within the step only: two processes draw what one draws that
-    accumulates two batches, and a continued run draws what it would have drawn.
+    A step takes the next `accumulate * world` items of the plan; process r of w takes items r, r + w, ... of them. An
+    incomplete last step is filled from the beginning of the plan, so that all processes make equally many steps. Random
+    numbers depend only on the seed, the step and the item's slot within the step: two processes draw the same numbers
+    as one that accumulates two batches, and a resumed run the same as an uninterrupted one.
 
     Args:
-        task: gives the plan and loads.
+        task: provides the plan and loads the batches.
         options: `epochs`, `max_steps`, `accumulate`, `seed` and `workers` are used.
-        device: where the batches go.
-        rank: which process this is.
-        world: how many there are.
+        device: device of the batches.
+        rank: rank of this process.
+        world: number of processes.
     """
 
     def __init__(
@@ -100,19 +100,19 @@ class BatchLoader(Generic[Item, Batch]):
         self.world = world
 
     def total_steps(self) -> int:
-        """Updates of the whole run, if all epochs are as long as the first."""
+        """Return the number of updates of the run, assuming that all epochs are as long as the first."""
         total = self.options.epochs * self._steps(self._plan(0))
         return total if self.options.max_steps is None else min(total, self.options.max_steps)
 
     def seed(self, position: StepPosition) -> list[int]:
-        """Return the key of the random generators at a position; it is the same however processes share the slots."""
+        """Return the key of the random generators at a position; it does not depend on the number of processes."""
         return [self.options.seed, position.step, position.micro * self.world + self.rank]
 
     def batches(self, step: int, epoch: int, step_in_epoch: int) -> Generator[tuple[StepPosition, Batch]]:
-        """All that is still to come after `step` updates, `step_in_epoch` of them in `epoch`.
+        """Load the batches after `step` updates, of which `step_in_epoch` lie in `epoch`.
 
         Yields:
-            Places and their batches, on the device. At most a few per thread wait in memory.
+            Positions and batches, on the device. A few batches per thread are loaded ahead.
         """
         positions = self._positions(step, epoch, step_in_epoch)
         if self.options.workers == 0:
@@ -128,7 +128,7 @@ class BatchLoader(Generic[Item, Batch]):
                     yield self._next(pending)
             while pending:
                 yield self._next(pending)
-        finally:  # after an early end only the batches in hand are finished
+        finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
     def _next(self, pending: deque[tuple[StepPosition, Future[Batch]]]) -> tuple[StepPosition, Batch]:
@@ -137,7 +137,7 @@ class BatchLoader(Generic[Item, Batch]):
 
     def _init_thread(self) -> None:
         if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)  # a new thread would take the first GPU, also for pinned memory
+            torch.cuda.set_device(self.device)  # new threads use the first GPU by default, also for pinned memory
 
     def _load(self, position: StepPosition, item: Item) -> Batch:
         batch = self.task.load(item, np.random.default_rng(self.seed(position)))
@@ -162,7 +162,7 @@ class BatchLoader(Generic[Item, Batch]):
     def _plan(self, epoch: int) -> Sequence[Item]:
         plan = self.task.plan(epoch)
         if len(plan) == 0:
-            raise ValueError(f"the plan of epoch {epoch} is empty; expected at least one batch")
+            raise ValueError(f"Task.plan: epoch {epoch} is empty; expected at least one batch")
         return plan
 
     def _steps(self, plan: Sequence[Item]) -> int:

@@ -1,4 +1,4 @@
-"""The one loop: every verb trains with it, on a laptop or on several nodes."""
+"""The training loop of all commands, for one process or several."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ def train(
     progress: bool | None = None,
     title: str = "Training",
 ) -> TrainingResult:
-    """Train a task to its end, continuing where an earlier call was stopped.
+    """Train a task, resuming from the last checkpoint.
 
-    With a run folder the call may be killed at any moment: the next one continues from the last checkpoint and ends
-    with the same weights (bit for bit on a CPU in float32), and a call after the end returns at once with the weights
-    loaded. Several processes, started by `torchrun` or `accelerate launch`, share the work; the folder must be visible
-    to all of them. The trained network is `task.final_model()`, in evaluation mode.
+    With a run directory, the process may be killed at any time. The next call resumes from the last checkpoint and ends
+    with the same weights (bit for bit on a CPU in float32). A call after the end loads the weights and returns. Several
+    processes, started by `torchrun` or `accelerate launch`, share the batches; the directory must be visible to all of
+    them. The trained network is `task.final_model()`, in evaluation mode.
 
     Args:
-        task: what is trained.
-        options: how.
-        run_dir: the folder for checkpoints, weights and metrics; None writes nothing.
-        device: "auto", or where to train.
-        progress: show a line on stderr: yes, no, or None for "only on a terminal".
-        title: what the line calls it.
+        task: network, data and loss.
+        options: options of the optimisation, of early stopping and of the log.
+        run_dir: folder for checkpoints, weights and metrics; None writes no files.
+        device: the device to train on; "auto" chooses one.
+        progress: whether to show a progress line on stderr; None: only on a terminal.
+        title: title of the progress line.
 
     Returns:
-        How the run ended.
+        Steps, metrics and the reason of the end.
 
     Raises:
-        NonFiniteLossError: a loss became infinite or not a number; the last checkpoint is from before.
-        ValueError: the folder holds a run with other options or another task, another process is training there, or
-            the task's answers do not fit.
+        NonFiniteLossError: a loss or a weight became infinite or NaN; the last checkpoint was written before.
+        ValueError: the directory contains a run with another configuration, another process is writing to it, or the
+            losses, metrics or parameter groups of the task are invalid.
     """
     folder = None if run_dir is None else Path(run_dir)
     if options.tensorboard and folder is None:
-        raise ValueError("tensorboard needs a run folder to write to; set run_dir")
+        raise ValueError("tensorboard is True without a run directory; expected run_dir, the folder to write to")
     with accelerated(device, options.precision, task.skips_parameters) as accelerator:
         return _Training(task, options, accelerator, folder).run(progress, title)
 
 
 class _Training:
-    """A run in one of its processes."""
+    """State of `train` in one process."""
 
     def __init__(
         self, task: Task[Any, Any], options: TrainingOptions, accelerator: Accelerator, folder: Path | None
@@ -88,10 +88,10 @@ class _Training:
             precision = resolve_precision(options.precision, device)
             config = training_config(task, options, precision, accelerator.num_processes)
             self.checkpoints = Checkpoints(folder, config, task.root_dir)
-        self.best: dict[str, Tensor] = {}  # the best weights, where no folder keeps them
+        self.best: dict[str, Tensor] = {}  # the best weights of a run without a directory
 
     def run(self, progress: bool | None, title: str) -> TrainingResult:
-        """Make the steps that are left."""
+        """Make the remaining steps."""
         with self._locked():
             self._resume()
             if not self.state.finished:
@@ -106,16 +106,16 @@ class _Training:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """The folder for this run alone, from before its checkpoint is read; many may look at a run that is over."""
+        """Lock the run directory before the checkpoint is read; a finished run is read without a lock."""
         with ExitStack() as stack:
             checkpoints = self.checkpoints
             if checkpoints is not None and self.accelerator.is_main_process and not checkpoints.finished():
                 stack.enter_context(lock_directory(checkpoints.folder))
-            self.accelerator.wait_for_everyone()  # the main one has the folder
+            self.accelerator.wait_for_everyone()  # until the main process has locked it
             yield
 
     def _resume(self) -> None:
-        """Take everything up where the checkpoint left it."""
+        """Restore the state of the last checkpoint."""
         if self.checkpoints is not None:
             scaler, rank = self.accelerator.scaler, self.accelerator.process_index
             self.state = self.checkpoints.load(self.task, self.optimizer, scaler, rank) or self.state
@@ -124,12 +124,13 @@ class _Training:
 
     @contextmanager
     def _reporting(self, progress: bool | None, title: str) -> Iterator[None]:
+        """Wrap the model for distributed training, and open the log of metrics and the progress line."""
         main, folder = self.accelerator.is_main_process, None
         with ExitStack() as stack:
             if main and self.checkpoints is not None:
                 folder = self.checkpoints.folder
                 self.checkpoints.clean_up(self.state)
-            self.accelerator.wait_for_everyone()  # all have read the checkpoint before the first new one replaces it
+            self.accelerator.wait_for_everyone()  # until all have read the checkpoint that the next one replaces
             self.model = stack.enter_context(prepared_model(self.accelerator, self.task.model))
             self.metrics_log = stack.enter_context(MetricsLog(folder, self.state.step, self.options.tensorboard))
             show = progress if main else False
@@ -148,17 +149,17 @@ class _Training:
                         return
 
     def _backward(self, position: StepPosition, batch: Any) -> None:
-        """Add the gradients of a batch."""
+        """Accumulate the gradients of a batch."""
         reseed(self.accelerator.device, self.loader.seed(position))
-        shared = nullcontext() if position.ends_step else self.accelerator.no_sync(self.model)
-        with shared:  # processes exchange gradients once a step
+        sync = nullcontext() if position.ends_step else self.accelerator.no_sync(self.model)
+        with sync:  # processes exchange gradients once per step
             loss = self.meter.add(self.task.loss(self.model, batch, position.step))
-            share = loss if self.options.accumulate == 1 else loss / self.options.accumulate
+            scaled = loss if self.options.accumulate == 1 else loss / self.options.accumulate
             scaler = self.accelerator.scaler
-            (share if scaler is None else scaler.scale(share)).backward()
+            (scaled if scaler is None else scaler.scale(scaled)).backward()
 
     def _update(self, position: StepPosition) -> None:
-        """Change the weights; in float16 gradients that overflowed are passed over and the scale adapts."""
+        """Update the weights; in float16, a step whose gradients overflowed is skipped and the scale reduced."""
         scaler = self.accelerator.scaler
         set_learning_rate(self.optimizer, self._learning_rate(position))
         if self.options.clip_norm is not None:
@@ -178,7 +179,7 @@ class _Training:
         return self.options.learning_rate * factor
 
     def _log_validate_save(self, position: StepPosition) -> None:
-        """Log, validate and keep, where it is time; all processes come to the same metrics."""
+        """Log, validate and write a checkpoint when due; the metrics are equal in all processes."""
         options, step = self.options, position.step + 1
         last = step == options.max_steps or (position.ends_epoch and position.epoch == options.epochs - 1)
         validate = last or (position.ends_epoch and (position.epoch + 1) % options.validate_every == 0)
@@ -198,7 +199,7 @@ class _Training:
         reading = self.meter.read(self.accelerator, self.state.step)
         if reading.non_finite is not None:
             name, step = reading.non_finite
-            raise self._failure(f"the loss {name!r} of step {step} is not finite")
+            raise self._failure(f"loss {name!r} of step {step} is not finite")
         self.metrics_log.train(
             self.state.step, position.epoch, self._learning_rate(position), reading.means, self._seconds()
         )
@@ -231,10 +232,10 @@ class _Training:
             self.checkpoints.save_pending_best(model, self.state)
 
     def _save_checkpoint(self) -> None:
-        """Write a checkpoint, never of weights that a gradient without a finite value has spoilt."""
+        """Write a checkpoint if all weights are finite."""
         finite = torch.stack([parameter.isfinite().all() for parameter in self.task.model.parameters()]).all()
         if not finite:
-            raise self._failure(f"the weights after step {self.state.step} are not finite")
+            raise self._failure(f"weights after step {self.state.step} are not finite")
         if self.checkpoints is None:
             return
         self.state = replace(self.state, seconds=self._seconds())
@@ -242,7 +243,7 @@ class _Training:
         self.saved_step = self.state.step
 
     def _save(self, checkpoints: Checkpoints) -> None:
-        """The main process writes what all of them have; they meet here."""
+        """Gather the state of all processes and write it in the main process."""
         others: list[dict[str, Tensor]] = []
         if self.accelerator.num_processes > 1 and self.task.per_process_state:
             others = gather_object([per_process_tensors(self.task)])[1:]
@@ -250,7 +251,8 @@ class _Training:
             checkpoints.save(self.state, self.task, self.optimizer, self.accelerator.scaler, others)
 
     def _finish(self) -> None:
-        self.accelerator.wait_for_everyone()  # the best weights are in the folder
+        """Load the best weights if requested, and write the final ones."""
+        self.accelerator.wait_for_everyone()  # until the main process has written the best weights
         model = self.task.final_model()
         if self.options.restore_best and self.state.best_step is not None:
             if self.checkpoints is None:
@@ -271,14 +273,14 @@ class _Training:
         if self.checkpoints is not None and self.saved_step:
             saved = f"the last good checkpoint is {self.checkpoints.path}, of step {self.saved_step}"
         rate = f"learning_rate below {self.options.learning_rate:g}"
-        return NonFiniteLossError(f"{reason}; {saved}; start anew with a {rate}, a longer warm-up or clip_norm")
+        return NonFiniteLossError(f"{reason}; {saved}; start again with {rate}, a longer warm-up or clip_norm")
 
     def _seconds(self) -> float:
         return time.perf_counter() - self.started
 
 
 def _broadcast(*modules: nn.Module) -> None:
-    """Give all processes the main one's tensors: statistics of batches are each process's own until now."""
+    """Copy the tensors of the main process to all others; statistics of batch normalisation differ until then."""
     for value in (value for module in modules for value in module.state_dict().values()):
         tensor = value.contiguous()
         torch.distributed.broadcast(tensor, src=0)

@@ -1,7 +1,4 @@
-"""The one line a run shows while it goes on.
-
-The losses since they were last looked at: on the device until then, so that no step waits for a GPU.
-"""
+"""Progress line and mean losses of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from entourage.training.task import Losses
 
 
 class ProgressLine:
-    """Title, epoch, loss, metric, a bar over the steps, and the time left."""
+    """Progress line with title, epoch, loss, metric, a bar over the steps and the remaining time."""
 
     def __init__(self, progress: Progress, row: TaskID, epochs: int) -> None:
         self._progress = progress
@@ -28,7 +25,7 @@ class ProgressLine:
         self._epochs = epochs
 
     def losses(self, step: int, epoch: int, losses: Mapping[str, float]) -> None:
-        """Show where the run stands; `epoch` counts from 0."""
+        """Show the loss and the progress; `epoch` counts from 0."""
         epoch_text = f"epoch {epoch + 1}/{self._epochs}"
         self._progress.update(self._row, completed=step, epoch=epoch_text, loss=f"loss {losses['loss']:.4g}")
 
@@ -41,17 +38,17 @@ class ProgressLine:
 
 @contextmanager
 def progress_line(title: str, step: int, total: int, epochs: int, show: bool | None) -> Iterator[ProgressLine]:
-    """Show the line on stderr while the block runs.
+    """Show a progress line on stderr until the block ends.
 
     Args:
-        title: what is being trained.
-        step: updates made so far.
-        total: updates there will be.
-        epochs: epochs there will be.
+        title: title of the line.
+        step: number of updates so far.
+        total: total number of updates.
+        epochs: total number of epochs.
         show: see `is_shown`.
 
     Yields:
-        The line, to be told what is new.
+        The line.
     """
     texts = ("{task.description}", "{task.fields[epoch]}", "{task.fields[loss]}", "{task.fields[metric]}")
     columns = (*(TextColumn(text) for text in texts), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -61,16 +58,16 @@ def progress_line(title: str, step: int, total: int, epochs: int, show: bool | N
 
 
 class NonFiniteLossError(ValueError):
-    """A loss, or the weights after a step, became infinite or not a number; the run has stopped."""
+    """A loss or a weight became infinite or NaN; the run has stopped."""
 
 
 @dataclass(frozen=True)
 class LossReading:
-    """What a window held.
+    """Losses since the previous reading.
 
     Attributes:
-        means: the mean of each loss over batches and processes.
-        non_finite: name and step of the first loss that was not finite in any process, or None.
+        means: mean of each loss over batches and processes.
+        non_finite: name and step of the first non-finite loss of any process, or None.
     """
 
     means: dict[str, float]
@@ -78,31 +75,31 @@ class LossReading:
 
 
 class LossMeter:
-    """Collects the losses of the batches one by one; a look at them empties it.
+    """Losses of the batches since the last reading; they stay on the device until then, so that no step waits for it.
 
     Args:
-        accumulate: batches in a step.
+        accumulate: batches per step.
     """
 
     def __init__(self, accumulate: int = 1) -> None:
         self.accumulate = accumulate
         self._names: tuple[str, ...] = ()
-        self._rows: list[Tensor] = []  # (parts,) each, one a batch
+        self._rows: list[Tensor] = []  # one per batch, shape (losses,)
 
     def add(self, losses: Losses) -> Tensor:
-        """Take the losses of a batch.
+        """Add the losses of a batch.
 
         Returns:
-            The one that is minimised.
+            The loss to minimise.
 
         Raises:
-            ValueError: there is no "loss", one is no scalar, or the names differ from those of the batches before.
+            ValueError: "loss" is missing, a value is not a scalar, or the names differ from those of earlier batches.
         """
         names = tuple(losses)
         if names != self._names:
             if self._names or "loss" not in names:
-                expected = ", ".join(self._names) if self._names else "'loss' among them, at every step the same"
-                raise ValueError(f"the task returned the losses {', '.join(names) or 'none'}; expected {expected}")
+                expected = ", ".join(self._names) if self._names else "'loss', and the same names at every step"
+                raise ValueError(f"Task.loss returned {', '.join(names) or 'no losses'}; expected {expected}")
             self._names = names
         for name, value in losses.items():
             if value.ndim:
@@ -111,19 +108,19 @@ class LossMeter:
         return losses["loss"]
 
     def read(self, accelerator: Accelerator, step: int) -> LossReading:
-        """Look at all processes' losses and forget them.
+        """Return the losses of all processes since the last reading, and remove them.
 
         Args:
-            accelerator: knows the other processes; all of them must call this together.
-            step: updates made so far, the last of them with the last batch taken.
+            accelerator: connection to the other processes, all of which must call this method.
+            step: number of updates so far, including that of the last batch.
         """
-        rows = torch.stack(self._rows)  # (batches, parts)
+        rows = torch.stack(self._rows)  # (batches, losses)
         self._rows = []
         batches = len(rows)
-        values = accelerator.gather(rows).reshape(-1, *rows.shape).cpu().double()  # (processes, batches, parts)
-        bad = (~values.isfinite()).any(dim=0).nonzero()  # (k, 2), by batch, then by part
+        values = accelerator.gather(rows).reshape(-1, *rows.shape).cpu().double()  # (processes, batches, losses)
+        bad = (~values.isfinite()).any(dim=0).nonzero()  # (k, 2), by batch, then by loss
         non_finite = None
         if len(bad):
-            batch, part = bad[0].tolist()
-            non_finite = (self._names[part], step - (batches - 1 - batch) // self.accumulate)
+            batch, column = bad[0].tolist()
+            non_finite = (self._names[column], step - (batches - 1 - batch) // self.accumulate)
         return LossReading(dict(zip(self._names, values.mean(dim=(0, 1)).tolist(), strict=True)), non_finite)

@@ -1,4 +1,4 @@
-"""Optimisers, and learning rates as functions of the step."""
+"""Optimisers and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ GROUP_KEYS = {"params", "lr_scale", "weight_decay"}
 
 
 def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total: int) -> float:
-    """What the learning rate is multiplied with at a step.
+    """Return the factor of the learning rate at a step.
 
-    The rise of w steps is (step + 1) / w. After it "cosine" is (1 + cos(pi t)) / 2 and "linear" 1 - t, where t is the
-    share of the remaining steps that has been made; "step" is gamma to the number of milestones reached.
+    During the warm-up of w steps it is (step + 1) / w. Then "cosine" is (1 + cos(pi t)) / 2 and "linear" is 1 - t for
+    the completed fraction t of the steps after the warm-up; "step" is gamma to the number of milestones reached.
 
     Args:
-        options: the schedule and its numbers.
-        step: updates made so far.
-        epoch: the epoch the step lies in, from 0.
-        total: updates the whole run will make.
+        options: the schedule and its parameters.
+        step: number of updates so far.
+        epoch: epoch of the step, from 0.
+        total: number of updates of the run.
 
     Returns:
-        A factor in [0, 1] (above 1 only for a gamma above 1).
+        A factor in [0, 1], or above 1 for a gamma above 1.
     """
     if step < options.warmup_steps:
         return (step + 1) / options.warmup_steps
@@ -44,7 +44,7 @@ def learning_rate_factor(options: TrainingOptions, step: int, epoch: int, total:
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the rate times its own scale."""
+    """Set the learning rate of each group to `rate` times its `lr_scale`."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["lr_scale"]
 
@@ -52,16 +52,19 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def make_optimizer(
     options: TrainingOptions, groups: Sequence[dict[str, Any]], model: nn.Module, device: torch.device
 ) -> torch.optim.Optimizer:
-    """The optimiser the options name.
+    """Create the optimiser of a run.
 
     Args:
-        options: its name and numbers.
-        groups: as `Task.parameter_groups` gives them.
-        model: the network all parameters must belong to.
-        device: where they are; on a GPU the updates of all weights are one kernel.
+        options: name and parameters of the optimiser.
+        groups: see `Task.parameter_groups`.
+        model: the network, which must contain all parameters of the groups.
+        device: the device of the parameters; on a GPU the optimiser is fused, one kernel for all weights.
+
+    Returns:
+        The optimiser; each of its groups has `lr_scale`.
 
     Raises:
-        ValueError: a group holds an unknown key or a parameter that is not the model's, or nothing is to be learnt.
+        ValueError: a group has an unknown key or a parameter outside the model, or the groups are empty.
     """
     completed = [_complete(group, options) for group in groups]
     _check(completed, model)
@@ -80,7 +83,7 @@ def make_optimizer(
 def _complete(group: dict[str, Any], options: TrainingOptions) -> dict[str, Any]:
     if unknown := set(group) - GROUP_KEYS:
         expected = ", ".join(sorted(GROUP_KEYS))
-        raise ValueError(f"a parameter group has {', '.join(sorted(unknown))}; expected {expected}")
+        raise ValueError(f"parameter_groups: unknown keys {', '.join(sorted(unknown))}; expected {expected}")
     return {"lr_scale": 1.0, "weight_decay": options.weight_decay, **group, "params": list(group["params"])}
 
 
@@ -88,6 +91,6 @@ def _check(groups: Sequence[dict[str, Any]], model: nn.Module) -> None:
     known = {id(parameter) for parameter in model.parameters()}
     parameters = [parameter for group in groups for parameter in group["params"]]
     if not parameters:
-        raise ValueError("the parameter groups are empty; expected at least one parameter that requires a gradient")
+        raise ValueError("parameter_groups: empty; expected at least one parameter that requires a gradient")
     if foreign := sum(id(parameter) not in known for parameter in parameters):
-        raise ValueError(f"{foreign} parameters of the groups are not the model's; make them part of task.model")
+        raise ValueError(f"parameter_groups: {foreign} parameters outside the model; expected parts of task.model")

@@ -1,7 +1,4 @@
-"""Options of a training run: how long, how fast, how exact, and what is kept.
-
-What every recipe says that counts in steps: how many, how fast, and how often to look at what was learned.
-"""
+"""Options of the training loop, and the base class of recipes that are measured in steps."""
 
 from __future__ import annotations
 
@@ -20,35 +17,35 @@ Ties = Literal["first", "last"]
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How `train` trains; what it trains is the task's business.
+    """Options of `train`.
 
-    A step is one update of the weights, made from `accumulate` batches in each process.
+    A step is one update of the weights, computed from `accumulate` batches in each process.
     """
 
     epochs: int = 10
-    max_steps: int | None = None  # ends the run earlier, wherever in an epoch
-    accumulate: int = 1  # batches whose gradients are averaged into one step
+    max_steps: int | None = None  # ends the run earlier, also within an epoch
+    accumulate: int = 1  # batches whose gradients are averaged in one step
     optimizer: OptimizerName = "adamw"
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9  # of "sgd" only
     schedule: Schedule = "constant"
-    warmup_steps: int = 0  # a linear rise before any schedule
-    milestones: tuple[int, ...] = ()  # epochs before which "step" multiplies the learning rate with gamma
+    warmup_steps: int = 0  # steps of a linear rise before the schedule
+    milestones: tuple[int, ...] = ()  # epochs at whose start "step" multiplies the learning rate by gamma
     gamma: float = 0.1
-    clip_norm: float | None = None  # longest gradient, over all weights together
-    precision: Precision = "auto"  # bfloat16 on a GPU that has it, float16 on an older one, float32 elsewhere
+    clip_norm: float | None = None  # largest norm of the gradient of all weights
+    precision: Precision = "auto"  # bfloat16 on GPUs that support it, float16 on older ones, float32 elsewhere
     seed: int = 0
-    validate_every: int = 1  # epochs; the end of the run is validated in any case
-    monitor: str | None = None  # the metric that says which weights are best
-    mode: Mode = "max"  # whether more of it is better, or less
-    ties: Ties = "first"  # which of equally good weights are best; patience goes on in any case
-    patience: int | None = None  # validations without a new best after which the run stops
-    restore_best: bool = False  # whether the run ends with the best weights rather than with the last
-    checkpoint_every: int | None = None  # steps; the end of an epoch is kept in any case
-    log_every: int = 20  # steps; on a GPU each line waits for the steps before it
+    validate_every: int = 1  # epochs; the end of the run is always validated
+    monitor: str | None = None  # the metric that selects the best weights
+    mode: Mode = "max"  # whether larger or smaller values are better
+    ties: Ties = "first"  # which of equally good weights are selected; a tie does not reset the patience
+    patience: int | None = None  # validations without a new best value after which the run stops
+    restore_best: bool = False  # whether the run ends with the best weights instead of the last
+    checkpoint_every: int | None = None  # steps; each epoch ends with a checkpoint in any case
+    log_every: int = 20  # steps; logging waits for the preceding steps on a GPU
     tensorboard: bool = False
-    workers: int = 2  # threads that load batches ahead; 0 loads each when it is needed
+    workers: int = 2  # threads that load batches ahead; 0 loads each batch when needed
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -64,7 +61,7 @@ class TrainingOptions:
         self._check_milestones()
         for name, is_set in (("patience", self.patience is not None), ("restore_best", self.restore_best)):
             if is_set and self.monitor is None:
-                raise ValueError(f"{name} needs a metric to go by; set monitor")
+                raise ValueError(f"{name} is set without a metric; expected monitor, the name of a metric")
 
     def _check_milestones(self) -> None:
         milestones: object = self.milestones
@@ -72,7 +69,7 @@ class TrainingOptions:
             raise ValueError(f"milestones is {milestones!r}; expected rising epochs from 1")
         object.__setattr__(self, "milestones", tuple(map(int, milestones)))
         if self.milestones and self.schedule != "step":
-            raise ValueError(f"milestones are for the schedule 'step'; the schedule is {self.schedule!r}")
+            raise ValueError(f"milestones is set for the schedule {self.schedule!r}; expected the schedule 'step'")
         if sorted(set(self.milestones)) != list(self.milestones) or any(epoch < 1 for epoch in self.milestones):
             raise ValueError(f"milestones is {self.milestones}; expected rising epochs from 1")
 
@@ -97,22 +94,22 @@ class TrainingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecipe:
-    """How long and how fast a network is trained that draws a new batch at every step.
+    """Recipe of a training on random batches without end, whose length is given in steps.
 
-    A recipe of a verb adds what is drawn. All of its fields tell one run from another, so that a field with another
-    name, or one more, ends the runs in progress.
+    The recipes of the commands add the parameters of the data. A run is resumed only if all fields are equal, so that
+    adding or renaming a field invalidates unfinished runs.
 
     Attributes:
-        steps: updates of the weights.
-        optimizer: of the training loop.
-        learning_rate: the highest; it rises over `warmup` steps and then follows the schedule.
+        steps: number of updates.
+        optimizer: name of the optimiser.
+        learning_rate: largest learning rate, reached after `warmup` steps; then it follows the schedule.
         schedule: "cosine", "constant" or "linear".
-        warmup: steps, a quarter of all at most.
-        weight_decay: of all weights.
-        average: decay of the moving average of the weights, which is what is kept; 0 keeps the last weights.
-        validation: how much to validate with, after every epoch.
-        epoch: steps of an epoch.
-        seed: of everything.
+        warmup: steps of the linear rise, at most a quarter of all steps.
+        weight_decay: weight decay of all weights.
+        average: decay of the moving average of the weights, which is the result; 0: the last weights are the result.
+        validation: number of validation units (defined by the command), evaluated after every epoch.
+        epoch: steps per epoch.
+        seed: random seed.
     """
 
     steps: int = 20_000
@@ -131,7 +128,7 @@ class StepRecipe:
         validate_counts(self, 0, "warmup", "validation", "seed")
 
     def training_options(self) -> TrainingOptions:
-        """The same for the training loop."""
+        """Return the options of the training loop for this recipe."""
         return TrainingOptions(
             epochs=-(-self.steps // self.epoch),
             max_steps=self.steps,

@@ -1,4 +1,4 @@
-"""How many steps of training fit into a time: measured on the first few, and remembered."""
+"""Number of training steps that fit into a time budget, measured in a trial and stored in the run directory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch import nn
 from entourage.compute import resolve_device
 from entourage.io.files import write_json
 from entourage.io.progress import process_count, progress_bar
-from entourage.runs.directory import try_lock
+from entourage.runs.directory import check_config, try_lock
 from entourage.training.loop import train
 from entourage.training.options import StepRecipe, TrainingOptions
 from entourage.training.task import Batch, Item, Losses, Task
 
-TRIAL_STEPS = 48  # steps by which a run with a time limit learns how fast it is
-TRIAL_FRACTION = 0.1  # of the time, after which a trial ends that has not made all of them
-WARMUP_FRACTION = 1 / 3  # of a trial, at its beginning, that is not counted: it loads kernels and chooses algorithms
+TRIAL_STEPS = 48  # steps of a trial
+TRIAL_FRACTION = 0.1  # fraction of the time budget after which a trial ends early
+WARMUP_FRACTION = 1 / 3  # fraction of a trial that is not timed: it loads kernels and selects algorithms
 _PLAN = "steps.json"
 
 
@@ -39,32 +39,37 @@ def steps_in_budget(
     progress: bool | None = None,
     options: TrainingOptions | None = None,
 ) -> int:
-    """How many steps fit into the time; a run that goes on keeps to the plan in its folder.
+    """Return the number of steps that fit into a time budget, at least 2.
 
-    A trial tells. It comes on top of the time, and ends after a tenth of it or after two steps, whichever is longer.
+    A trial measures the time of a step. It is not part of the budget, and ends after a tenth of the budget or after two
+    steps, whichever is later. The number is stored in the run directory, and a resumed run uses the stored number,
+    which determines the schedule of its learning rate.
 
     Args:
-        trial: a task like the one to be trained, with a network of its own, which is of no use afterwards.
-        items: what to try it with, such as a plan gives; two or more.
-        run_dir: the folder of the run; None remembers nothing.
-        minutes: for all steps, validation included; there will be two steps at least.
-        device: where.
+        trial: a task like the one to be trained, with a separate network, which is spoilt by the trial.
+        items: items of a plan to train on, at least two.
+        run_dir: the run directory; None stores nothing.
+        minutes: time budget for all steps and validations.
+        device: the device to train on.
         steps_per_epoch: steps between validations.
-        seed: of what is loaded.
-        progress: show a bar during the trial; None: only on a terminal.
-        options: how it will be trained; None: as the trial's `recipe` says, where that counts in steps.
+        seed: seed of the batches.
+        progress: whether to show a progress bar; None: only on a terminal.
+        options: options of the training; None: those of the trial's `recipe`, if that is a `StepRecipe`.
+
+    Returns:
+        The number of steps.
 
     Raises:
-        ValueError: the time is not above 0, the run in the folder was begun for another time, there are too few items,
-            or there are several processes, of which each would come to a number of its own.
+        ValueError: the budget is not above 0 or differs from the one in the run directory, there are too few items, or
+            there are several processes, which would measure different numbers.
     """
     _check_one_process()
     if minutes <= 0:
-        raise ValueError(f"minutes is {minutes}; expected a time above 0")
+        raise ValueError(f"minutes is {minutes}; expected a number above 0")
     if run_dir is not None and (run_dir / _PLAN).is_file():
         return _planned_steps(run_dir, minutes)
     max_seconds = 60 * minutes * TRIAL_FRACTION
-    with progress_bar("Measuring the pace", len(items), progress) as advance:
+    with progress_bar("Measuring the speed", len(items), progress) as advance:
         seconds = seconds_per_step(
             trial,
             items,
@@ -93,29 +98,28 @@ def seconds_per_step(
     advance: Callable[[int], None] = lambda count: None,
     options: TrainingOptions | None = None,
 ) -> float:
-    """Times steps of the training loop and a share of the validation; the first steps never count.
+    """Measure the time of a training step, including its share of the validation; the first steps are not timed.
 
     Args:
-        trial: a task whose network is of no use afterwards.
-        items: what to try it with, such as a plan gives; two or more, one for every step.
-        device: where.
-        max_seconds: seconds after which it ends, if not after as many steps as there are items; two are made at least.
-        steps_per_epoch: steps between validations.
-        seed: of what is loaded.
-        advance: is told of every step.
-        options: how it will be trained; None: as the trial's `recipe` says, where that counts in steps.
+        trial, device, steps_per_epoch, seed, options: see `steps_in_budget`.
+        items: items of a plan, at least two, one per step.
+        max_seconds: time after which the trial ends early, but not before two steps.
+        advance: called with 1 after every step.
+
+    Returns:
+        Seconds per step.
 
     Raises:
         ValueError: there are fewer than two items, or several processes.
     """
     _check_one_process()
     if len(items) < 2:
-        raise ValueError(f"a trial has {len(items)} items; expected two or more, of which the first only warms up")
+        raise ValueError(f"items: {len(items)} items; expected two or more, as the first step is not timed")
     options = _default_options(trial) if options is None else options
     timed = _TimedTask(trial, list(items) * options.accumulate, len(items), max_seconds, advance)
     unlimited = replace(
         options,
-        epochs=options.workers + 2,  # batches are loaded ahead until the trial ends
+        epochs=options.workers + 2,  # more than needed, as batches are loaded ahead until the trial ends
         max_steps=None,
         seed=seed,
         monitor=None,
@@ -127,26 +131,19 @@ def seconds_per_step(
         train(timed, unlimited, device=device, progress=False)
     except _TrialFinishedError:
         return timed.seconds_per_step + timed.validation_seconds / steps_per_epoch
-    raise AssertionError("a trial ends by itself before its epochs do")
+    raise AssertionError("the trial did not end before its last epoch")
 
 
 class _TrialFinishedError(Exception):
-    """A trial has seen all it wants to see."""
+    """The trial has measured enough steps."""
 
 
 class _TimedTask(Task[Item, Batch]):
-    """A task that is trained as another one is, with an eye on the clock, until enough is known.
-
-    Args:
-        trial: does all the work.
-        items: of an epoch.
-        steps: after which it ends.
-        max_seconds: seconds after which it ends earlier.
-        advance: is told of every step.
+    """Wrapper of a task that times its steps and ends the training with a `_TrialFinishedError`.
 
     Attributes:
-        seconds_per_step: seconds a step, once it has ended.
-        validation_seconds: seconds of a validation.
+        seconds_per_step: mean time of the timed steps.
+        validation_seconds: time of a validation.
     """
 
     def __init__(
@@ -166,39 +163,39 @@ class _TimedTask(Task[Item, Batch]):
         self.advance = advance
         self.seconds_per_step = self.validation_seconds = 0.0
         self.device, self.started = torch.device("cpu"), 0.0
-        self.warmed_up: tuple[int, float] | None = None  # steps and time after which it counts
+        self.warmed_up: tuple[int, float] | None = None  # number of steps and time at the end of the warm-up
 
     def prepare(self, device: torch.device) -> None:
-        """The clock begins when everything is in its place."""
+        """Prepare the trial and start the clock."""
         self.trial.autocast = self.autocast
         self.trial.prepare(device)
         self.device, self.started = device, time.perf_counter()
 
     def plan(self, epoch: int) -> Sequence[Item]:
-        """The same in all epochs."""
+        """Return the same items for all epochs."""
         return self.items
 
     def load(self, item: Item, rng: np.random.Generator) -> Batch:
-        """As the trial does."""
+        """Load a batch of the trial."""
         return self.trial.load(item, rng)
 
     def loss(self, model: nn.Module, batch: Batch, step: int) -> Losses:
-        """As the trial does."""
+        """Compute the losses of the trial."""
         return self.trial.loss(model, batch, step)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Those of the trial."""
+        """Return the parameter groups of the trial."""
         return self.trial.parameter_groups()
 
     def final_model(self) -> nn.Module:
-        """That of the trial."""
+        """Return the final model of the trial."""
         return self.trial.final_model()
 
     def after_step(self, step: int) -> None:
-        """All that the trial does after a step belongs to it; then a look at the clock."""
+        """Call the trial's hook, then measure the time; end the trial after enough steps."""
         self.trial.after_step(step)
         self.advance(1)
-        # A GPU does later what it is told, but holds only so much of it: the clock is right on the whole.
+        # Kernels run asynchronously on a GPU, but its queue is short: without synchronisation this is nearly exact.
         spent = time.perf_counter() - self.started
         if self.warmed_up is None:
             if step >= WARMUP_FRACTION * self.steps or spent >= WARMUP_FRACTION * self.max_seconds:
@@ -230,27 +227,24 @@ def _default_options(trial: Task[Any, Any]) -> TrainingOptions:
 
 
 def _check_one_process() -> None:
-    processes = process_count()
-    if processes > 1:
-        raise ValueError(f"minutes are for one process, and there are {processes}; expected steps in their place")
+    if (processes := process_count()) > 1:
+        raise ValueError(f"minutes is set for {processes} processes; expected one process, or steps instead")
 
 
 def _write_plan(plan: Path, values: dict[str, Any]) -> None:
-    """Writes a plan unless there is one by now: who wrote that may be training by it."""
+    """Write the plan unless another process, which may already be training, has written one."""
     while not plan.is_file():
-        with try_lock(plan) as locked:  # others wait for as long as it takes to write a line
+        with try_lock(plan) as locked:  # held only while the line is written
             if locked and not plan.is_file():
                 write_json(plan, values, indent=None)
 
 
 def _planned_steps(run_dir: Path, minutes: float) -> int:
-    """The steps of the plan in a folder, which shape the schedule of the learning rate: a run keeps to them."""
+    """Read the steps of the plan in a run directory, and check its time budget."""
     plan = json.loads((run_dir / _PLAN).read_text(encoding="utf-8"))
     steps, seconds = int(plan["steps"]), float(plan["seconds a step"])
-    planned = float(plan.get("minutes", steps * seconds / 60))  # plans of earlier versions do not tell
-    if abs(minutes - planned) > seconds / 60:  # they cut theirs to whole steps
-        difference = f"{planned:g} minutes ({steps} steps), now {minutes:g}"
-        raise ValueError(
-            f"{run_dir} holds a run for {difference}; continue it as it was started, or choose another folder"
-        )
+    planned = float(plan.get("minutes", steps * seconds / 60))  # earlier versions stored no minutes
+    if abs(minutes - planned) > seconds / 60:  # of these, the planned minutes are rounded to entire steps
+        message = f"minutes {planned:g} ({steps} steps), now {minutes:g}"
+        check_config(run_dir, {"minutes": planned}, {"minutes": minutes}, {"minutes": message})
     return steps

@@ -78,7 +78,7 @@ def test_a_run_keeps_to_its_time(tmp_path: Path) -> None:
     short = replace(RECIPE, validation=0)
     first = train_detector(make_config(tmp_path, minutes=0.02, recipe=short))
     assert train_detector(make_config(tmp_path, minutes=0.02, recipe=short)) == first
-    with pytest.raises(ValueError, match=rf"run holds a run for 0.02 minutes \({first['steps']} steps\), now 5; "):
+    with pytest.raises(ValueError, match=rf"run holds a run with minutes 0.02 \({first['steps']} steps\), now 5; "):
         train_detector(make_config(tmp_path, minutes=5.0, recipe=short))
 
 

@@ -108,7 +108,7 @@ def test_decoded_images_are_asked_about_as_files_are(classifier: ImageClassifier
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 40, 40, 3)), np.zeros((40, 40, 3), np.uint8)])
 def test_arrays_that_are_no_images_are_refused(classifier: ImageClassifier, wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"pixels of shape .* expected uint8 \(n, h, w, 3\)"):
+    with pytest.raises(ValueError, match=r"expected uint8 \(n, h, w, 3\)"):
         classifier.predict(wrong, device="cpu")
 
 
