@@ -135,7 +135,7 @@ def test_a_run_does_not_engrave_what_it_has_written(tmp_path: Path, songs: Path)
     first = read_files(out)
     assert engrave(small_options(out, songs))["counts"]["scores"] == 3
     assert read_files(out) == first
-    with pytest.raises(ValueError, match=r"sources lies in .*engraved, where the output goes"):
+    with pytest.raises(ValueError, match=r"sources: .*songs.engraved; expected scores outside"):
         engrave(small_options(out, out / "sources"))
     assert read_files(out) == first
 

@@ -130,7 +130,7 @@ def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
 def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
     engrave(small_options(out, songs))
-    with pytest.raises(ValueError, match=r"lies in .*out, where the output goes; expected scores from elsewhere"):
+    with pytest.raises(ValueError, match=r"sources: .*out; expected scores outside"):
         engrave(small_options(out, out / "sources"))
     engrave(small_options(again, out / "sources"))
     assert {path.name for path in (again / "images").iterdir()} == {

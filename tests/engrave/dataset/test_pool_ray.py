@@ -223,7 +223,7 @@ def test_the_data_set_is_that_of_a_local_run(
         out = tmp_path / name
         found[name] = {p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()}
     assert found["here"] == found["there"]
-    assert b'bad-leipzig,songs/bad.xml,"songs/bad.xml is not well-formed' in found["there"][Path("failures.csv")]
+    assert b'bad-leipzig,songs/bad.xml,"songs/bad.xml: is not well-formed' in found["there"][Path("failures.csv")]
 
 
 def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
