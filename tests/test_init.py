@@ -8,6 +8,23 @@ import pytest
 
 import entourage
 
+DEPENDENCIES = {
+    *(
+        "accelerate",
+        "cv2",
+        "fontTools",
+        "jinja2",
+        "lxml",
+        "matplotlib",
+        "numpy",
+        "pandas",
+        "PIL",
+        "pyarrow",
+        "pypdfium2",
+    ),
+    *("rich", "safetensors", "scipy", "sklearn", "soundfile", "torch", "typer", "verovio"),
+}
+
 
 @pytest.mark.parametrize("name", entourage.__all__)
 def test_exported_names_are_imported_on_demand(name: str) -> None:
@@ -27,6 +44,22 @@ def test_the_example_in_the_docstring_runs(name: str) -> None:
     assert results.failed == 0
 
 
-def test_import_loads_neither_torch_nor_a_subpackage() -> None:
-    code = "import sys, entourage; sys.exit(bool({'torch', 'numpy', 'entourage.label'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def loaded_modules(code: str) -> set[str]:
+    """Return the names of the modules that a new interpreter has loaded after running `code`."""
+    lines = ["import atexit, sys", "atexit.register(lambda: print(*sys.modules, file=sys.stderr))", code]
+    result = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    return set(result.stderr.split())
+
+
+def test_import_loads_neither_a_dependency_nor_a_subpackage() -> None:
+    loaded = loaded_modules("import entourage")
+    assert {name for name in loaded if name.startswith("entourage")} == {"entourage", "entourage.lazy_imports"}
+    assert not DEPENDENCIES & loaded
+
+
+@pytest.mark.parametrize("command", ["", "label", "embed", "cluster", "engrave", "detect", "demo"])
+def test_help_loads_no_dependency_but_typer(command: str) -> None:
+    loaded = loaded_modules(
+        f"import entourage.cli; sys.argv[1:] = {[*command.split(), '--help']}; entourage.cli.main()"
+    )
+    assert not (DEPENDENCIES - {"rich", "typer"}) & loaded

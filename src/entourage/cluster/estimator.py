@@ -103,6 +103,18 @@ class LearnedClustering(ClusterMixin, BaseEstimator):
         probabilities_: P(l | x_i, k) for that number, shape (n, n_clusters_).
         count_probabilities_: P(k) for k = 1, ..., k_max, shape (k_max,); the mean over all parts of large data.
         n_subsets_: how many parts the items were looked at in, 1 if there were no more than set_size.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage import LearnedClustering
+        >>> centers = np.repeat([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]], [12, 10, 8], axis=0)
+        >>> X = centers + np.random.default_rng(0).normal(scale=0.1, size=centers.shape)
+        >>> clustering = LearnedClustering.load("points", device="cpu")
+        >>> clustering.fit_predict(X)
+        array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+               2, 2, 2, 2, 2, 2, 2, 2])
+        >>> clustering.n_clusters_
+        3
     """
 
     def __init__(

@@ -30,6 +30,14 @@ class Detections:
         labels: (n,) int64, position in `classes` from 1.
         scores: (n,) float32 in [0, 1].
         classes: the names.
+
+    Example:
+        >>> import torch
+        >>> from entourage import Detections
+        >>> boxes = torch.tensor([[10.0, 40.0, 22.0, 50.0], [20.0, 10.0, 22.0, 46.0]])
+        >>> detections = Detections(boxes, torch.tensor([1, 2]), torch.tensor([0.9, 0.4]), ("noteheadBlack", "stem"))
+        >>> detections.select(detections.scores > 0.5).names
+        ['noteheadBlack']
     """
 
     boxes: Tensor

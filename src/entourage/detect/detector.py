@@ -105,6 +105,15 @@ class Detector:
         model: the network.
         options: how pages are looked at.
         device: where to compute.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage import Detector
+        >>> page = np.full((200, 900), 255, dtype=np.uint8)
+        >>> page[80:129:12, 50:850] = 0  # the five lines of a staff
+        >>> detections = Detector.load(device="cpu").detect(page)
+        >>> detections.names[0], detections.boxes[0].tolist()
+        ('staff', [50.0, 80.0, 850.0, 129.0])
     """
 
     def __init__(

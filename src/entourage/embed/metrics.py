@@ -181,6 +181,12 @@ def retrieval_metrics(
         ValueError: on shapes that do not fit, values that are no real numbers or not finite, labels that cannot be
             compared, fewer than two classes, no class of two, no K, or one that is not from 1 to n - 1, a seed that is
             no whole number, or a device that is not there.
+
+    Example:
+        >>> from entourage import retrieval_metrics
+        >>> embeddings = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+        >>> retrieval_metrics(embeddings, ["cat", "cat", "dog", "dog"], k=1, nmi=False)
+        {'recall@1': 1.0, 'r_precision': 1.0, 'map@r': 1.0}
     """
     check_integers(seed=seed)
     points = _points(embeddings, device)  # (n, d)

@@ -54,6 +54,25 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         features_: what the trained network makes of every image, shape (n, d).
         rounds_: what each round came to.
         labeller_: the labeller, fitted to the last graph: what the transduction is from, with all that it tells.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage import LabelAugmenter
+        >>> from entourage.label.semi_supervised import AugmentOptions, MethodOptions
+        >>> from entourage.training import TrainingOptions
+        >>> pixels = np.zeros((8, 32, 32, 3), dtype=np.uint8)
+        >>> pixels[:4, ..., 0] = pixels[4:, ..., 2] = 200  # four red images, four blue ones
+        >>> labels = ["red", "", "", "", "blue", "", "", ""]
+        >>> options = AugmentOptions(  # a single step, to be fast
+        ...     size=32,
+        ...     n_neighbors=2,
+        ...     rounds=1,
+        ...     method_options=MethodOptions(min_steps=1),
+        ...     training=TrainingOptions(max_steps=1, workers=0),
+        ... )
+        >>> augmenter = LabelAugmenter(backbone="efficientnet-lite0", options=options, device="cpu", progress=False)
+        >>> augmenter.fit(pixels, labels).transduction_.tolist()
+        ['red', 'red', 'red', 'red', 'blue', 'blue', 'blue', 'blue']
     """
 
     def __init__(

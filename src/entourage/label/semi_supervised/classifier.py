@@ -60,6 +60,18 @@ class ImageClassifier:
         classes: what the logits stand for, m names.
         preprocessing: from image to network input.
         flip: whether an image and its mirror image answer together.
+
+    Example:
+        >>> import numpy as np
+        >>> from entourage import ImageClassifier
+        >>> from entourage.backbones.registry import load_backbone
+        >>> from entourage.label.semi_supervised.network import ImageNetwork
+        >>> backbone = load_backbone("efficientnet-lite0", "cpu", frozen=False)
+        >>> network = ImageNetwork(backbone.module, backbone.dim, 2)  # untrained; see `LabelAugmenter.classifier_`
+        >>> classifier = ImageClassifier(network, backbone.name, ["cat", "dog"], backbone.preprocessing)
+        >>> predictions = classifier.predict(np.zeros((3, 64, 64, 3), dtype=np.uint8), device="cpu")
+        >>> predictions.probabilities.shape
+        (3, 2)
     """
 
     network: ImageNetwork
