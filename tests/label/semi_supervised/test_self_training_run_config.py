@@ -1,4 +1,4 @@
-"""What is compared before images are decoded: all that makes a run another one, and nothing else."""
+"""The configuration of a run, which is compared before images are decoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from entourage.label import GraphTransduction, LabelSpreading
 from entourage.label.semi_supervised import AugmentOptions
-from entourage.label.semi_supervised.self_training import RUN_FILE, locked_run, run_config
+from entourage.label.semi_supervised.self_training import RUN_FILE, run_config, run_directory
 from entourage.label.semi_supervised.views import ViewOptions
 from entourage.label.targets import read_targets
 
@@ -22,13 +22,20 @@ LABELS = read_targets(np.array([0, 1, 2, -1, -1]))
 
 
 def config_of(**changes: Any) -> dict[str, Any]:
-    given = {"backbone": "toy 1", "options": OPTIONS, "labeller": GraphTransduction(), "targets": LABELS, "prior": None}
-    return run_config(**{**given, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
+    defaults = {
+        "backbone": "toy 1",
+        "options": OPTIONS,
+        "labeller": GraphTransduction(),
+        "targets": LABELS,
+        "prior": None,
+    }
+    return run_config(**{**defaults, "device": torch.device("cpu"), **changes})  # type: ignore[arg-type]
 
 
 def enter(run_dir: Path | None, config: dict[str, Any], images: str = "ab") -> None:
-    with locked_run(run_dir, config) as check_images:
-        check_images(images)
+    with run_directory(run_dir, config) as run:
+        run.check(images=images)
+        run.commit()
 
 
 def start_run(run_dir: Path, config: dict[str, Any]) -> None:
@@ -38,7 +45,7 @@ def start_run(run_dir: Path, config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"backbone": "toy 2"}, "backbone 'toy 1', now 'toy 2'"),
         ({"options": replace(OPTIONS, size=96)}, "size 160, now 96"),
@@ -58,21 +65,21 @@ def start_run(run_dir: Path, config: dict[str, Any]) -> None:
         ({"prior": np.ones((5, 3))}, "another prior than"),
     ],
 )
-def test_what_makes_it_another_run_is_named_before_images_are_known(
-    changes: dict[str, Any], said: str, tmp_path: Path
+def test_a_changed_value_is_named_before_images_are_known(
+    changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     start_run(tmp_path, config_of())
     with (
-        pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {said}')}"),
-        locked_run(tmp_path, config_of(**changes)),
+        pytest.raises(ValueError, match=f"^{re.escape(f'{tmp_path} holds a run with {message}')}"),
+        run_directory(tmp_path, config_of(**changes)),
     ):
         pytest.fail("images are decoded here")
 
 
-def test_more_rounds_and_other_threads_are_the_same_run(tmp_path: Path) -> None:
+def test_rounds_and_workers_may_change(tmp_path: Path) -> None:
     start_run(tmp_path, config_of())
     enter(tmp_path, config_of(options=replace(OPTIONS, rounds=9, training=replace(OPTIONS.training, workers=0))))
-    enter(tmp_path, config_of(options=replace(OPTIONS, pseudo_label_mode="hard")))  # which this method does not ask for
+    enter(tmp_path, config_of(options=replace(OPTIONS, pseudo_label_mode="hard")))  # not used by this method
 
 
 def test_images_are_compared_when_they_are_known(tmp_path: Path) -> None:
@@ -81,31 +88,31 @@ def test_images_are_compared_when_they_are_known(tmp_path: Path) -> None:
         enter(tmp_path, config_of(), "cd")
 
 
-def test_before_a_checkpoint_nothing_is_begun_and_afterwards_the_note_stays(tmp_path: Path) -> None:
+def test_the_stored_configuration_is_replaced_only_before_the_first_checkpoint(tmp_path: Path) -> None:
     enter(tmp_path, config_of(backbone="earlier"))
     start_run(tmp_path, config_of())
-    note = (tmp_path / RUN_FILE).read_bytes()
+    stored = (tmp_path / RUN_FILE).read_bytes()
     enter(tmp_path, config_of())
-    assert (tmp_path / RUN_FILE).read_bytes() == note
+    assert (tmp_path / RUN_FILE).read_bytes() == stored
 
 
-def test_a_run_that_left_no_note_is_left_to_its_rounds(tmp_path: Path) -> None:
+def test_a_run_without_a_stored_configuration_is_not_compared(tmp_path: Path) -> None:
     start_run(tmp_path, config_of())
     (tmp_path / RUN_FILE).unlink()
     enter(tmp_path, config_of(backbone="other"))
     assert not (tmp_path / RUN_FILE).exists()
 
 
-def test_the_folder_is_claimed_while_images_are_decoded(tmp_path: Path) -> None:
+def test_the_folder_is_locked_while_images_are_decoded(tmp_path: Path) -> None:
     with (
-        locked_run(tmp_path, config_of()),
+        run_directory(tmp_path, config_of()),
         pytest.raises(ValueError, match="another process is writing to it"),
-        locked_run(tmp_path, config_of()),
+        run_directory(tmp_path, config_of()),
     ):
         pytest.fail("images are decoded here")
 
 
-def test_without_a_folder_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     enter(None, config_of())
     assert not list(tmp_path.iterdir())

@@ -24,7 +24,7 @@ from entourage.label.semi_supervised.data import Images, PixelArray, SemiSupervi
 from entourage.label.semi_supervised.network import ImageNetwork
 from entourage.label.semi_supervised.options import AugmentOptions
 from entourage.label.semi_supervised.pseudo_labels import check_affinity
-from entourage.label.semi_supervised.self_training import locked_run, run_config, self_train
+from entourage.label.semi_supervised.self_training import run_config, run_directory, self_train
 from entourage.label.semi_supervised.views import CachedViews, LiveViews, cache_views
 from entourage.label.targets import Targets, fill_missing_labels, initial_distributions, labelled_accuracy, read_targets
 from entourage.label.transduction import GraphTransduction
@@ -127,10 +127,11 @@ class LabelAugmenter(ClassifierMixin, BaseEstimator):
         backbone = replace(backbone, preprocessing=replace(backbone.preprocessing, size=side, crop=1.0))
         body, run_dir = backbone.module, None if self.run_dir is None else Path(self.run_dir)
         config = run_config(backbone.origin, options, labeller, targets, prior_matrix, device)
-        with locked_run(run_dir, config) as check_images:
+        with run_directory(run_dir, config) as run:
             live = LiveViews(source() if callable(source) else source, backbone.preprocessing, options.view_options)
             data = SemiSupervisedData(live, targets.codes, len(targets.classes))  # checked before images are read
-            check_images(live.bank.digest)
+            run.check(images=live.bank.digest)
+            run.commit()
             if options.trainable_layers == "late":
                 body, cached = self._cache_views(backbone, live, options, device)
                 data = replace(data, views=cached)
