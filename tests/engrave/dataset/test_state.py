@@ -10,18 +10,14 @@ from entourage import __version__
 from entourage.engrave.dataset import state as state_module
 from entourage.engrave.dataset.formats import SCHEMA
 from entourage.engrave.dataset.state import (
+    STATE,
+    TaskRecord,
     UnwritableError,
-    read_record,
-    record_path,
-    record_paths,
+    open_records,
     recorded_files,
-    reservation_path,
-    reservation_paths,
-    reserve_files,
-    reserved_files,
     software_versions,
+    unwritable_errors,
     write_file,
-    write_record,
 )
 
 META: dict[str, Any] = {
@@ -38,63 +34,65 @@ META: dict[str, Any] = {
 }
 
 
-def test_what_is_known_of_a_task_comes_back(tmp_path: Path) -> None:
-    path = record_path(tmp_path, "a-f")
-    assert read_record(path) is None
-    write_record(path, SCHEMA.empty_table(), META)
-    assert read_record(path) == META
-    assert recorded_files(path) == ["images/a-f-1.png", "sources/a-f.mxl"]
-    assert record_paths(tmp_path) == {"a-f": path}
+def put(out: Path, meta: dict[str, Any], table: pa.Table | None = None) -> None:
+    open_records(out).put("a-f", TaskRecord(meta, SCHEMA.empty_table() if table is None else table))
+
+
+def test_a_record_is_read_as_written(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    assert records.get("a-f") is None
+    put(tmp_path, META)
+    assert records.get("a-f") == TaskRecord(META)
+    assert recorded_files(records.path("a-f")) == ["images/a-f-1.png", "sources/a-f.mxl"]
+    assert records.path("a-f") == tmp_path / STATE / "a-f.parquet"
 
 
 @pytest.mark.parametrize("lost", META)
-def test_a_part_that_lacks_something_is_none(tmp_path: Path, lost: str) -> None:
-    path = record_path(tmp_path, "a-f")
-    write_record(path, SCHEMA.empty_table(), {name: value for name, value in META.items() if name != lost})
-    assert read_record(path) is None
-    write_record(path, SCHEMA.empty_table(), META | {lost: 7})
-    assert read_record(path) is None
+def test_a_record_without_a_field_is_ignored(tmp_path: Path, lost: str) -> None:
+    put(tmp_path, {name: value for name, value in META.items() if name != lost})
+    assert open_records(tmp_path).get("a-f") is None
+    put(tmp_path, META | {lost: 7})
+    assert open_records(tmp_path).get("a-f") is None
 
 
 @pytest.mark.parametrize(
     "damage", [{"pages": []}, {"pages": [{"page": "a-f-1"}]}, {"pages": ["a-f-1"]}, {"files": {"images/a-f-1.png": 1}}]
 )
-def test_a_part_that_is_damaged_within_is_none(tmp_path: Path, damage: dict[str, Any]) -> None:
-    path = record_path(tmp_path, "a-f")
-    write_record(path, SCHEMA.empty_table(), META | damage)
-    assert read_record(path) is None
+def test_a_record_with_an_invalid_field_is_ignored(tmp_path: Path, damage: dict[str, Any]) -> None:
+    put(tmp_path, META | damage)
+    assert open_records(tmp_path).get("a-f") is None
 
 
-def test_a_part_with_other_columns_is_none_and_its_places_are_known(tmp_path: Path) -> None:
-    path = record_path(tmp_path, "a-f")
-    write_record(path, pa.table({"page": ["a-f-1"]}), META)
-    assert read_record(path) is None
-    assert recorded_files(path) == [*META["files"]]
+def test_files_of_a_record_with_other_columns_are_listed(tmp_path: Path) -> None:
+    put(tmp_path, META, pa.table({"page": ["a-f-1"]}))
+    assert open_records(tmp_path).get("a-f") is None
+    assert recorded_files(open_records(tmp_path).path("a-f")) == [*META["files"]]
 
 
-def test_no_part_and_a_broken_one_have_no_places(tmp_path: Path) -> None:
-    path = record_path(tmp_path, "a-f")
+def test_missing_and_damaged_records_list_no_files(tmp_path: Path) -> None:
+    path = open_records(tmp_path).path("a-f")
     assert recorded_files(path) == []
     path.parent.mkdir()
     path.write_bytes(b"PAR1")
-    assert (recorded_files(path), read_record(path)) == ([], None)
-    write_record(path, SCHEMA.empty_table(), META | {"files": ["images/a-f-1.png"]})
+    assert (recorded_files(path), open_records(tmp_path).get("a-f")) == ([], None)
+    put(tmp_path, META | {"files": ["images/a-f-1.png"]})
     assert recorded_files(path) == []
 
 
-def test_places_add_up_and_a_line_cut_short_is_none(tmp_path: Path) -> None:
-    path = reservation_path(tmp_path, "a-f")
-    reserve_files(path, [])
-    assert reservation_paths(tmp_path) == {"a-f": path}
-    assert reserved_files(path) == []
-    reserve_files(path, ["images/é\n.png", "sources/a"])
+def test_reserved_files_are_lines_of_a_file_and_truncated_lines_are_skipped(tmp_path: Path) -> None:
+    records = open_records(tmp_path)
+    records.reserve("a-f", [])
+    assert records.reserved("a-f") == []
+    records.reserve("a-f", ["images/é\n.png", "sources/a"])
+    path = tmp_path / STATE / "a-f.begun"
+    assert path.read_text() == '\n"images/\\u00e9\\n.png"\n"sources/a"'
     with path.open("ab") as stream:
         stream.write(b'\n"images/cut\xc3')
-    reserve_files(path, ["images/b.png"])
-    assert reserved_files(path) == ["images/é\n.png", "sources/a", "images/b.png"]
+    records.reserve("a-f", ["images/b.png"])
+    assert records.reserved("a-f") == ["images/é\n.png", "sources/a", "images/b.png"]
 
 
-def test_what_makes_pages_has_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_software_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert software_versions("verovio") == {
         "entourage": __version__,
         "verovio": version("verovio"),
@@ -104,14 +102,14 @@ def test_what_makes_pages_has_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert software_versions("lilypond")["lilypond"] == "version of lilypond"
 
 
-def test_what_cannot_be_written_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_writing_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, *rest: object, **more: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(UnwritableError, match=r"a\.png cannot be written: No space left on device"):
+    with pytest.raises(UnwritableError, match=r"a\.png: .*No space left on device"):
         write_file(tmp_path / "a.png", b"a")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(UnwritableError, match=r"a-f\.begun cannot be written: No space left on device"):
-        reserve_files(reservation_path(tmp_path, "a-f"), [])
+    with pytest.raises(UnwritableError, match=r"a-f\.begun: .*No space left on device"), unwritable_errors():
+        open_records(tmp_path).reserve("a-f", ["images/a.png"])

@@ -1,7 +1,4 @@
-"""Train, validation and test: split by work, never by page.
-
-The last step: from what finished tasks have left, the annotations of the whole data set.
-"""
+"""Assembly of the data set from the records of finished tasks: splits, tables, annotation files and manifest."""
 
 from __future__ import annotations
 
@@ -21,34 +18,34 @@ from entourage import __version__
 from entourage.compute import derive_seed
 from entourage.engrave.dataset.formats import SCHEMA, write_coco, write_deepscores
 from entourage.engrave.dataset.patches import PATCHES_FILE, write_patches
-from entourage.engrave.dataset.state import RULES_VERSION, read_record, record_path, remove_stale_files
+from entourage.engrave.dataset.state import RULES_VERSION, TaskRecord, open_records
 from entourage.engrave.dataset.worker import Outcome
 from entourage.engrave.options import EngraveOptions, EngraveTask
 from entourage.io.files import atomic_path, write_json
+from entourage.runs.records import RecordStore
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-_FRACTIONS = {"val": 0.1, "test": 0.1}
+_FRACTION = 0.1  # of the works in each of val and test
 
 
 def split_works(works: Iterable[str], seed: int) -> dict[str, Split]:
-    """The split of each work: a tenth for validation, a tenth for test, the others for training.
+    """Assign works to splits at random: a tenth to validation, a tenth to test, the others to training.
 
-    Which works those are is random but depends on nothing but the names and the seed. From three works on, no split is
-    empty.
+    All pages of a work are in one split. With three works or more, no split is empty.
 
     Args:
-        works: what tells works apart; names may repeat.
-        seed: of the draw.
+        works: names of the works; duplicates are ignored.
+        seed: seed of the assignment, which depends on nothing else but the names.
+
+    Returns:
+        The split of each work.
     """
     shuffled = sorted(set(works), key=lambda work: (derive_seed(seed, "split", work), work))
-    sizes = {
-        name: max(round(fraction * len(shuffled)), 1 if len(shuffled) > 2 else 0)
-        for name, fraction in _FRACTIONS.items()
-    }
+    size = max(round(_FRACTION * len(shuffled)), 1 if len(shuffled) > 2 else 0)
     split: dict[str, Split] = dict.fromkeys(shuffled, "train")
-    split |= dict.fromkeys(shuffled[: sizes["val"]], "val")
-    split |= dict.fromkeys(shuffled[sizes["val"] : sizes["val"] + sizes["test"]], "test")
+    split |= dict.fromkeys(shuffled[:size], "val")
+    split |= dict.fromkeys(shuffled[size : 2 * size], "test")
     return split
 
 
@@ -60,49 +57,48 @@ _DESCRIPTION = "Engraved by entourage, in the manner of DeepScores"
 
 
 def assemble(options: EngraveOptions, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> dict[str, Any]:
-    """Writes tables, annotation files, patches, failures and the manifest, and removes what earlier runs have left.
+    """Write tables, annotation files, patches, failures and the manifest; delete files that no task has any more.
 
     Args:
-        options: what was asked for.
+        options: options of the run.
         tasks: all tasks, in order.
-        outcomes: what became of each, by name.
+        outcomes: outcomes by name of the task.
 
     Returns:
         The manifest.
     """
-    records = {task.name: read_record(record_path(options.out, task.name)) for task in tasks}
-    done = {name: meta for name, meta in records.items() if meta is not None and not outcomes[name].failure}
+    store = open_records(options.out)
+    records = {task.name: store.get(task.name) for task in tasks}
+    done = {name: record.meta for name, record in records.items() if record and not outcomes[name].failure}
     split = split_works((meta["work"] for meta in done.values()), options.seed)
-    _write_table(options.out, list(done), {name: split[meta["work"]] for name, meta in done.items()})
+    _write_table(options.out, store, {name: split[meta["work"]] for name, meta in done.items()})
     _write_splits(options.out, done, split)
     for name in SPLITS:
         members = [task for task, meta in done.items() if split[meta["work"]] == name]
+        description = f"{_DESCRIPTION}: {name}"
         if "deepscoresv2" in options.formats:
-            write_deepscores(
-                options.out / f"deepscores_{name}.json", _pages(options.out, members), f"{_DESCRIPTION}: {name}"
-            )
+            write_deepscores(options.out / f"deepscores_{name}.json", _pages(store, members), description)
         if "coco" in options.formats:
-            write_coco(options.out / f"coco_{name}.json", _pages(options.out, members), f"{_DESCRIPTION}: {name}")
+            write_coco(options.out / f"coco_{name}.json", _pages(store, members), description)
     if "patches" in options.formats:
         write_patches(options.out, options.seed)
     _write_failures(options.out, tasks, outcomes)
-    inputs = {task.file.path for task in tasks if task.file is not None}
-    remove_stale_files(options.out, done, {place for meta in done.values() for place in meta["files"]}, inputs)
+    store.remove_stale(done, protected={task.file.path for task in tasks if task.file is not None})
     return _write_manifest(options, tasks, done)
 
 
-def _write_table(out: Path, names: list[str], split: dict[str, Split]) -> None:
+def _write_table(out: Path, store: RecordStore[TaskRecord], split: dict[str, Split]) -> None:
     schema = SCHEMA.append(pa.field("split", pa.string()))
     with atomic_path(out / TABLE_FILE) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for name in names:
-            table = pq.read_table(record_path(out, name)).replace_schema_metadata(None)
-            writer.write_table(table.append_column(schema.field("split"), pa.array([split[name]] * len(table))))
+        for name, part in split.items():
+            table = pq.read_table(store.path(name)).replace_schema_metadata(None)
+            writer.write_table(table.append_column(schema.field("split"), pa.array([part] * len(table))))
 
 
-def _pages(out: Path, names: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each page of these tasks."""
+def _pages(store: RecordStore[TaskRecord], names: list[str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of each page of some tasks."""
     for name in names:
-        rows = pq.read_table(record_path(out, name)).to_pylist()
+        rows = pq.read_table(store.path(name)).to_pylist()
         first = np.flatnonzero([i == 0 or a["page"] != rows[i - 1]["page"] for i, a in enumerate(rows)])
         for start, end in zip(first, [*first[1:], len(rows)], strict=True):
             yield rows[start:end]
@@ -113,11 +109,10 @@ def _write_splits(out: Path, done: dict[str, dict[str, Any]], split: dict[str, S
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["page", "split", "work", "source", "font", "number", "unlabelled"])
         for meta in done.values():
+            work = meta["work"]
             for page in meta["pages"]:
                 details = [page["number"], " ".join(page["unlabelled"])]
-                writer.writerow(
-                    [page["page"], split[meta["work"]], meta["work"], meta["source"], meta["font"], *details]
-                )
+                writer.writerow([page["page"], split[work], work, meta["source"], meta["font"], *details])
 
 
 def _write_failures(out: Path, tasks: list[EngraveTask], outcomes: dict[str, Outcome]) -> None:
@@ -132,7 +127,7 @@ def _write_failures(out: Path, tasks: list[EngraveTask], outcomes: dict[str, Out
 def _write_manifest(
     options: EngraveOptions, tasks: list[EngraveTask], done: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Versions, options and checksums. Nothing in it depends on when, where or by how many workers it was made."""
+    """Write versions, options, counts and checksums; nothing depends on time, machine or number of workers."""
     files = {path: digest for meta in done.values() for path, digest in meta["files"].items()}
     for name in _OUTPUT_FILES:
         if (options.out / name).is_file():

@@ -1,4 +1,4 @@
-"""One task from beginning to end: a score is read, engraved and written, or reported as a failure."""
+"""Workers: read, engrave and write one score at a time, and report the outcome."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ import pyarrow as pa
 from entourage.compute import derive_seed
 from entourage.engrave.dataset.formats import page_table, page_xml
 from entourage.engrave.dataset.state import (
+    TaskRecord,
     UnwritableError,
-    read_record,
-    record_path,
-    recorded_files,
-    reservation_path,
-    reserve_files,
+    open_records,
     software_versions,
+    unwritable_errors,
     write_file,
-    write_record,
 )
 from entourage.engrave.engines.lilypond import LilypondEngraver
 from entourage.engrave.engines.verovio import VerovioEngraver
@@ -42,13 +39,13 @@ _SOURCE_SUFFIX = {"musicxml": ".mxl", "mei": ".mei", "abc": ".abc", "humdrum": "
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task.
+    """Outcome of a task.
 
     Attributes:
-        name: of the task.
-        pages: how many it has.
-        failure: why it has none.
-        worker_lost: the worker crashed or took too long, so that nothing is known of the score.
+        name: name of the task.
+        pages: number of its pages.
+        failure: reason why it has none, or "".
+        worker_lost: whether the worker crashed or exceeded the time limit, so that the score may be intact.
     """
 
     name: str
@@ -58,36 +55,45 @@ class Outcome:
 
 
 class Worker:
-    """Does the tasks of a job one after the other; engravers and the open archive are kept from task to task."""
+    """Runs tasks one after another and keeps engravers and the last archive open between them.
+
+    Args:
+        options: options of the run.
+    """
 
     def __init__(self, options: EngraveOptions) -> None:
         self.options = options
+        self._records = open_records(options.out)
         self._engravers: dict[str, VerovioEngraver | LilypondEngraver] = {}
         self._reader = ScoreReader()
 
     def run(self, task: EngraveTask) -> Outcome:
-        """Does a task, unless it has been done before, by the same versions, and its files are still there.
+        """Run a task, unless the same software versions have finished it and all of its files exist.
 
-        Bad scores are an outcome, not an error.
+        Args:
+            task: the task.
+
+        Returns:
+            The outcome; a score that cannot be engraved is a failure and raises no error.
 
         Raises:
-            UnwritableError: the disk is full, say.
+            UnwritableError: the output cannot be written, as on a full disk.
         """
         try:
             score = self._score(task)
             return self._finished(task, score) or self._engrave(task, score)
         except UnwritableError:
             raise
-        except Exception as error:  # no score may stop the others, whatever it brings about
+        except Exception as error:  # of any type: no score may end the run
             reason = " ".join(str(error).split())
             if not isinstance(error, ValueError) or not reason:
                 message = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-                reason = f"{task.file or task.name} cannot be engraved: it breaks the engraver ({message})"
+                reason = f"{task.file or task.name}: cannot be engraved: the engraver failed ({message})"
             return Outcome(task.name, failure=reason)
 
     def finished_outcome(self, task: EngraveTask) -> Outcome | None:
-        """The outcome of a task that is done and whose score has not changed since; None of any other."""
-        if read_record(record_path(self.options.out, task.name)) is None:  # which spares reading the score
+        """Return the outcome of a task that is finished and whose score has not changed since; otherwise None."""
+        if self._records.get(task.name) is None:  # faster than reading the score
             return None
         with suppress(Exception):  # as in `run`
             return self._finished(task, self._score(task))
@@ -95,12 +101,13 @@ class Worker:
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """The versions at work here."""
+        """Software versions of this worker; see `software_versions`."""
         return software_versions(self.options.engine)
 
     def _finished(self, task: EngraveTask, score: Score) -> Outcome | None:
-        meta = read_record(record_path(self.options.out, task.name))
-        if meta is None or meta["makers"] != self.versions or meta["source_sha256"] != _digest(score):
+        record = self._records.get(task.name)
+        meta = {} if record is None else record.meta
+        if not meta or meta["makers"] != self.versions or meta["source_sha256"] != _digest(score):
             return None
         complete = all((self.options.out / path).is_file() for path in meta["files"])
         return Outcome(task.name, len(meta["pages"])) if complete else None
@@ -112,11 +119,10 @@ class Worker:
         return substitute_symbols(read_score(task.file, self._reader), self.options.substitute, self.options.seed)
 
     def _engrave(self, task: EngraveTask, score: Score) -> Outcome:
-        record, files = record_path(self.options.out, task.name), dict[str, str]()
-        reserve_files(reservation_path(self.options.out, task.name), recorded_files(record))
-        record.unlink(missing_ok=True)  # with the first page that is written it no longer holds
+        with unwritable_errors():
+            self._records.invalidate(task.name)  # before the first of its files is replaced
         source = source_path(task.name, score)
-        tables, pages = [], []
+        tables, pages, files = [], [], dict[str, str]()
         for page in self._pages(task, score):
             if len(page.symbols) < self.options.min_symbols:
                 continue
@@ -127,23 +133,25 @@ class Worker:
             pages.append({"page": name, "number": page.number, "unlabelled": page.unlabelled})
             self._save(task, self._files(page, name), files)
         if not pages:
-            raise ValueError(f"{task.name}: no page has {self.options.min_symbols} symbols or more")
+            raise ValueError(f"{task.name}: no page has {self.options.min_symbols} symbols; expected one that does")
         self._save(task, self._sources(task, score), files)
         meta = {"name": task.name, "work": score.work, "source_sha256": _digest(score), "pages": pages, "files": files}
         meta |= {"title": score.title, "composer": score.composer, "source": source, "font": task.font.name}
         meta["makers"] = self.versions
-        write_record(record, pa.concat_tables(tables), meta)
+        with unwritable_errors(self._records.path(task.name)):
+            self._records.put(task.name, TaskRecord(meta, pa.concat_tables(tables)))
         return Outcome(task.name, len(pages))
 
     def _save(self, task: EngraveTask, contents: Iterable[tuple[str, bytes]], files: dict[str, str]) -> None:
-        """Writes files of the output, each noted before, so that a kill leaves none unknown; and their checksums."""
+        """Write output files, each after its reservation, and add their checksums to `files`."""
         for path, data in contents:
             files[path] = hashlib.sha256(data).hexdigest()
-            reserve_files(reservation_path(self.options.out, task.name), [path])
+            with unwritable_errors():
+                self._records.reserve(task.name, [path])
             write_file(self.options.out / path, data)
 
     def _sources(self, task: EngraveTask, score: Score) -> Iterator[tuple[str, bytes]]:
-        """The source; if its notes can have no ids, as in ABC, also as MEI with those that the engraver gave them."""
+        """Yield the source; for ABC, which cannot contain ids, also as MEI with the ids that the engraver assigned."""
         yield source_path(task.name, score), source_file(score)
         engraver = self._engravers[task.font.name]
         if score.notation == "abc" and isinstance(engraver, VerovioEngraver):
@@ -165,7 +173,7 @@ class Worker:
         return Degrader(self.options.degrade, self.options.page.height, self.options.page.width, seed)
 
     def _files(self, page: Page, name: str) -> Iterator[tuple[str, bytes]]:
-        """The files of a page, as path in the output and content."""
+        """Yield path and content of each file of a page."""
         dpi = self.options.page.dpi
         yield f"images/{name}.png", encode_png(page.image, dpi)
         if "segmentation" in self.options.formats:
@@ -177,19 +185,21 @@ class Worker:
 
 
 def source_path(name: str, score: Score) -> str:
-    """Where the source of a task lies in the output."""
+    """Return the path of a task's source below the output folder."""
     return f"sources/{name}{_SOURCE_SUFFIX[score.notation]}"
 
 
 def source_file(score: Score) -> bytes:
-    """The source that travels with the pages: MusicXML compressed, with the ids that annotations point to."""
+    """Return the content of a task's source file, with the ids that annotations refer to; MusicXML is compressed."""
     if score.notation != "musicxml":
         return score.text.encode()
     container = '<container><rootfiles><rootfile full-path="score.xml"/></rootfiles></container>'
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for inside, text in (("META-INF/container.xml", container), ("score.xml", score.text)):
-            archive.writestr(zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED)  # always dated 1980
+            archive.writestr(
+                zipfile.ZipInfo(inside), text, zipfile.ZIP_DEFLATED
+            )  # dated 1980, so that equal scores give equal bytes
     return stream.getvalue()
 
 
