@@ -1,4 +1,4 @@
-"""A run that was stopped, or is run again: what is done again, what stays and what is removed."""
+"""Resumed and repeated runs: finished, repeated and deleted files."""
 
 import signal
 import subprocess
@@ -42,7 +42,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
         with pytest.raises(KeyboardInterrupt):
             engrave(small_options(out, songs))
     (out / "images" / ".half.0123456789abcdef.png").write_bytes(b"half")
-    theirs = out / "crops" / ".half.0123456789abcdef.png"  # of a command that is at work there
+    theirs = out / "crops" / ".half.0123456789abcdef.png"  # of a command that is running there
     theirs.parent.mkdir()
     theirs.write_bytes(b"half")
     assert not (out / "manifest.json").exists()
@@ -60,23 +60,23 @@ def test_finished_scores_are_not_engraved_again_unless_they_changed(
     done: list[str] = []
     real = Worker._engrave
 
-    def counted(self: Worker, task: EngraveTask, *rest: object) -> Outcome:
+    def record(self: Worker, task: EngraveTask, *rest: object) -> Outcome:
         done.append(task.name)
         return real(self, task, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Worker, "_engrave", counted)
+    monkeypatch.setattr(Worker, "_engrave", record)
     path = songs / "Two.xml"
     path.write_text(path.read_text().replace("<octave>5", "<octave>4"))
     engrave(small_options(out, songs))
     assert done == ["Two-leipzig"]
 
 
-def test_killed_before_the_first_score_is_no_obstacle(tmp_path: Path, songs: Path) -> None:
+def test_a_run_killed_before_the_first_score_is_resumed(tmp_path: Path, songs: Path) -> None:
     (tmp_path / "out" / STATE).mkdir(parents=True)
     assert engrave(small_options(tmp_path / "out", songs))["counts"]["pages"] == 3
 
 
-def test_what_was_lost_is_engraved_again(tmp_path: Path, songs: Path) -> None:
+def test_lost_files_are_engraved_again(tmp_path: Path, songs: Path) -> None:
     out = tmp_path / "out"
     engrave(small_options(out, songs))
     whole = read_files(out)
@@ -86,7 +86,7 @@ def test_what_was_lost_is_engraved_again(tmp_path: Path, songs: Path) -> None:
     assert read_files(out) == whole
 
 
-def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path, songs: Path, musicxml: str) -> None:
+def test_files_that_no_task_has_any_more_are_deleted_and_no_others(tmp_path: Path, songs: Path, musicxml: str) -> None:
     out = tmp_path / "out"
     measure = musicxml[musicxml.index('<measure number="2">') : musicxml.index("</part></score-partwise>")]
     (songs / "Three.xml").write_text(musicxml.replace(measure, measure * 60).replace("Études", "Three"))
@@ -109,7 +109,7 @@ def test_what_no_task_names_any_more_is_removed_and_nothing_else(tmp_path: Path,
     assert left == read_files(fresh)
 
 
-def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
+def test_pages_of_an_interrupted_score_are_deleted(
     tmp_path: Path, songs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -127,7 +127,7 @@ def test_pages_of_a_score_that_was_given_up_half_way_are_removed(
     assert not (out / "images" / "One-leipzig-1.png").exists()
 
 
-def test_scores_that_an_earlier_run_wrote_may_be_engraved(tmp_path: Path, songs: Path) -> None:
+def test_sources_that_an_earlier_run_wrote_may_be_engraved_elsewhere(tmp_path: Path, songs: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
     engrave(small_options(out, songs))
     with pytest.raises(ValueError, match=r"sources: .*out; expected scores outside"):
@@ -163,7 +163,7 @@ pipeline.engrave(EngraveOptions(Path(sys.argv[1]), (Path(sys.argv[2]),), page=si
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_killed_without_warning_and_continued_ends_with_the_same_bytes(tmp_path: Path, songs: Path) -> None:
+def test_killed_by_the_system_and_resumed_gives_the_same_bytes(tmp_path: Path, songs: Path) -> None:
     engrave(small_options(tmp_path / "whole", songs))
     out = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(out), str(songs), "9"]  # in the middle of the second score

@@ -32,7 +32,7 @@ def crash_or_hang(options: EngraveOptions, connection: Connection) -> None:
         connection.send(Outcome(task.name, 1))
 
 
-def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashes_and_timeouts_fail_one_score_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 1.0)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
@@ -43,7 +43,7 @@ def test_a_crash_costs_one_score_and_a_stuck_one_too(monkeypatch: pytest.MonkeyP
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
 
 
-def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_an_archive_are_assigned_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     font, archive = MusicFont("Leipzig"), Path("songs.tar.gz")
@@ -56,7 +56,7 @@ def test_scores_of_an_archive_are_handed_out_as_they_lie_in_it(monkeypatch: pyte
     assert [outcome.name for outcome in outcomes] == ["e", "d", "b", "c", "a"]
 
 
-def test_a_crash_leaves_what_an_earlier_run_made_of_the_same_score(
+def test_a_crash_keeps_the_earlier_result_of_an_unchanged_score(
     tmp_path: Path, score_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = EngraveOptions(tmp_path / "out", (score_path,), page=PageOptions(700, 500, 10), formats=(), workers=1)
@@ -76,7 +76,7 @@ def ignore_sigterm(options: EngraveOptions, connection: Connection) -> None:
     time.sleep(60)
 
 
-def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", ignore_sigterm)
     monkeypatch.setattr(pool, "_TASK_TIMEOUT", 0.5)
     monkeypatch.setattr(pool, "_TERMINATION_TIMEOUT", 0.1)
@@ -86,23 +86,23 @@ def test_a_worker_that_hears_nothing_is_ended_all_the_same(monkeypatch: pytest.M
     assert mp.active_children() == []
 
 
-def test_a_worker_that_is_ended_ends_what_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_ends_a_worker_with_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = {}
     monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     ours, theirs = mp.Pipe()
     ours.send(None)
     pool._serve(OPTIONS, theirs)
-    with pytest.raises(SystemExit, match="143"):  # which passes through all that tidies up
+    with pytest.raises(SystemExit, match="143"):  # an exception, so that all `finally` blocks run
         handlers[signal.SIGTERM](signal.SIGTERM, None)
 
 
 def raise_unwritable(options: EngraveOptions, task: EngraveTask) -> Outcome:
-    raise UnwritableError("images/a.png cannot be written: No space left on device")
+    raise UnwritableError("images/a.png: cannot be written: No space left on device")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+def test_a_full_disk_ends_the_run(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setattr(Worker, "run", raise_unwritable)
     monkeypatch.setattr(pool, "_limit_memory", lambda: None)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
@@ -110,14 +110,14 @@ def test_a_full_disk_stops_the_run(monkeypatch: pytest.MonkeyPatch, workers: int
         list(run_tasks(replace(OPTIONS, workers=workers), TASKS))
 
 
-def test_a_single_worker_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_worker_is_replaced_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_serve", crash_or_hang)
     monkeypatch.setattr(mp, "get_context", lambda kind, real=mp.get_context: real("fork"))
     outcomes = list(run_tasks(replace(OPTIONS, workers=1), TASKS[1:4]))
     assert [outcome.pages for outcome in outcomes] == [1, 0, 1]
 
 
-def test_no_tasks_are_no_work() -> None:
+def test_no_tasks_give_no_outcomes() -> None:
     assert list(run_tasks(OPTIONS, [])) == []
 
 
@@ -134,8 +134,8 @@ def allocate_2_gb(connection: Connection) -> None:
         connection.send("allowed")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the bound")
-def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit")
+def test_the_memory_of_a_worker_is_limited() -> None:
     context = mp.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=allocate_2_gb, args=(theirs,))
@@ -145,9 +145,9 @@ def test_a_worker_cannot_use_more_memory_than_it_may() -> None:
     process.join()
 
 
-def test_memory_is_bounded_before_the_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_limited_before_the_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its handler
     monkeypatch.setattr(pool, "_limit_memory", lambda: order.append("bound"))
     monkeypatch.setattr(Worker, "run", lambda self, task: order.append(task.name) or Outcome(task.name))
     ours, theirs = mp.Pipe()

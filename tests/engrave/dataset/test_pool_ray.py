@@ -24,12 +24,12 @@ TASKS = [EngraveTask(f"task{i}", MusicFont("Leipzig")) for i in range(6)]
 
 
 class ActorDiedError(Exception):
-    """What Ray raises when the process of an actor has ended."""
+    """Error of Ray for an actor whose process has ended."""
 
 
 @dataclass(eq=False)
 class Pending:
-    """What will be an outcome or, without a task, word that a worker is ready."""
+    """Future of an outcome or, without a task, of the versions of a worker that has started."""
 
     server: Any
     number: int
@@ -37,7 +37,7 @@ class Pending:
 
 
 class Cluster:
-    """As much of the `ray` module as is used, in this process: two cores, in a folder of their own."""
+    """Stand-in for the part of `ray` that is used, in this process: a cluster of two cores with another folder."""
 
     exceptions = SimpleNamespace(RayError=ActorDiedError)
 
@@ -48,9 +48,9 @@ class Cluster:
         self.address: str | None = "not connected"
         self.attempts: str | None = None
         self.down = False
-        self.waiting: set[int] = set()  # numbers of workers that get a core only once nothing else happens
-        self.broken: set[int] = set()  # and of those that cannot be started
-        self.idle = 0  # how often nothing else happened
+        self.waiting: set[int] = set()  # numbers of workers that start only when nothing else is ready
+        self.broken: set[int] = set()  # numbers of workers that cannot start
+        self.idle = 0  # number of times that nothing else was ready
 
     def init(self, address: str | None, **options: object) -> None:
         self.address = address
@@ -64,7 +64,7 @@ class Cluster:
 
         def wrap(kind: Any) -> Any:
             def make(*arguments: object) -> Any:
-                os.chdir(self.folder)  # where Ray starts its workers
+                os.chdir(self.folder)  # Ray starts workers elsewhere
                 inside = kind(*arguments)
                 remote = SimpleNamespace(remote=partial(Pending, inside, len(self.made)))
                 actor = SimpleNamespace(run=remote, versions=remote)
@@ -85,7 +85,7 @@ class Cluster:
         return ready, [one for one in pending if one not in ready]
 
     def _comes(self, one: Pending) -> bool:
-        return one.number not in self.waiting if one.task is None else one.task.name != "task4"  # which never ends
+        return one.number not in self.waiting if one.task is None else one.task.name != "task4"  # task4 never ends
 
     def get(self, one: Any) -> object:
         if one.task is None:
@@ -105,7 +105,7 @@ class Cluster:
 
 @pytest.fixture
 def memory_limits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes when the memory of a worker is bounded, rather than to bound that of the tests."""
+    """Record calls that limit the memory of a worker, instead of limiting that of the tests."""
     calls: list[str] = []
     monkeypatch.setattr(pool, "_limit_memory", lambda: calls.append("bound"))
     return calls
@@ -121,7 +121,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def test_crashes_and_endless_tasks_cost_one_score_each(
+def test_crashes_and_timeouts_fail_one_score_each(
     cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
@@ -132,14 +132,12 @@ def test_crashes_and_endless_tasks_cost_one_score_each(
     assert outcomes["task4"].failure == "task4: the engraver took longer than 0.05 s"
     assert sum(outcome.pages for outcome in outcomes.values()) == 4
     assert len(cluster.killed) == 2
-    assert (
-        len(cluster.made) == len(memory_limits) == 3
-    )  # one a core, kept from task to task, and one for that which crashed
-    assert cluster.address == "local"  # None would mean whatever $RAY_ADDRESS says
+    assert len(cluster.made) == len(memory_limits) == 3  # one per core and one in place of that which crashed
+    assert cluster.address == "local"  # None would mean $RAY_ADDRESS
     assert cluster.down
 
 
-def test_a_task_waits_for_a_core_as_long_as_it_takes(
+def test_waiting_for_a_core_has_no_time_limit(
     cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
@@ -149,7 +147,7 @@ def test_a_task_waits_for_a_core_as_long_as_it_takes(
     assert cluster.idle > 0
 
 
-def test_a_worker_that_gets_no_core_holds_up_nothing(
+def test_a_worker_without_a_core_delays_no_task(
     cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
@@ -161,7 +159,7 @@ def test_a_worker_that_gets_no_core_holds_up_nothing(
     assert cluster.idle == 0
 
 
-def test_a_worker_that_cannot_be_started_costs_a_score(
+def test_a_worker_that_cannot_start_fails_one_score(
     cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "run", lambda self, task: Outcome(task.name, 1))
@@ -175,32 +173,32 @@ def test_a_worker_that_cannot_be_started_costs_a_score(
     assert sum(outcome.worker_lost for outcome in run_tasks(OPTIONS, TASKS)) == len(TASKS)
 
 
-def test_a_cluster_with_other_versions_is_refused(
+def test_a_cluster_with_other_versions_raises_an_error(
     cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "software_versions", lambda engine: {"entourage": "another"})
-    with pytest.raises(ValueError, match=r"the cluster engraves with .*; expected the versions of this machine, .*ano"):
+    with pytest.raises(ValueError, match=r"ray: .*; expected the versions of this machine, .*ano"):
         list(run_tasks(OPTIONS, TASKS))
     assert cluster.down
 
 
-def test_a_cluster_is_tried_a_few_times_and_the_environment_stays(
+def test_attempts_to_join_are_limited_and_the_environment_is_restored(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_NUM_REDIS_GET_RETRIES", raising=False)
     monkeypatch.setattr(pool_module, "check_address", lambda address: None)
     there = EngraveOptions(Path("out"), compose=1, ray="head:6379")
-    pool_module.RayPool(there, TASKS, 1.0, int)
+    pool_module.RayPool(there, TASKS)
     assert (cluster.address, cluster.attempts) == ("head:6379", "5")
     assert "RAY_NUM_REDIS_GET_RETRIES" not in os.environ
     monkeypatch.setenv("RAY_NUM_REDIS_GET_RETRIES", "9")
-    pool_module.RayPool(there, TASKS, 1.0, int)
+    pool_module.RayPool(there, TASKS)
     assert (cluster.attempts, os.environ["RAY_NUM_REDIS_GET_RETRIES"]) == ("9", "9")
 
 
-def test_a_full_disk_stops_the_run(cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_run(cluster: Cluster, memory_limits: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_unwritable(self: Worker, task: EngraveTask) -> Outcome:
-        raise UnwritableError("images/a.png cannot be written: No space left on device")
+        raise UnwritableError("images/a.png: cannot be written: No space left on device")
 
     monkeypatch.setattr(Worker, "run", raise_unwritable)
     with pytest.raises(UnwritableError, match="No space left on device"):
@@ -208,7 +206,7 @@ def test_a_full_disk_stops_the_run(cluster: Cluster, memory_limits: list[str], m
     assert cluster.down
 
 
-def test_the_data_set_is_that_of_a_local_run(
+def test_the_data_set_equals_that_of_a_local_run(
     cluster: Cluster, memory_limits: list[str], tmp_path: Path, musicxml: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     songs = Path("songs")
@@ -226,29 +224,27 @@ def test_the_data_set_is_that_of_a_local_run(
     assert b'bad-leipzig,songs/bad.xml,"songs/bad.xml: is not well-formed' in found["there"][Path("failures.csv")]
 
 
-def test_nobody_at_an_address_is_said_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_server_raises_an_error_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        pool_module.check_address(f"ray://127.0.0.1:{port}")  # somebody is there
+        pool_module.check_address(f"ray://127.0.0.1:{port}")  # a server answers
     with pytest.raises(ValueError, match=f"no Ray cluster answers at '127.0.0.1:{port}'"):
-        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"), TASKS)
     with pytest.raises(ValueError, match=r"Ray's address is 'cluster'; expected local, auto, HOST:PORT"):
-        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="cluster"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="cluster"), TASKS)
     with pytest.raises(ValueError, match="no Ray cluster answers"):
         pipeline.engrave(EngraveOptions(Path("out"), compose=1, ray=f"127.0.0.1:{port}"))
     assert not Path("out").exists()
     assert cluster.address == "not connected"
 
 
-def test_a_cluster_that_cannot_be_joined_and_a_missing_package_are_one_line(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_ray_are_one_line(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(address: str | None, **options: object) -> None:
         raise ConnectionError("Could not find any running Ray instance.\nPlease start one.")
 
     monkeypatch.setattr(cluster, "init", fail)
     with pytest.raises(ValueError, match=r"reached at 'auto': Could not find any running Ray instance\. Please"):
-        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS, 1.0, int)
+        pool_module.RayPool(EngraveOptions(Path("out"), compose=1, ray="auto"), TASKS)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match="Ray is not installed"):
         list(run_tasks(OPTIONS, TASKS))

@@ -82,6 +82,7 @@ def open_records(out: Path) -> RecordStore[TaskRecord]:
 
 
 def _write_record(path: Path, record: TaskRecord) -> None:
+    assert record.table is not None
     meta = json.dumps(record.meta, sort_keys=True).encode()
     pq.write_table(record.table.replace_schema_metadata({_META: meta}), path, compression="zstd")
 
