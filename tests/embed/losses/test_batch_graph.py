@@ -1,4 +1,4 @@
-"""Similarities of a batch, its class vectors and its memory, against plain sums over players."""
+"""Similarities of a batch, class vectors and memory, compared with sums over nodes."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "similarity"), [("pearson", pearson), ("cosine", cosine), ("gaussian", gaussian)])
-def test_the_batch_has_the_games_similarities(name: str, similarity: object) -> None:
+def test_batch_similarity_equals_the_functions_of_game(name: str, similarity: object) -> None:
     x = normal(12, 5)
     graph = batch_similarity(x, 3, GroupLossOptions(similarity=name, zero_diagonal=False))  # type: ignore[arg-type]
     torch.testing.assert_close(graph.w, clamp(similarity(x)))  # type: ignore[operator]
@@ -25,7 +25,7 @@ def test_the_batch_has_the_games_similarities(name: str, similarity: object) -> 
 
 
 @pytest.mark.parametrize(("negatives", "remove_negatives"), [("clamp", clamp), ("shift", shift)])
-def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, remove_negatives: object) -> None:
+def test_negatives_are_removed_before_the_diagonal_is_set_to_0(negatives: str, remove_negatives: object) -> None:
     x = normal(12, 5)
     w = batch_similarity(x, 3, GroupLossOptions(negatives=negatives)).w  # type: ignore[arg-type]
     expected = remove_negatives(pearson(x))  # type: ignore[operator]
@@ -34,14 +34,16 @@ def test_negatives_are_mended_and_the_diagonal_is_emptied_last(negatives: str, r
 
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
-def test_sharpness_is_a_power_of_all_similarities(negatives: str) -> None:
+def test_sharpness_is_the_power_of_all_similarities(negatives: str) -> None:
     x, vectors = normal(12, 5), normal(3, 5, seed=1)
     plain = GroupLossOptions(negatives=negatives, class_players=2.0)  # type: ignore[arg-type]
     before, after = (batch_similarity(x, 3, replace(plain, sharpness=power), vectors) for power in (1.0, 3.0))
     torch.testing.assert_close(after.w, before.w**3)
     assert before.field is not None
     assert after.field is not None
-    torch.testing.assert_close(after.field, 2 * (before.field / 2) ** 3)  # voices are counted, not sharpened
+    torch.testing.assert_close(
+        after.field, 2 * (before.field / 2) ** 3
+    )  # the weight of the class vectors is applied after the power
 
 
 @pytest.mark.parametrize("negatives", ["clamp", "shift"])
@@ -52,7 +54,7 @@ def test_labelled_nodes_support_their_label(similarity: str, negatives: str) -> 
     options = GroupLossOptions(similarity=similarity, negatives=negatives, class_players=2.5)  # type: ignore[arg-type]
     graph = batch_similarity(x, 3, options, vectors, LabelledNodes(similarity_inputs(old, options), old_labels))
     together = torch.cat([x, vectors, old])
-    # The Gaussian's bandwidth is that of the batch, whoever else plays.
+    # The bandwidth of the Gaussian depends on the batch only.
     raw = pearson(together)[:10] if similarity == "pearson" else gaussian(x, y=together)
     w = (raw - raw.min().clamp_max(0)) if negatives == "shift" else raw.clamp_min(0)
     field = np.zeros((10, 3))
@@ -98,7 +100,7 @@ def test_similarity_inputs_determine_the_similarity() -> None:
     assert torch.equal(similarity_inputs(x, GroupLossOptions(similarity="gaussian")), x)
 
 
-def test_the_memory_forgets_the_oldest() -> None:
+def test_memory_removes_the_oldest_batch() -> None:
     memory = CrossBatchMemory(2)
     assert memory.nodes("cpu") is None
     for batch in range(3):
@@ -134,7 +136,7 @@ def test_memory_stores_a_copy() -> None:
     assert stored.labels.tolist() == [0, 1, 2, 3]
 
 
-def test_the_memory_goes_where_it_is_needed() -> None:
+def test_memory_moves_to_the_device() -> None:
     memory, other = CrossBatchMemory(2), CrossBatchMemory(2)
     memory.add(normal(2, 3), torch.tensor([0, 1]))
     other.load_state_dict(memory.state_dict())  # a checkpoint's tensors are on the CPU
@@ -149,7 +151,7 @@ def test_memory_can_be_limited_and_cleared() -> None:
     memory = CrossBatchMemory(4)
     for number in range(4):
         memory.add(torch.full((1, 1), float(number)), torch.tensor([number]))
-    memory.limit(9)  # is no order to keep more
+    memory.limit(9)  # above the present limit: no effect
     memory.limit(2)
     memory.add(torch.full((1, 1), 4.0), torch.tensor([4]))
     stored = memory.nodes("cpu")
@@ -159,7 +161,7 @@ def test_memory_can_be_limited_and_cleared() -> None:
     assert memory.nodes("cpu") is None
 
 
-def test_no_batches_are_no_memory() -> None:
+def test_memory_of_no_batches_stores_nothing() -> None:
     memory = CrossBatchMemory(0)
     memory.add(torch.zeros(2, 1), torch.tensor([0, 1]))
     assert memory.nodes("cpu") is None

@@ -1,4 +1,4 @@
-"""What the Group Loss accepts and what it refuses."""
+"""Validation of the inputs of the Group Loss."""
 
 import math
 
@@ -15,10 +15,10 @@ from entourage.embed.losses.batch_graph import check_values
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": LABELS[:-1]}, r"labels have shape \(15,\); expected \(16,\), one an embedding"),
+        ({"labels": LABELS[:-1]}, r"labels have shape \(15,\); expected \(16,\), one per embedding"),
         ({"labels": LABELS.double()}, "labels have type torch.float64; expected integers"),
-        ({"labels": LABELS + 4}, "labels go from 4 to 8; expected 0 to 5, as the logits have columns"),
-        ({"labels": LABELS - 1}, "labels go from -1 to 3; expected 0 to 5, as the logits have columns"),
+        ({"labels": LABELS + 4}, "labels are 4 to 8; expected 0 to 5, the columns of the logits"),
+        ({"labels": LABELS - 1}, "labels are -1 to 3; expected 0 to 5, the columns of the logits"),
         ({"labels": torch.cat([LABELS[:15], torch.tensor([5])])}, "class 5 has 1 samples in the batch; .* at least 2"),
         ({"labels": torch.arange(3).repeat(6)[:4]}, r"labels have shape \(4,\)"),
         ({"logits": torch.zeros(15, CLASSES)}, r"logits have shape \(15, 6\); expected \(16, classes\)"),
@@ -30,7 +30,7 @@ from entourage.embed.losses.batch_graph import check_values
         ({"logits": torch.full((16, CLASSES), math.inf)}, "logits have values that are not finite"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: str) -> None:
+def test_invalid_inputs_raise_a_message_of_one_line(change: dict[str, Tensor], message: str) -> None:
     e, z = batch()
     arguments = {"embeddings": e, "logits": z, "labels": LABELS, **change}
     with pytest.raises(ValueError, match=message) as caught:
@@ -38,19 +38,19 @@ def test_bad_input_is_refused_in_one_line(change: dict[str, Tensor], message: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_batch_of_nothing_but_anchors_is_refused() -> None:
+def test_batch_of_anchors_only_raises() -> None:
     e, z = batch()
     with pytest.raises(ValueError, match="all samples are anchors; expected a class with more than"):
         GroupLoss(anchors_per_class=2)(e[:4], z[:4], torch.tensor([0, 0, 1, 1]))
     assert GroupLoss(anchors_per_class=2)(e[:5], z[:5], torch.tensor([0, 0, 1, 1, 1])).isfinite()
 
 
-def test_class_vectors_must_come_and_fit_where_they_play() -> None:
+def test_required_class_vectors_are_validated() -> None:
     e, z = batch()
     loss = GroupLoss(class_players=1.0)
-    with pytest.raises(ValueError, match="no class_vectors were given; expected the classifier's weight"):
+    with pytest.raises(ValueError, match=r"class_players is above 0 .*; expected the classifier's weight"):
         loss(e, z, LABELS)
-    with pytest.raises(ValueError, match=r"class_vectors have shape \(6, 5\); expected \(6, 12\), a row a class"):
+    with pytest.raises(ValueError, match=r"class_vectors have shape \(6, 5\); expected \(6, 12\), a row per class"):
         loss(e, z, LABELS, torch.zeros(6, 5))
     for wrong in (math.nan, math.inf):
         with pytest.raises(ValueError, match="class_vectors have values that are not finite; expected finite numbers"):
@@ -63,16 +63,16 @@ def test_batches_that_do_not_match_the_memory_raise() -> None:
     e, z = batch()
     loss = GroupLoss(memory=2)
     loss(e, z, LABELS)
-    with pytest.raises(ValueError, match="embeddings have 5 dimensions; expected 12, as the batches in the"):
+    with pytest.raises(ValueError, match="embeddings have 5 dimensions; expected 12"):
         loss(e[:, :5], z, LABELS)
-    with pytest.raises(ValueError, match="logits have 3 columns; expected 5 or more, as the memory has classes"):
+    with pytest.raises(ValueError, match="logits have 3 columns; expected 5 or more"):
         loss(e, z[:, :3], LABELS // 2)
-    with pytest.raises(ValueError, match=r"logits have 4 columns; expected 5 .*; memory.clear\(\) forgets them"):
+    with pytest.raises(ValueError, match=r"logits have 4 columns; expected 5 .*; memory.clear\(\)"):
         loss(e, z[:, :4], LABELS.clamp(max=3))
     assert loss(e, z[:, :5], LABELS).isfinite()
 
 
-def test_what_is_no_tensor_of_numbers_is_refused() -> None:
+def test_inputs_that_are_not_tensors_of_numbers_raise() -> None:
     e, z = batch()
     with pytest.raises(ValueError, match="embeddings are a list; expected a tensor"):
         GroupLoss()(e.tolist(), z, LABELS)
@@ -91,12 +91,12 @@ def test_labels_may_be_of_any_integer_type() -> None:
 
 
 def test_all_values_are_checked_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    # On a GPU each look would wait for all that was asked of it before.
+    # On a GPU, each transfer waits for all earlier operations.
     transfers: list[int] = []
     tolist = Tensor.tolist
     monkeypatch.setattr(Tensor, "tolist", lambda values: (transfers.append(len(values)), tolist(values))[1])
     for name in ("item", "__bool__", "__float__", "__int__"):
-        monkeypatch.setattr(Tensor, name, lambda value: pytest.fail("a value was looked at by itself"))
+        monkeypatch.setattr(Tensor, name, lambda value: pytest.fail("a single value was read"))
     e, z = batch()
     loss = GroupLoss(class_players=1.0, memory=1)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The Group Loss against a plain restatement, closed forms, and what it must not notice."""
+"""The Group Loss compared with a direct implementation and closed forms, and its invariances."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -49,7 +49,7 @@ def restated(e: Tensor, z: Tensor, y: Tensor, anchors: Tensor, o: GroupLossOptio
     ],
 )
 @pytest.mark.parametrize("name", PRESETS)
-def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes: dict[str, Any]) -> None:
+def test_value_and_gradients_equal_a_direct_implementation(name: str, changes: dict[str, Any]) -> None:
     options = replace(loss_preset(name), **changes)
     e, z = batch()
     torch.manual_seed(1)
@@ -64,24 +64,24 @@ def test_value_and_gradients_are_those_of_a_plain_restatement(name: str, changes
     assert slopes[0][0].abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_equal_similarities_double_the_logits_each_round(rounds: int) -> None:
+@pytest.mark.parametrize("n_iter", [0, 1, 3])
+def test_each_iteration_with_the_identity_doubles_the_logits(n_iter: int) -> None:
     # W = identity: x <- x^2 / sum x^2, and softmax(z)^2 is softmax(2 z) up to a factor.
-    z = batch()[1] / 8  # rounding leaves W with 1e-17 off the diagonal: no probability may be as small
+    z = batch()[1] / 8  # rounding leaves 1e-17 off the diagonal of W, far below all probabilities
     noise = torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
     e = torch.linalg.qr(torch.cat([torch.ones(1, 20), noise]).double().T)[0].T[1:]  # (16, 20), centred, orthogonal
-    loss = GroupLoss.from_preset("thesis", iterations=rounds, temperature=1, anchors_per_class=0, zero_diagonal=False)
-    torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(2**rounds * z, LABELS))
+    loss = GroupLoss.from_preset("thesis", iterations=n_iter, temperature=1, anchors_per_class=0, zero_diagonal=False)
+    torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(2**n_iter * z, LABELS))
 
 
-def test_without_rounds_it_is_the_cross_entropy_at_its_temperature() -> None:
+def test_without_iterations_it_is_the_cross_entropy_at_its_temperature() -> None:
     e, z = batch()
     loss = GroupLoss.from_preset("thesis", iterations=0, temperature=3, anchors_per_class=0)
     torch.testing.assert_close(loss(e, z, LABELS), F.cross_entropy(z / 3, LABELS))
 
 
-def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
-    # All similarities are 1: a player hears one certain voice for its label and q_h of the other player.
+def test_identical_embeddings_with_one_anchor_have_a_closed_form() -> None:
+    # All similarities are 1: the payoff of a sample is 1 for its label (from the anchor) plus q_h of the other sample.
     e = torch.tensor([[1.0, 2.0, 4.0]]).double().expand(3, 3)
     z = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]).double()
     p, q = z[1].softmax(0), z[2].softmax(0)
@@ -92,7 +92,7 @@ def test_identical_twins_and_one_anchor_have_a_closed_form() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
+def test_loss_is_invariant_to_scale_and_shift_of_embeddings(name: str) -> None:
     e, z = batch()
     rows = torch.linspace(0.1, 50, 16, dtype=torch.float64)[:, None]
     loss = GroupLoss.from_preset(name, anchor_choice="first").eval()
@@ -102,7 +102,7 @@ def test_the_scale_and_shift_of_embeddings_are_not_seen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_order_of_the_batch_is_not_seen(name: str) -> None:
+def test_loss_is_invariant_to_the_order_of_the_batch(name: str) -> None:
     e, z = batch()
     order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
     loss = GroupLoss.from_preset(name, anchors_per_class=0).eval()
@@ -119,12 +119,12 @@ def test_anchors_have_zero_loss(name: str, objective: str) -> None:
     to_embeddings, to_logits = torch.autograd.grad(game, (e, z))
     assert (to_logits[anchors] == 0).all()
     assert (to_logits[~anchors] != 0).any(dim=1).all()
-    assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still pull on the others
+    assert (to_embeddings[anchors] != 0).any(dim=1).all()  # they still affect the other samples
     log_x = refine_labels(batch_similarity(e, CLASSES, options), z, LABELS, anchors, options)
     assert torch.equal(log_x[anchors].exp(), F.one_hot(LABELS, CLASSES).double()[anchors])
 
 
-def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
+def test_agreement_is_the_divergence_within_classes_after_the_dynamics() -> None:
     e, z = batch()
     loss = GroupLoss.from_preset("thesis", objective="agreement", anchor_choice="first")
     anchors, _ = sample_anchors(LABELS, 2, random=False)
@@ -135,7 +135,7 @@ def test_agreement_is_the_divergence_within_classes_after_the_game() -> None:
     torch.testing.assert_close(loss(e, z, LABELS), expected)
 
 
-def test_the_parts_make_the_whole() -> None:
+def test_loss_is_the_weighted_sum_of_its_terms() -> None:
     e, z = batch()
     loss = GroupLoss(cross_entropy_weight=0.3, proxy_weight=0.2, label_smoothing=0.2, anchor_choice="first")
     game, cross_entropy, proxy = loss.terms(e, z, LABELS)
@@ -145,7 +145,7 @@ def test_the_parts_make_the_whole() -> None:
     torch.testing.assert_close(cross_entropy, F.cross_entropy(z, LABELS, label_smoothing=0.2))
 
 
-def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
+def test_label_smoothing_applies_to_the_dynamics_too() -> None:
     e, z = batch()
     options = GroupLossOptions(label_smoothing=0.2, anchors_per_class=0)
     log_x = refine_labels(batch_similarity(e, CLASSES, options), z, LABELS, torch.zeros(16, dtype=torch.bool), options)
@@ -153,8 +153,8 @@ def test_label_smoothing_takes_from_the_target_of_the_game_too() -> None:
     torch.testing.assert_close(GroupLoss(**asdict(options)).terms(e, z, LABELS).game, expected)
 
 
-def test_class_vectors_play_as_anchors_of_their_class() -> None:
-    # A game with class vectors is the game of a batch to which each is appended, as an anchor, without a loss.
+def test_class_vectors_are_anchors_of_their_class() -> None:
+    # Equals a batch with the class vectors appended as anchors that do not contribute to the loss.
     e, z = batch()
     vectors = torch.randn(CLASSES, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
     loss = GroupLoss.from_preset("thesis", class_players=1.0, anchors_per_class=0)
@@ -171,7 +171,7 @@ def test_class_vectors_play_as_anchors_of_their_class() -> None:
         torch.testing.assert_close(actual, right)
 
 
-def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
+def test_earlier_batches_are_anchors_without_gradients() -> None:
     e, z = batch()
     loss = GroupLoss.from_preset("thesis", memory=1, anchors_per_class=0)
     alone = loss(e[:8], z[:8], LABELS[:8])
@@ -184,7 +184,7 @@ def test_earlier_batches_play_as_anchors_and_pass_no_gradient() -> None:
     torch.testing.assert_close(memory_loss, F.nll_loss(log_x[:8], LABELS[8:]))
     assert (torch.autograd.grad(memory_loss, e)[0][:8] == 0).all()
     assert not torch.allclose(loss(e[:8], z[:8], LABELS[:8]), alone)
-    torch.testing.assert_close(loss.eval()(e[:8], z[:8], LABELS[:8]), alone)  # in evaluation there is no memory
+    torch.testing.assert_close(loss.eval()(e[:8], z[:8], LABELS[:8]), alone)  # evaluation mode ignores the memory
     loss.train().memory.clear()
     torch.testing.assert_close(loss(e[:8], z[:8], LABELS[:8]), alone)
 
@@ -200,8 +200,8 @@ def test_terms_match_the_loss_and_update_the_memory_on_request() -> None:
     assert not torch.allclose(loss.terms(e[:8], z[:8], LABELS[:8]).game, before)
 
 
-def test_learning_by_the_game_alone_separates_classes() -> None:
-    # The logits are useless and stay so: only the embeddings can lower the loss.
+def test_training_with_the_dynamics_alone_separates_classes() -> None:
+    # The logits are constant: only the embeddings can lower the loss.
     torch.manual_seed(0)
     e, z = torch.randn(16, 8).requires_grad_(), torch.zeros(16, CLASSES)
     loss = GroupLoss.from_preset("thesis", iterations=1, anchors_per_class=1)

@@ -1,4 +1,4 @@
-"""The Group Loss in every precision, and where numbers are extreme or few."""
+"""The Group Loss in all precisions, for extreme values and for small batches."""
 
 import pytest
 import torch
@@ -16,20 +16,20 @@ DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_precision_gives_the_same_loss(name: str, dtype: torch.dtype, device: str) -> None:
     e, z = (t.detach().to(device).requires_grad_() for t in batch(dtype=dtype))
-    loss = GroupLoss.from_preset(name, anchor_choice="first").eval()  # which remembers nothing
+    loss = GroupLoss.from_preset(name, anchor_choice="first").eval()  # without memory
     labels = LABELS.to(device)
     actual = loss(e, z, labels)
     assert actual.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    # The rounding of the inputs is not the loss' to answer for: it is given the same rounded values in float64.
+    # The expected value is computed from the same rounded inputs in float64.
     expected = loss(e.detach().double(), z.detach().double(), labels)
-    torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five rounds
+    torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)  # float32 over five iterations
     actual.backward()
     assert e.grad is not None
     assert e.grad.dtype == dtype
     assert e.grad.isfinite().all()
 
 
-def test_a_precision_for_embeddings_and_another_for_logits() -> None:
+def test_embeddings_and_logits_may_have_different_precisions() -> None:
     e, z = batch(dtype=torch.float16)
     large = 1e6 * z.detach().float()  # beyond float16
     loss = GroupLoss(anchor_choice="first", temperature=1e6)
@@ -52,7 +52,7 @@ def test_autocast_does_not_lower_the_precision(dtype: torch.dtype, device: str) 
 
 @pytest.mark.parametrize("anchors", range(6))
 @pytest.mark.parametrize("name", PRESETS)
-def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
+def test_any_number_of_anchors_below_the_class_size_works(name: str, anchors: int) -> None:
     e, z = (t.detach().repeat(2, 1)[:18].requires_grad_() for t in batch(dtype=torch.float32))
     labels = torch.arange(3).repeat(6)  # six of each class
     value = GroupLoss.from_preset(name, anchors_per_class=anchors)(e, z, labels)
@@ -62,11 +62,11 @@ def test_from_no_anchors_to_all_but_one(name: str, anchors: int) -> None:
 
 
 @pytest.mark.parametrize("similarity", ["pearson", "cosine", "gaussian"])
-def test_embeddings_that_have_collapsed_can_still_be_learnt_from(similarity: str) -> None:
+def test_collapsed_embeddings_have_finite_gradients(similarity: str) -> None:
     e, z = batch(dtype=torch.float32)
     e = e.detach()[:1].expand(len(e), -1).clone().requires_grad_()
     loss = GroupLoss(similarity=similarity, class_players=1.0, memory=1)
-    for _ in range(2):  # the second time with players of the first batch
+    for _ in range(2):  # the second batch has the first one in its memory
         value = loss(e, z, LABELS, torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0)))
         value.backward()
         assert value.isfinite()
@@ -75,7 +75,7 @@ def test_embeddings_that_have_collapsed_can_still_be_learnt_from(similarity: str
 
 @pytest.mark.parametrize("objective", ["labels", "agreement"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_batch_of_one_class_or_of_one_sample(name: str, objective: str) -> None:
+def test_batches_of_one_class_or_one_sample_work(name: str, objective: str) -> None:
     e, z = batch(dtype=torch.float32)
     for n, anchors in ((16, 2), (2, 1), (1, 0)):
         loss = GroupLoss.from_preset(name, objective=objective, anchors_per_class=anchors)
@@ -94,8 +94,8 @@ EXTREMES = {
     "as huge as can be": lambda e, z: (3e38 * (e / e.abs().max()), 3e38 * (z / z.abs().max())),
     "tiny": lambda e, z: (1e-30 * e, 1e-30 * z),
     "of different size": lambda e, z: (10.0 ** torch.linspace(-28, 37, len(e))[:, None] * e, z),
-    "sure and wrong": lambda e, z: (e, 1e3 * F.one_hot((LABELS + 1) % CLASSES, CLASSES).float()),
-    "sure and right": lambda e, z: (e, 1e3 * F.one_hot(LABELS, CLASSES).float()),
+    "confident and wrong": lambda e, z: (e, 1e3 * F.one_hot((LABELS + 1) % CLASSES, CLASSES).float()),
+    "confident and right": lambda e, z: (e, 1e3 * F.one_hot(LABELS, CLASSES).float()),
 }
 
 
@@ -119,7 +119,7 @@ def test_no_nan_for_any_class_vectors_and_similarity(extreme: str, similarity: s
     e, z = (t.detach() for t in batch(dtype=torch.float32))
     e, z = (t.clone().requires_grad_() for t in EXTREMES[extreme](e, z))
     vectors = torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0))
-    torch.manual_seed(0)  # of the anchors
+    torch.manual_seed(0)  # for the anchors
     for size in (1.0, 1e37):
         own_vectors = (size * vectors).requires_grad_()
         loss = GroupLoss(
@@ -132,7 +132,7 @@ def test_no_nan_for_any_class_vectors_and_similarity(extreme: str, similarity: s
             class_players=1e6,
             memory=1,
         )
-        for _ in range(2):  # the second time with players of the first batch
+        for _ in range(2):  # the second batch has the first one in its memory
             value = loss(e, z, LABELS, own_vectors)
             gradients = torch.autograd.grad(value, (e, z, own_vectors))
             assert value.isfinite()
@@ -140,7 +140,7 @@ def test_no_nan_for_any_class_vectors_and_similarity(extreme: str, similarity: s
 
 
 @pytest.mark.parametrize("size", [1e-25, 1e19, 1e36])
-def test_a_gaussian_does_not_see_the_size_of_all_embeddings_together(size: float) -> None:
+def test_gaussian_is_invariant_to_the_scale_of_all_embeddings(size: float) -> None:
     e, z = (t.detach() for t in batch(dtype=torch.float32))
     vectors = torch.randn(CLASSES, e.shape[1], generator=torch.Generator().manual_seed(0))
     loss = GroupLoss(similarity="gaussian", anchor_choice="first", class_players=1.0)

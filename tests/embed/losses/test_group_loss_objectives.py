@@ -1,4 +1,4 @@
-"""What the outcome is judged by, against torch's own losses and plain sums."""
+"""Terms of the Group Loss, compared with losses of other libraries and with sums."""
 
 import math
 
@@ -20,7 +20,7 @@ def log_x() -> Tensor:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-def test_the_label_loss_is_torchs_cross_entropy(log_x: Tensor, smoothing: float) -> None:
+def test_label_loss_equals_the_cross_entropy_of_torch(log_x: Tensor, smoothing: float) -> None:
     expected = F.cross_entropy(log_x, LABELS, reduction="none", label_smoothing=smoothing)
     torch.testing.assert_close(label_loss(log_x, LABELS, smoothing), expected)
 
@@ -36,13 +36,13 @@ def test_agreement_is_the_mean_divergence_of_ordered_pairs(log_x: Tensor) -> Non
     assert (slopes[0][[3, 5]] == 0).all()
 
 
-def test_equal_distributions_and_single_samples_cost_nothing(log_x: Tensor) -> None:
+def test_equal_distributions_and_single_samples_have_no_agreement_loss(log_x: Tensor) -> None:
     same = log_x[:1].expand(6, 3)
     assert agreement_loss(same, LABELS, torch.ones(6, dtype=torch.bool)).item() == pytest.approx(0, abs=1e-15)
     assert agreement_loss(log_x, torch.arange(6), torch.ones(6, dtype=torch.bool)).item() == 0
 
 
-def test_who_does_not_take_part_may_be_certain(log_x: Tensor) -> None:
+def test_masked_samples_may_be_one_hot(log_x: Tensor) -> None:
     certain = torch.tensor([0.0, -math.inf, -math.inf], dtype=torch.float64)
     mixed = torch.cat([log_x[:5], certain[None]])
     takes_part = torch.arange(6) < 5
@@ -51,7 +51,7 @@ def test_who_does_not_take_part_may_be_certain(log_x: Tensor) -> None:
     assert torch.autograd.grad(loss, log_x)[0].isfinite().all()
 
 
-def test_the_floor_is_added_before_the_logarithm(log_x: Tensor) -> None:
+def test_floor_is_added_before_the_logarithm(log_x: Tensor) -> None:
     torch.testing.assert_close(add_floor(log_x, 0.01), (log_x.exp() + 0.01).log())
     assert add_floor(log_x, 0.0) is log_x
     lost = torch.tensor([-math.inf, -500.0, 0.0], requires_grad=True)
@@ -59,7 +59,7 @@ def test_the_floor_is_added_before_the_logarithm(log_x: Tensor) -> None:
     torch.testing.assert_close(slope, torch.tensor([0.0, 0.0, 1.0]))
 
 
-def test_on_scaled_cosines_the_proxy_loss_is_proxy_anchor() -> None:
+def test_proxy_loss_of_scaled_cosines_is_proxy_anchor() -> None:
     torch.manual_seed(0)
     embeddings = torch.randn(6, 7, dtype=torch.float64, requires_grad=True)
     peer = ProxyAnchorLoss(num_classes=5, embedding_size=7, margin=0.1, alpha=32).double()
@@ -70,7 +70,7 @@ def test_on_scaled_cosines_the_proxy_loss_is_proxy_anchor() -> None:
     torch.testing.assert_close(slopes[0], slopes[1])
 
 
-def test_logits_beyond_the_margin_cost_next_to_nothing() -> None:
+def test_logits_beyond_the_margin_have_nearly_no_loss() -> None:
     logits = (60 * F.one_hot(LABELS, 3) - 30).double()
     assert proxy_loss(logits, LABELS) < 1e-10
     assert proxy_loss(-logits, LABELS) > 60

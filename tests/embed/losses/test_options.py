@@ -1,4 +1,4 @@
-"""The presets say what they are said to say."""
+"""Values and validation of the options of the Group Loss."""
 
 import json
 from dataclasses import FrozenInstanceError, asdict, fields, replace
@@ -14,7 +14,7 @@ from entourage.embed.losses.options import PRESETS, loss_preset
 ORIGINAL = {"anchor_choice": "first", "zero_diagonal": False, "count_anchors": True, "floor": 1e-12, "iterations": 1}
 
 
-def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
+def test_default_preset_is_the_default_constructor_with_a_memory() -> None:
     arguments = signature(GroupLoss).parameters
     assert asdict(GroupLossOptions()) == {f.name: arguments[f.name].default for f in fields(GroupLossOptions)}
     assert replace(loss_preset("default"), memory=0) == GroupLoss().options == GroupLossOptions()
@@ -31,14 +31,14 @@ def test_the_default_preset_is_the_default_constructor_with_a_memory() -> None:
         ("original-sop", {**ORIGINAL, "temperature": 54, "anchors_per_class": 2, "cross_entropy_weight": 1.0}),
     ],
 )
-def test_presets_match_the_text_and_the_code(name: str, published: dict[str, Any]) -> None:
+def test_presets_match_the_thesis_and_the_original_code(name: str, published: dict[str, Any]) -> None:
     options = asdict(loss_preset(name))
     assert {field: options[field] for field in published} == published
     assert GroupLoss.from_preset(name).options == loss_preset(name)
 
 
 @pytest.mark.parametrize("name", ["thesis", "original-cub", "original-cars", "original-sop"])
-def test_what_was_thought_of_later_is_off_in_them(name: str) -> None:
+def test_later_options_are_off_in_published_presets(name: str) -> None:
     options = loss_preset(name)
     assert (options.label_smoothing, options.class_players, options.memory, options.objective) == (0, 0, 0, "labels")
     assert (options.sharpness, options.proxy_weight) == (1, 0)
@@ -48,12 +48,12 @@ def test_every_preset_is_listed() -> None:
     assert list(PRESETS) == ["default", "thesis", "original-cub", "original-cars", "original-sop"]
 
 
-def test_a_preset_can_be_changed_by_name() -> None:
+def test_arguments_of_a_preset_can_be_replaced() -> None:
     assert GroupLoss.from_preset("thesis", iterations=1).options.iterations == 1
     assert "iterations=7" in repr(GroupLoss(iterations=7))
 
 
-def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+def test_unknown_preset_raises_and_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="preset 'best' is unknown; expected one of default, thesis, original-cub, "):
         loss_preset("best")
 
@@ -92,7 +92,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
         ("label_smoothing", 1.0, "expected a number from 0 to 0.999"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(field: str, value: Any, expected: str) -> None:
+def test_invalid_values_raise(field: str, value: Any, expected: str) -> None:
     with pytest.raises(ValueError, match=rf"^{field} is .*; {expected}"):
         GroupLoss(**{field: value})
 
@@ -102,6 +102,6 @@ def test_options_are_frozen() -> None:
         loss_preset("default").floor = 1.0  # type: ignore[misc]
 
 
-def test_numbers_of_numpy_become_plain_ones() -> None:
+def test_numpy_numbers_are_converted() -> None:
     options = GroupLossOptions(iterations=np.int64(2), temperature=np.float32(2.0))  # type: ignore[arg-type]
     assert json.loads(json.dumps(asdict(options))) == asdict(GroupLossOptions(iterations=2, temperature=2.0))

@@ -1,4 +1,4 @@
-"""Every rival has the interface of the Group Loss, learns, and is what its name says."""
+"""Interface, training and formulas of the baseline losses."""
 
 import sys
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from entourage.embed import BASELINE_LOSSES, GroupLoss, baseline_loss
 
 LABELS = torch.arange(4).repeat_interleave(5)
-pytestmark = pytest.mark.filterwarnings("ignore:.*")  # the library uses some of torch's old names
+pytestmark = pytest.mark.filterwarnings("ignore:.*")  # the library uses deprecated names of torch
 
 
 @pytest.fixture(autouse=True)
@@ -24,19 +24,19 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def gap(e: Tensor) -> float:
-    """Mean cosine within classes less that between them."""
+    """Return the mean cosine within classes minus that between classes."""
     cosine = F.normalize(e.detach()) @ F.normalize(e.detach()).T
     same = LABELS[:, None] == LABELS[None, :]
     return float(cosine[same & ~torch.eye(20, dtype=torch.bool)].mean() - cosine[~same].mean())
 
 
-def test_all_of_the_chapter_are_there() -> None:
+def test_all_losses_of_the_chapter_are_available() -> None:
     named = {"triplet", "lifted-structure", "n-pairs", "angular", "proxy-nca", "proxy-anchor", "multi-similarity"}
     assert named | {"soft-triple", "normalised-softmax", "cross-entropy"} == set(BASELINE_LOSSES)
 
 
 @pytest.mark.parametrize("name", BASELINE_LOSSES)
-def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(name: str) -> None:
+def test_baseline_is_a_scalar_with_gradients_and_the_interface_of_the_group_loss(name: str) -> None:
     e, z = batch()
     loss = baseline_loss(name, 4, 8)
     value = loss(e, z, LABELS)
@@ -51,7 +51,7 @@ def test_each_is_a_scalar_with_gradients_that_can_be_called_like_the_group_loss(
 
 
 def trained(name: str) -> tuple[Tensor, Tensor, torch.nn.Module]:
-    """Embeddings before and after they followed a loss for a while, and the loss with all that it learnt."""
+    """Return embeddings before and after 150 steps of a loss, and the trained loss."""
     e, z = batch()
     before = e.detach().clone()
     loss = baseline_loss(name, 4, 8)
@@ -64,7 +64,7 @@ def trained(name: str) -> tuple[Tensor, Tensor, torch.nn.Module]:
 
 
 @pytest.mark.parametrize("name", [name for name in BASELINE_LOSSES if name not in ("cross-entropy", "soft-triple")])
-def test_each_brings_a_class_together(name: str) -> None:
+def test_training_increases_cosines_within_classes(name: str) -> None:
     before, after, _ = trained(name)
     assert gap(after) > gap(before) + 0.05
 
@@ -77,14 +77,14 @@ def test_soft_triple_assigns_each_sample_to_a_centre_of_its_class() -> None:
 
 
 @pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
-def test_what_is_learnt_of_a_class_starts_with_length_one(name: str) -> None:
+def test_proxies_are_initialised_with_length_one(name: str) -> None:
     (proxies,) = baseline_loss(name, 50, 256).parameters()
-    rows = proxies if proxies.shape[1] == 256 else proxies.T  # SoftTriple has a column a centre
+    rows = proxies if proxies.shape[1] == 256 else proxies.T  # SoftTriple stores centres as columns
     torch.testing.assert_close(rows.norm(dim=1).mean(), torch.tensor(1.0), atol=0.05, rtol=0)  # 256 draws: 1 +- 0.044
 
 
 @pytest.mark.parametrize("name", ["proxy-nca", "proxy-anchor", "soft-triple", "normalised-softmax"])
-def test_what_they_learn_stays_in_float32(name: str) -> None:
+def test_proxies_stay_in_float32(name: str) -> None:
     e, z = batch()
     loss = baseline_loss(name, 4, 8)
     expected = loss(e.bfloat16().float(), z, LABELS)
@@ -93,7 +93,7 @@ def test_what_they_learn_stays_in_float32(name: str) -> None:
     assert all(p.dtype == torch.float32 and p.numel() >= 32 for p in loss.parameters())
 
 
-def test_the_proxy_anchor_is_the_papers_formula() -> None:
+def test_proxy_anchor_equals_the_formula_of_the_paper() -> None:
     e, z = batch()
     loss = baseline_loss("proxy-anchor", 6, 8)  # two classes have no sample in the batch
     (proxies,) = loss.parameters()
@@ -104,7 +104,7 @@ def test_the_proxy_anchor_is_the_papers_formula() -> None:
     torch.testing.assert_close(loss(e, z, LABELS), (1 + pull).log().sum() / 4 + (1 + push).log().sum() / 6)
 
 
-def test_the_triplet_loss_sees_semi_hard_triplets_alone() -> None:
+def test_triplet_loss_uses_semi_hard_triplets_only() -> None:
     e, z = batch()
     far = torch.cdist(F.normalize(e), F.normalize(e)).tolist()
     triplets = [
@@ -119,14 +119,14 @@ def test_the_triplet_loss_sees_semi_hard_triplets_alone() -> None:
     assert baseline_loss("triplet", 4, 8)(e, z, LABELS).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
 
 
-def test_the_multi_similarity_loss_sees_mined_pairs_alone() -> None:
+def test_multi_similarity_loss_uses_mined_pairs_only() -> None:
     e, z = batch()
     loss = baseline_loss("multi-similarity", 4, 8)
     assert not torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS))
     assert torch.isclose(loss(e, z, LABELS), loss.criterion(e, LABELS, loss.miner(e, LABELS)))
 
 
-def test_cross_entropy_is_torchs() -> None:
+def test_cross_entropy_equals_torch() -> None:
     e, z = batch()
     assert torch.equal(baseline_loss("cross-entropy", 4, 8)(e, z, LABELS), F.cross_entropy(z, LABELS))
     assert baseline_loss("cross-entropy", 4, 8)(e, z.bfloat16(), LABELS).dtype == torch.float32
@@ -145,14 +145,14 @@ def test_unknown_loss_raises_and_lists_the_known_ones() -> None:
         (4.0, 32, "num_classes is 4.0; expected a whole number of 1 or more"),
     ],
 )
-def test_sizes_that_no_loss_can_have_are_refused(num_classes: int, embedding_size: int, message: str) -> None:
+def test_invalid_sizes_raise(num_classes: int, embedding_size: int, message: str) -> None:
     for name in ("proxy-nca", "cross-entropy"):
         with pytest.raises(ValueError, match=message):
             baseline_loss(name, num_classes, embedding_size)
 
 
-def test_a_missing_library_is_explained_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_raises_if_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)  # makes the import fail
-    with pytest.raises(ValueError, match="'triplet' comes from pytorch-metric-learning, which is missing: pip install"):
+    with pytest.raises(ValueError, match=r"'triplet' requires pytorch-metric-learning, .*; expected `pip install"):
         baseline_loss("triplet", 4, 8)
     assert baseline_loss("cross-entropy", 4, 8)

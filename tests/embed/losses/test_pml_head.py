@@ -1,4 +1,4 @@
-"""The Group Loss in the places where pytorch-metric-learning expects one of its own."""
+"""`GroupLossWithHead` on its own and in pytorch-metric-learning."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from entourage.embed import CosineHead, GroupLoss, GroupLossWithHead, MultiCente
 LABELS = torch.arange(12) % 3
 
 
-def test_it_is_the_group_loss_with_the_logits_of_the_head() -> None:
+def test_loss_is_the_group_loss_with_the_logits_of_the_head() -> None:
     torch.manual_seed(0)
     head, embeddings = nn.Linear(8, 3), torch.randn(12, 8)
     for options in ({"anchor_choice": "first"}, {"anchor_choice": "first", "class_players": 2.0}):
@@ -19,7 +19,7 @@ def test_it_is_the_group_loss_with_the_logits_of_the_head() -> None:
         assert torch.equal(adapted.get_logits(embeddings), head(embeddings))
 
 
-def test_its_classifier_is_learnt_with_it() -> None:
+def test_classifier_is_trained_with_the_loss() -> None:
     torch.manual_seed(0)
     adapted = GroupLossWithHead(nn.Linear(8, 3))
     adapted(torch.randn(12, 8), LABELS).backward()
@@ -28,10 +28,10 @@ def test_its_classifier_is_learnt_with_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_embeddings_have_any_precision_whatever_the_head(dtype: torch.dtype) -> None:
+def test_embeddings_of_any_precision_work_with_all_heads(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     embeddings = torch.randn(12, 8).to(dtype).requires_grad_()
-    for head in (nn.Linear(8, 3), MultiCenterHead(8, 3), nn.Softmax(dim=1)):  # the last has nothing that is learnt
+    for head in (nn.Linear(8, 3), MultiCenterHead(8, 3), nn.Softmax(dim=1)):  # the last one has no parameters
         GroupLossWithHead(head)(embeddings, LABELS % 2).backward()
         assert embeddings.grad is not None
         assert embeddings.grad.isfinite().all()
@@ -41,7 +41,7 @@ def test_embeddings_have_any_precision_whatever_the_head(dtype: torch.dtype) -> 
         assert linear.get_logits(embeddings).dtype == torch.bfloat16
 
 
-def test_it_joins_other_losses() -> None:
+def test_loss_can_be_combined_with_other_losses() -> None:
     losses = pytest.importorskip("pytorch_metric_learning.losses")
     torch.manual_seed(0)
     embeddings = torch.randn(12, 8)
@@ -53,7 +53,7 @@ def test_it_joins_other_losses() -> None:
     )
 
 
-def test_a_trainer_of_the_library_trains_with_it() -> None:
+def test_trainer_of_the_library_accepts_the_loss() -> None:
     trainers = pytest.importorskip("pytorch_metric_learning.trainers")
     torch.manual_seed(0)
     centres = torch.randn(3, 6)
@@ -78,33 +78,37 @@ def test_a_trainer_of_the_library_trains_with_it() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"indices_tuple": (1, 2, 3)}, {"ref_emb": torch.zeros(2, 8)}])
-def test_pairs_and_references_are_refused(arguments: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"is given; expected None: .*Group Loss"):
+def test_pairs_and_references_raise(arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is given; expected None, as the Group Loss"):
         GroupLossWithHead(nn.Linear(8, 3))(torch.randn(12, 8), LABELS, **arguments)  # type: ignore[arg-type]
 
 
-def test_a_classifier_without_a_weight_is_refused_where_class_vectors_play() -> None:
+def test_classifier_without_weight_raises_if_class_vectors_are_required() -> None:
     head = nn.Sequential(nn.Linear(8, 3))
-    with pytest.raises(ValueError, match="head is a Sequential without a weight; expected one, as class vectors play"):
+    with pytest.raises(
+        ValueError, match="head is a Sequential without a weight; expected one, as class_players is above 0"
+    ):
         GroupLossWithHead(head, GroupLoss(class_players=1.0))
     assert GroupLossWithHead(head)(torch.randn(12, 8), LABELS).isfinite()
 
 
 @pytest.mark.parametrize("head", [nn.Linear(8, 3), CosineHead(8, 3), MultiCenterHead(8, 3)])
-def test_embeddings_of_another_length_are_one_line(head: nn.Module) -> None:
+def test_embeddings_of_another_length_raise(head: nn.Module) -> None:
     loss = GroupLossWithHead(head)
-    with pytest.raises(ValueError, match=r"embeddings are of shape \(12, 7\); the classifier expects \(n, 8\)"):
+    with pytest.raises(ValueError, match=r"embeddings have shape \(12, 7\); expected \(n, 8\)"):
         loss(torch.randn(12, 7), LABELS)
     assert loss(torch.randn(12, 8), LABELS).isfinite()
 
 
 @pytest.mark.parametrize("head", [None, 3, torch.zeros(3, 8)])
-def test_what_is_no_classifier_is_refused_at_once(head: object) -> None:
-    with pytest.raises(ValueError, match=r"^head is a \w+; expected a module that has logits, e\.g\. MultiCenterHead"):
+def test_head_that_is_not_a_module_raises(head: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"^head is a \w+; expected a module that returns logits, e\.g\. MultiCenterHead"
+    ):
         GroupLossWithHead(head)  # type: ignore[arg-type]
 
 
-def test_what_is_no_group_loss_is_refused_at_once() -> None:
+def test_other_loss_raises() -> None:
     with pytest.raises(ValueError, match=r"^loss is a CrossEntropyLoss; expected a GroupLoss, or None for the default"):
         GroupLossWithHead(nn.Linear(8, 3), nn.CrossEntropyLoss())  # type: ignore[arg-type]
 

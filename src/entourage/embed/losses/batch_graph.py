@@ -1,7 +1,4 @@
-"""Who is similar to whom: the samples of a batch, class vectors and earlier batches, as players of one game.
-
-What the Group Loss is called with: shapes that fit, values that are finite, labels that exist.
-"""
+"""Similarity graph of a batch with class vectors and earlier batches as labelled nodes, and validation of inputs."""
 
 from __future__ import annotations
 
@@ -17,17 +14,17 @@ from torch import Tensor
 from entourage.embed.losses.options import GroupLossOptions
 from entourage.game.similarity import center_rows, clamp, gaussian, normalize_rows, shift
 
-MAX_SCALE = 1e9  # in sizes of the batch: whoever is as far away has no similarity to it, and a square that is finite
+MAX_SCALE = 1e9  # largest distance in units of the batch's largest value: similarity 0, and a square that is finite
 
 
 @dataclass(frozen=True)
 class BatchGraph:
-    """The payoffs of a batch's game.
+    """Weights of the graph of a batch.
 
     Attributes:
         w: similarities between the samples of the batch, shape (n, n), non-negative.
-        field: support by labelled players outside the batch, shape (n, m), non-negative; None where there are none.
-        inputs: what of the batch the similarities looked at, shape (n, d), see `similarity_inputs`.
+        field: payoffs by labelled nodes outside the batch, shape (n, m), non-negative; None without such nodes.
+        inputs: result of `similarity_inputs` for the batch, shape (n, d).
     """
 
     w: Tensor
@@ -37,14 +34,14 @@ class BatchGraph:
 
 @dataclass(frozen=True)
 class LabelledNodes:
-    """Samples of earlier batches, as `similarity_inputs` shows them, with their labels: shapes (p, d) and (p,)."""
+    """Samples of earlier batches: `similarity_inputs`, shape (p, d), and labels, shape (p,)."""
 
     inputs: Tensor
     labels: Tensor
 
 
 class CrossBatchMemory:
-    """The last batches, as players that keep their place while the network moves on.
+    """Memory of the last batches; their embeddings are not updated when the network changes.
 
     Args:
         num_batches: number of batches to store.
@@ -54,32 +51,28 @@ class CrossBatchMemory:
         self._batches: deque[tuple[Tensor, Tensor]] = deque(maxlen=num_batches)
 
     def add(self, inputs: Tensor, labels: Tensor) -> None:
-        """Keeps a copy of a batch, shapes (n, d) and (n,), without its gradients; the oldest is forgotten."""
+        """Store a detached copy of a batch, shapes (n, d) and (n,); a full memory drops the oldest batch."""
         self._batches.append((inputs.detach().clone(), labels.clone()))
 
     def nodes(self, device: torch.device | str) -> LabelledNodes | None:
-        """All that are kept, oldest first; None before the first batch.
-
-        Args:
-            device: where they are needed; a checkpoint gives them back on the CPU.
-        """
+        """Return all stored samples, oldest first, on a device; None before the first batch."""
         if not self._batches:
             return None
-        for index, (inputs, labels) in enumerate(self._batches):
+        for index, (inputs, labels) in enumerate(self._batches):  # restored batches are on the CPU
             self._batches[index] = inputs.to(device), labels.to(device)
         return LabelledNodes(*(torch.cat(parts) for parts in zip(*self._batches, strict=True)))
 
     def limit(self, num_batches: int) -> None:
-        """From now on, keep no more than so many."""
+        """Reduce the number of batches to store."""
         if num_batches < (self._batches.maxlen or 0):
             self._batches = deque(self._batches, maxlen=num_batches)
 
     def clear(self) -> None:
-        """Forget all, before the loss of other data or of another network is taken."""
+        """Remove all batches; required before training on other data or another network."""
         self._batches.clear()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that `load_state_dict` needs, by name."""
+        """Return the tensors that `load_state_dict` restores, by name."""
         return {
             f"{batch}.{name}": value
             for batch, (inputs, labels) in enumerate(self._batches)
@@ -87,14 +80,14 @@ class CrossBatchMemory:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         self.clear()
         for batch in range(len(state) // 2):
             self._batches.append((state[f"{batch}.inputs"], state[f"{batch}.labels"]))
 
 
 def similarity_inputs(embeddings: Tensor, options: GroupLossOptions) -> Tensor:
-    """What of embeddings a similarity looks at, shape (n, d): for a correlation the directions of centred rows."""
+    """Return rows whose products are similarities, shape (n, d); for a Gaussian kernel, the embeddings themselves."""
     if options.similarity == "gaussian":
         return embeddings
     return normalize_rows(center_rows(embeddings) if options.similarity == "pearson" else embeddings)
@@ -107,17 +100,17 @@ def batch_similarity(
     class_vectors: Tensor | None = None,
     earlier: LabelledNodes | None = None,
 ) -> BatchGraph:
-    """The similarities that a batch plays with (thesis, chapter 4, eq. 1 and "Dealing with negative similarities").
+    """Compute the graph of a batch (thesis, chapter 4, eq. 1 and "Dealing with negative similarities").
 
     Args:
         embeddings: shape (n, d), float32 or float64.
-        num_classes: m, the number of classes.
-        options: similarity, negatives, sharpness, zero_diagonal and class_players are looked at.
-        class_vectors: the classifier's rows, shape (m, d), if they play.
-        earlier: samples of earlier batches, if they play; they are known by their inputs, which are made only once.
+        num_classes: number of classes m.
+        options: similarity, negatives, sharpness, zero_diagonal and class_players are used.
+        class_vectors: rows of the classifier as labelled nodes, shape (m, d), or None.
+        earlier: samples of p earlier nodes, or None.
 
     Returns:
-        Similarities and the field of labelled players. Costs O(n (n + m + p) d) time.
+        Similarities and payoffs by labelled nodes. Costs O(n (n + m + p) d) time.
     """
     n = len(embeddings)
     inputs = similarity_inputs(embeddings, options)  # (n, d)
@@ -127,14 +120,14 @@ def batch_similarity(
     if earlier is not None:
         blocks.append(_similarity(inputs, earlier.inputs.to(inputs), options))  # (n, p)
     w = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-    w = clamp(w) if options.negatives == "clamp" else shift(w)  # all of them together: a shift is the same for all
+    w = clamp(w) if options.negatives == "clamp" else shift(w)  # one shift for all blocks
     if options.sharpness != 1:
         w = w.pow(options.sharpness)
     field = None
     if class_vectors is not None:
-        field = options.class_players * w[:, n : n + num_classes]  # (n, m), each class vector speaks for its own label
+        field = options.class_players * w[:, n : n + num_classes]  # (n, m), column h is the class vector of label h
     if earlier is not None:
-        # A product, as sums by `index_add` have no fixed order on a GPU, and the last digit would be another each time.
+        # A product, because sums by `index_add` have no fixed order on a GPU and would differ in the last digit.
         memory_field = w[:, -len(earlier.labels) :] @ F.one_hot(earlier.labels.long(), num_classes).to(w)  # (n, m)
         field = memory_field if field is None else field + memory_field
     w = w[:, :n]
@@ -144,9 +137,9 @@ def batch_similarity(
 
 
 def _similarity(inputs: Tensor, others: Tensor | None, options: GroupLossOptions) -> Tensor:
-    """Similarities of a batch to itself or to others, by their inputs."""
+    """Compute similarities of a batch to itself, or to others, from their inputs."""
     if options.similarity == "gaussian":
-        # Its bandwidth grows with the batch, so that only the size of others in comparison with it matters.
+        # The bandwidth is proportional to the scale of the batch, so that both can be divided by it.
         largest = inputs.detach().abs().amax().clamp_min(torch.finfo(inputs.dtype).tiny)
         clamped = None if others is None else (others / largest).clamp(-MAX_SCALE, MAX_SCALE)
         return gaussian(inputs / largest, y=clamped)
@@ -154,14 +147,14 @@ def _similarity(inputs: Tensor, others: Tensor | None, options: GroupLossOptions
 
 
 class NonFiniteInputError(ValueError):
-    """Embeddings, logits or class vectors are infinite or not a number: most often a training has diverged."""
+    """Embeddings, logits or class vectors are infinite or NaN, usually because a training diverged."""
 
 
 def check_types(embeddings: object, logits: object, labels: object) -> None:
-    """Refuse what is no tensor, or none of the right kind of numbers.
+    """Check that all inputs are tensors of the expected kind of numbers.
 
     Raises:
-        ValueError: names the first.
+        ValueError: an input is not a tensor or has another type; the message names the first such argument.
     """
     for name, value in (("embeddings", embeddings), ("logits", logits), ("labels", labels)):
         if not isinstance(value, Tensor):
@@ -181,37 +174,34 @@ def check_shapes(
     *,
     needs_class_vectors: bool,
 ) -> None:
-    """Refuse what can be told without a look at any value.
+    """Check the shapes of all inputs, without reading values.
 
     Args:
         embeddings: expected shape (n, d).
         logits: expected shape (n, m).
         labels: expected shape (n,).
-        class_vectors: expected shape (m, d) if they are needed; otherwise not looked at.
+        class_vectors: expected shape (m, d); ignored unless required.
         earlier: samples of earlier batches, expected shape (p, d).
-        needs_class_vectors: whether class vectors play.
+        needs_class_vectors: whether class vectors are required.
 
     Raises:
-        ValueError: names the first that does not fit.
+        ValueError: a shape does not match; the message names the first such argument.
     """
     if embeddings.ndim != 2 or embeddings.numel() == 0:
         raise ValueError(f"embeddings have shape {tuple(embeddings.shape)}; expected (samples, dimensions), none of 0")
     n, d = embeddings.shape
     if logits.ndim != 2 or len(logits) != n or logits.shape[1] == 0:
-        raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row an embedding")
+        raise ValueError(f"logits have shape {tuple(logits.shape)}; expected ({n}, classes), a row per embedding")
     if labels.shape != (n,):
-        raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one an embedding")
+        raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({n},), one per embedding")
     if needs_class_vectors and class_vectors is None:
-        raise ValueError("class_players is above 0 but no class_vectors were given; expected the classifier's weight")
+        raise ValueError("class_players is above 0 without class_vectors; expected the classifier's weight")
     if needs_class_vectors and class_vectors is not None and class_vectors.shape != (logits.shape[1], d):
         expected = (logits.shape[1], d)
-        raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row a class")
-    if earlier is not None and earlier.inputs.shape[1] != d:
-        stored_size = earlier.inputs.shape[1]
-        raise ValueError(
-            f"embeddings have {d} dimensions; expected {stored_size}, as the batches in the loss' memory have; "
-            "memory.clear() forgets them"
-        )
+        raise ValueError(f"class_vectors have shape {tuple(class_vectors.shape)}; expected {expected}, a row per class")
+    if earlier is not None and (stored_size := earlier.inputs.shape[1]) != d:
+        expectation = f"expected {stored_size}, as in the loss' memory; memory.clear() removes its batches"
+        raise ValueError(f"embeddings have {d} dimensions; {expectation}")
 
 
 def check_values(
@@ -223,22 +213,23 @@ def check_values(
     earlier: LabelledNodes | None,
     per_class: int,
 ) -> float:
-    """Refuse values that no loss can be made of, in a single look at all: a GPU is waited for once, not at each.
+    """Check the values of all inputs with a single synchronisation of the GPU.
 
     Args:
         embeddings: shape (n, d).
         logits: shape (n, m).
-        class_vectors: shape (m, d), if they play.
+        class_vectors: shape (m, d), or None.
         labels: shape (n,).
-        sizes: how many samples of the batch are of the class of each, shape (n,).
-        earlier: samples of earlier batches, if they play.
-        per_class: anchors in each class.
+        sizes: number of samples of each sample's class in the batch, shape (n,).
+        earlier: samples of earlier batches, or None.
+        per_class: anchors per class.
 
     Returns:
-        The largest logit, whatever its sign.
+        The largest absolute value of the logits.
 
     Raises:
-        ValueError: names the first that is wrong.
+        NonFiniteInputError: a value is infinite or NaN.
+        ValueError: labels are out of range, a class has too few samples, or all samples are anchors.
     """
     tensors = {"embeddings": embeddings, "logits": logits}
     if class_vectors is not None:
@@ -251,24 +242,20 @@ def check_values(
     limits, (first, last, min_count, max_count, *memory_labels) = bounds[: len(values)], bounds[len(values) :]
     for index, bound in enumerate(limits):
         if not math.isfinite(bound):
-            name = list(tensors)[index // 2]
-            raise NonFiniteInputError(
-                f"{name} have values that are not finite; expected finite numbers (has training diverged?)"
-            )
+            expectation = "expected finite numbers (has training diverged?)"
+            raise NonFiniteInputError(f"{list(tensors)[index // 2]} have values that are not finite; {expectation}")
     m = logits.shape[1]
     if first < 0 or last >= m:
-        raise ValueError(f"labels go from {first:.0f} to {last:.0f}; expected 0 to {m - 1}, as the logits have columns")
+        raise ValueError(f"labels are {first:.0f} to {last:.0f}; expected 0 to {m - 1}, the columns of the logits")
     if memory_labels and memory_labels[0] >= m:
-        raise ValueError(
-            f"logits have {m} columns; expected {memory_labels[0] + 1:.0f} or more, as the memory has classes; "
-            "memory.clear() forgets them"
+        expectation = (
+            f"expected {memory_labels[0] + 1:.0f} or more, as in the memory; memory.clear() removes its batches"
         )
+        raise ValueError(f"logits have {m} columns; {expectation}")
     if min_count < per_class:
         smallest = int(labels[sizes.argmin()])
-        raise ValueError(
-            f"class {smallest} has {min_count:.0f} samples in the batch; "
-            f"expected at least {per_class}, one for each anchor"
-        )
+        expectation = f"expected at least {per_class}, one per anchor"
+        raise ValueError(f"labels: class {smallest} has {min_count:.0f} samples in the batch; {expectation}")
     if max_count == per_class:
         raise ValueError(f"all samples are anchors; expected a class with more than anchors_per_class = {per_class}")
     return max(abs(bound) for bound in limits[2:4])

@@ -1,9 +1,4 @@
-"""What the game's outcome and the classifier are judged by: labels, agreement within a class, or class by class.
-
-Anchors: the few samples of each class whose label the game is told (thesis, chapter 4, "Initialization").
-
-The Group Loss (thesis, chapter 4, Algorithm 1): samples of a batch agree on their labels before they are judged.
-"""
+"""The Group Loss (thesis, chapter 4, Algorithm 1), its terms and the choice of anchors."""
 
 from __future__ import annotations
 
@@ -27,33 +22,34 @@ from entourage.embed.losses.options import AnchorChoice, GroupLossOptions, Negat
 from entourage.game.dynamics import log_replicator
 
 PROXY_MARGIN = 3.2  # the paper's margin of 0.1 between cosines times its scale of 32
+MAX_LOGIT = 1e9  # larger logits are clamped: sums and derivatives are then finite in float32 at any temperature
 
 
 def label_loss(log_x: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy J(X(T), y) of each player (thesis, Algorithm 1, step 5).
+    """Compute the cross-entropy J(X(T), y) of each sample (thesis, Algorithm 1, step 5).
 
     Args:
-        log_x: logarithms of the strategies, shape (n, m).
+        log_x: logarithms of the label distributions, shape (n, m).
         labels: shape (n,).
-        smoothing: share of the target that goes to all m labels evenly.
+        smoothing: fraction of the target that is distributed evenly over all m labels.
 
     Returns:
-        Shape (n,).
+        Losses, shape (n,).
     """
     loss = -log_x.gather(1, labels[:, None]).squeeze(1)  # (n,)
     return loss if smoothing == 0 else torch.lerp(loss, -log_x.mean(dim=1), smoothing)
 
 
 def agreement_loss(log_x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Mean Kullback-Leibler divergence between strategies of one class (thesis, "Alternative loss formulation").
+    """Compute the mean Kullback-Leibler divergence within classes (thesis, "Alternative loss formulation").
 
     Args:
-        log_x: logarithms of the strategies, shape (n, m), finite where players take part.
+        log_x: logarithms of the label distributions, shape (n, m), finite where the mask is True.
         labels: shape (n,).
-        mask: players whose pairs count, shape (n,), boolean; pairs are ordered, and of different players.
+        mask: samples to compare, shape (n,), boolean. All ordered pairs of different samples of one class count.
 
     Returns:
-        A scalar; 0 where there is no pair. Costs O(n^2 m) time.
+        A scalar; 0 if there is no pair. Costs O(n^2 m) time.
     """
     log_x = torch.where(mask[:, None], log_x, -math.log(log_x.shape[1]))  # (n, m), finite everywhere
     x = log_x.exp()
@@ -64,16 +60,16 @@ def agreement_loss(log_x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def proxy_loss(logits: Tensor, labels: Tensor, margin: float = PROXY_MARGIN) -> Tensor:
-    """Proxy-Anchor (Kim et al., 2020) in terms of logits: class by class instead of sample by sample.
+    """Compute the Proxy-Anchor loss (Kim et al., 2020) from logits.
 
-    Each class pulls its samples, the worst most of all, until their logits are above the margin, and pushes all others
-    until theirs are below minus the margin. On cosines times a scale, with the scale times its margin, it is the
-    original loss whose proxies are the classifier's rows.
+    The loss of a class is a soft maximum over its samples, whose logits should exceed the margin, and over all other
+    samples, whose logits should be below minus the margin. For logits that are cosines times a scale, and the paper's
+    margin times the same scale, this is the original loss with the rows of the classifier as proxies.
 
     Args:
         logits: shape (n, m).
         labels: shape (n,), int64.
-        margin: how far logits shall be from 0.
+        margin: required distance of the logits from 0.
 
     Returns:
         A scalar. Costs O(n m) time.
@@ -86,20 +82,20 @@ def proxy_loss(logits: Tensor, labels: Tensor, margin: float = PROXY_MARGIN) -> 
 
 
 def add_floor(log_x: Tensor, floor: float) -> Tensor:
-    """log(x + floor) from log x, same shape; its slope is x / (x + floor), so what is far below the floor has none."""
+    """Return log(x + floor) from log x; its derivative x / (x + floor) vanishes far below the floor."""
     return log_x if floor == 0 else torch.logaddexp(log_x, log_x.new_full((), math.log(floor)))
 
 
 def sample_anchors(labels: Tensor, per_class: int, *, random: bool = True) -> tuple[Tensor, Tensor]:
-    """Marks anchors in a batch, without the host having to look at the labels.
+    """Choose the anchors of a batch: samples with a fixed label (thesis, chapter 4, "Initialization").
 
     Args:
-        labels: shape (n,), integers.
-        per_class: anchors in each class; a class that has no more samples than this is all anchors.
-        random: drawn by torch's generator of the labels' device; otherwise those that come first in the batch.
+        labels: shape (n,), integers; they are not copied to the CPU.
+        per_class: anchors per class; all samples of a class that has no more than this are anchors.
+        random: draw them by torch's generator of the labels' device; otherwise take the first of each class.
 
     Returns:
-        Whether each sample is an anchor, shape (n,), and the size of its class in the batch, shape (n,). Costs O(n^2).
+        Whether each sample is an anchor, shape (n,), and the number of samples of its class, shape (n,). Costs O(n^2).
     """
     n, device = len(labels), labels.device
     same = labels[:, None] == labels[None, :]  # (n, n)
@@ -108,16 +104,13 @@ def sample_anchors(labels: Tensor, per_class: int, *, random: bool = True) -> tu
     return before.sum(dim=1) < per_class, same.sum(dim=1)
 
 
-MAX_LOGIT = 1e9  # larger ones count as this, so that at any temperature sums and slopes are finite in float32
-
-
 class GroupLossTerms(NamedTuple):
-    """The parts of the loss, all scalars; `GroupLoss` adds them up with their weights.
+    """Unweighted terms of the loss, all scalars.
 
     Attributes:
-        game: how well the samples label each other.
-        cross_entropy: of the logits.
-        proxy: of the logits class by class; 0 where its weight is.
+        game: loss of the label distributions after the replicator dynamics.
+        cross_entropy: cross-entropy of the logits.
+        proxy: Proxy-Anchor loss of the logits; 0 if its weight is 0.
     """
 
     game: Tensor
@@ -126,36 +119,38 @@ class GroupLossTerms(NamedTuple):
 
 
 class GroupLoss(nn.Module):
-    """Judges embeddings by how well the samples of a batch label each other.
+    """Group Loss: cross-entropy of labels that the samples of a batch propagate to each other.
 
-    The classifier's opinions are the players' first strategies, embeddings say who listens to whom, and a few anchors
-    of each class know their label. After some rounds of replicator dynamics (`entourage.game`) the cross-entropy of the
-    strategies is taken, so that samples of one class must become similar for the batch to be labelled well.
+    The softmax of the logits gives the initial label distributions, similarities of embeddings the weights of a graph,
+    and a few anchors of each class have their label fixed. After some iterations of the replicator dynamics
+    (`entourage.game`), the cross-entropy of the distributions is computed. It is only low if samples of one class have
+    similar embeddings.
 
-    Everything is computed in float32, or float64 where the inputs are; half precision and autocast are lifted. Costs
-    O(n^2 (d + m)) time for n samples, d dimensions and m classes.
+    All computations are in float32, or in float64 if an input is float64; autocast is disabled. Costs O(n^2 (d + m))
+    time for n samples, d dimensions and m classes.
 
     Args:
-        iterations: rounds of the game.
-        temperature: the prior is softmax(logits / temperature).
-        anchors_per_class: samples of each class whose label the game is told; they are left out of the game's loss.
-        anchor_choice: drawn at random by torch's generator, or the first of each class in the batch.
-        similarity: between embeddings: "pearson", "cosine" or "gaussian".
-        negatives: negative similarities are set to 0 ("clamp"), or all of them are lifted ("shift").
-        sharpness: power that similarities are raised to after that; the higher, the more the nearest are listened to.
-        zero_diagonal: no sample supports itself.
-        objective: "labels", or "agreement" for the divergence between the strategies of one class.
-        cross_entropy_weight: of the plain cross-entropy of the logits, which is added.
-        proxy_weight: of the Proxy-Anchor loss of the logits (`objectives.proxy_loss`), which is added; it wants logits
+        iterations: iterations of the replicator dynamics.
+        temperature: the initial distributions are softmax(logits / temperature).
+        anchors_per_class: samples of each class with a fixed label; the loss of the dynamics excludes them.
+        anchor_choice: "random", drawn by torch's generator, or the "first" of each class in the batch.
+        similarity: similarity of embeddings: "pearson", "cosine" or "gaussian".
+        negatives: "clamp" sets negative similarities to 0, "shift" subtracts the minimum from all similarities.
+        sharpness: power of the non-negative similarities; above 1, the nearest samples have more weight.
+        zero_diagonal: whether the similarity of a sample to itself is set to 0.
+        objective: "labels" for the cross-entropy, "agreement" for the divergence of distributions within a class.
+        cross_entropy_weight: weight of the cross-entropy of the logits, which is added.
+        proxy_weight: weight of the Proxy-Anchor loss of the logits (`proxy_loss`), which is added; it requires logits
             that are cosines times 32.
-        count_anchors: whether the mean over the batch counts the anchors, whose own loss is 0.
-        floor: added to a probability before its logarithm is taken.
-        label_smoothing: share of the target that goes to all classes evenly, in the game and in the cross-entropy.
-        class_players: how many samples' voices the classifier's row of each class has in the game; 0 for none.
-        memory: how many earlier batches go on playing, labelled. In evaluation mode there is none: call `eval()` before
-            the loss of other data is taken. A sample that comes again while it is remembered tells itself its label,
-            so keep it well below an epoch. `state_dict` has nothing of it: a checkpoint keeps
-            `loss.memory.state_dict()` and gives it back to `loss.memory.load_state_dict`.
+        count_anchors: whether the mean over the batch includes the anchors, with a loss of 0.
+        floor: constant added to probabilities before the logarithm.
+        label_smoothing: fraction of the target that is distributed evenly over all classes, in both cross-entropies.
+        class_players: weight of the class vectors, which join the graph as labelled nodes: the number of samples that
+            each one counts as; 0: they do not join.
+        memory: number of earlier batches that join the graph as labelled nodes, in training mode only: call `eval()`
+            before computing the loss of other data. A sample supports its own label if an earlier copy is in the
+            memory, so that the memory must be much shorter than an epoch. `state_dict` does not contain it; checkpoints
+            store `loss.memory.state_dict()` and restore it with `loss.memory.load_state_dict`.
 
     Example:
         >>> import torch
@@ -163,7 +158,7 @@ class GroupLoss(nn.Module):
         >>> embeddings = torch.eye(4).repeat_interleave(3, dim=0)
         >>> labels = torch.arange(4).repeat_interleave(3)
         >>> loss = GroupLoss(anchors_per_class=1, cross_entropy_weight=0.0)
-        >>> loss(embeddings, torch.zeros(12, 4), labels).item() < 0.5  # a guess would cost log 4 = 1.39
+        >>> loss(embeddings, torch.zeros(12, 4), labels).item() < 0.5  # log 4 = 1.39 for random labels
         True
     """
 
@@ -210,35 +205,43 @@ class GroupLoss(nn.Module):
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """The loss as a preset has it ("default", "thesis", "original-cub"...), with any argument changed by name."""
+        """Create the loss of a preset.
+
+        Args:
+            name: "default", "thesis", "original-cub", "original-cars" or "original-sop".
+            changes: arguments that replace those of the preset.
+
+        Returns:
+            The loss.
+        """
         return cls(**{**asdict(loss_preset(name)), **changes})
 
     def forward(
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch.
+        """Compute the loss of a batch.
 
         Args:
             embeddings: shape (n, d).
-            logits: what the classifier says, shape (n, m), before any softmax.
+            logits: output of the classifier before the softmax, shape (n, m).
             labels: shape (n,), integers from 0 to m - 1.
-            class_vectors: the classifier's weight, shape (m, d); needed if, and only if, class vectors play.
+            class_vectors: weight of the classifier, shape (m, d); required if `class_players` is above 0, else ignored.
 
         Returns:
             A scalar, float32 or float64.
 
         Raises:
-            ValueError: on shapes that do not fit, labels out of range, values that are not finite, a class with fewer
-                samples than anchors, a batch of nothing but anchors, or one that the remembered ones do not fit.
+            ValueError: shapes do not match, also those of the batches in the memory; labels are out of range; values
+                are not finite; a class has fewer samples than anchors; or all samples are anchors.
         """
         return self.total(self.terms(embeddings, logits, labels, class_vectors, update_memory=self.training))
 
     def total(self, terms: GroupLossTerms) -> Tensor:
-        """The sum of the parts with their weights."""
+        """Return the weighted sum of the terms."""
         total = terms.game
         weights = (self.options.cross_entropy_weight, self.options.proxy_weight)
         for weight, term in zip(weights, (terms.cross_entropy, terms.proxy), strict=True):
-            total = total + weight * term if weight else total  # not 0 times infinity
+            total = total + weight * term if weight else total  # 0 times infinity would be NaN
         return total
 
     def terms(
@@ -250,7 +253,7 @@ class GroupLoss(nn.Module):
         *,
         update_memory: bool = False,
     ) -> GroupLossTerms:
-        """The same in parts, for a log that shows them; `update_memory` lets the next batches play with this one."""
+        """Compute the terms of the loss; see `forward`. `update_memory` adds the batch to the memory."""
         options = self.options
         check_types(embeddings, logits, labels)
         earlier = self.memory.nodes(embeddings.device) if self.training else None
@@ -275,7 +278,7 @@ class GroupLoss(nn.Module):
         return GroupLossTerms(game, cross_entropy, proxy)
 
     def extra_repr(self) -> str:
-        """The options that differ from the default, for `print`."""
+        """Return the options that differ from the defaults, for `print`."""
         default = asdict(GroupLossOptions())
         return ", ".join(f"{name}={value!r}" for name, value in asdict(self.options).items() if value != default[name])
 
@@ -283,17 +286,17 @@ class GroupLoss(nn.Module):
 def refine_labels(
     graph: BatchGraph, logits: Tensor, labels: Tensor, anchors: Tensor, options: GroupLossOptions
 ) -> Tensor:
-    """The strategies after the game (thesis, Algorithm 1, steps 2 to 4).
+    """Run the replicator dynamics on a batch (thesis, Algorithm 1, steps 2 to 4).
 
     Args:
-        graph: who listens to whom, of n samples.
+        graph: similarities of n samples.
         logits: shape (n, m), float32 or float64.
         labels: shape (n,), int64.
-        anchors: who is told its label, shape (n,), boolean.
-        options: of the game.
+        anchors: samples with a fixed label, shape (n,), boolean.
+        options: temperature and iterations are used.
 
     Returns:
-        Logarithms of the final strategies, shape (n, m); anchors have 0 and minus infinity.
+        Logarithms of the final distributions, shape (n, m); those of anchors are 0 and minus infinity.
     """
     prior = torch.log_softmax(logits / options.temperature, dim=1)  # (n, m)
     log_one_hot = torch.full_like(prior, -math.inf).scatter(1, labels[:, None], 0)  # (n, m)
@@ -302,6 +305,7 @@ def refine_labels(
 
 
 def _dynamics_loss(log_x: Tensor, labels: Tensor, free: Tensor, options: GroupLossOptions) -> Tensor:
+    """Compute the loss of the final distributions; `free` marks all samples but the anchors."""
     log_x = add_floor(log_x, options.floor)
     if options.objective == "agreement":
         return agreement_loss(log_x, labels, free)

@@ -1,4 +1,4 @@
-"""Options of the Group Loss, and the ways to use it that have a name."""
+"""Options and presets of the Group Loss."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ Negatives = Literal["clamp", "shift"]
 AnchorChoice = Literal["random", "first"]
 Objective = Literal["labels", "agreement"]
 
-_RANGES = {  # within them the loss of any logits is finite in float32
+_RANGES = {  # the loss of any logits is finite in float32 within these ranges
     "temperature": (1e-3, 1e6),
-    "sharpness": (1.0, 32.0),  # below 1 the slope at a similarity of 0 is infinite
+    "sharpness": (1.0, 32.0),  # below 1 the derivative at a similarity of 0 is infinite
     "cross_entropy_weight": (0.0, 1e6),
     "proxy_weight": (0.0, 1e6),
     "class_players": (0.0, 1e6),
     "floor": (0.0, 1.0),
-    "label_smoothing": (0.0, 0.999),  # all of it would say nothing of the label
+    "label_smoothing": (0.0, 0.999),  # at 1 the target would not depend on the label
 }
-_MAX_COUNT = 1_000_000  # rounds, anchors, batches
+_MAX_COUNT = 1_000_000  # iterations, anchors, batches
 
 
 @dataclass(frozen=True)
 class GroupLossOptions:
-    """What `GroupLoss` is built from; each field is the constructor argument of that name.
+    """Arguments of `GroupLoss`, which documents them.
 
-    The values are those that did best on held-out classes (`experiments.embed_losses --search`), on a
-    `MultiCenterHead`, but for the memory: a loss that remembers must be told by `eval()` when it is not training.
+    The defaults gave the best Recall@1 on held-out classes with a `MultiCenterHead`
+    (`experiments.embed_losses --search`), except that the memory is off: it requires `eval()` outside training.
     """
 
-    iterations: int = 1  # rounds of the game
-    temperature: float = 1.0  # the prior is softmax(logits / temperature)
-    anchors_per_class: int = 1  # samples of each class whose label the game is told
+    iterations: int = 1
+    temperature: float = 1.0
+    anchors_per_class: int = 1
     anchor_choice: AnchorChoice = "random"
     similarity: Similarity = "pearson"
-    negatives: Negatives = "clamp"  # what becomes of negative similarities
-    sharpness: float = 1.0  # power that similarities are raised to: above 1 the nearest are heard most
-    zero_diagonal: bool = True  # nobody supports himself
-    objective: Objective = "labels"  # "agreement": the same distribution within a class, whatever it is
-    cross_entropy_weight: float = 3.0  # of the plain cross-entropy of the logits
-    proxy_weight: float = 0.0  # of the Proxy-Anchor loss of the logits, for cosine classifiers with a scale of 32
-    count_anchors: bool = False  # whether the mean over the batch counts anchors, whose own loss is 0
-    floor: float = 0.0  # added to a probability before its logarithm is taken
-    label_smoothing: float = 0.0  # share of the target that goes to all classes evenly
-    class_players: float = 0.0  # how many samples' voices the classifier's row of each class has in the game; 0: none
-    memory: int = 0  # how many earlier batches go on playing, labelled
+    negatives: Negatives = "clamp"
+    sharpness: float = 1.0
+    zero_diagonal: bool = True
+    objective: Objective = "labels"
+    cross_entropy_weight: float = 3.0
+    proxy_weight: float = 0.0
+    count_anchors: bool = False
+    floor: float = 0.0
+    label_smoothing: float = 0.0
+    class_players: float = 0.0  # weight of the class vectors as labelled nodes, in samples per class
+    memory: int = 0
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -66,7 +66,7 @@ class GroupLossOptions:
             value = getattr(self, name)
             if not is_integer(value) or not 0 <= value <= _MAX_COUNT:
                 raise ValueError(f"{name} is {value!r}; expected a whole number from 0 to {_MAX_COUNT:,}")
-            object.__setattr__(self, name, int(value))  # NumPy's numbers are no JSON
+            object.__setattr__(self, name, int(value))  # json.dumps rejects NumPy's integers
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if not is_number(value) or not low <= value <= high:
@@ -78,8 +78,8 @@ def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:
     return GroupLossOptions(
         temperature=temperature,
         anchors_per_class=anchors_per_class,
-        anchor_choice="first",  # of a batch that the sampler has shuffled
-        zero_diagonal=False,  # the text and a comment of the code say otherwise
+        anchor_choice="first",  # the sampler has shuffled the batch
+        zero_diagonal=False,  # unlike the thesis and a comment in the original code
         cross_entropy_weight=1.0,
         count_anchors=True,
         floor=1e-12,
@@ -89,10 +89,10 @@ def _original(temperature: float, anchors_per_class: int) -> GroupLossOptions:
 PRESETS: dict[str, GroupLossOptions] = {
     "default": GroupLossOptions(memory=5),
     "thesis": GroupLossOptions(
-        iterations=5,  # the text names no number; this is what the code's game does unless told otherwise
-        temperature=1.0,  # nor a temperature
+        iterations=5,  # not given in the thesis; default of the original code's dynamics
+        temperature=1.0,  # not given in the thesis
         anchors_per_class=2,
-        cross_entropy_weight=0.0,  # Algorithm 1 has the loss of the game alone
+        cross_entropy_weight=0.0,  # not part of Algorithm 1
     ),
     "original-cub": _original(temperature=24.0, anchors_per_class=2),
     "original-cars": _original(temperature=79.0, anchors_per_class=3),
@@ -101,5 +101,5 @@ PRESETS: dict[str, GroupLossOptions] = {
 
 
 def loss_preset(name: str) -> GroupLossOptions:
-    """The options of that name; a ValueError lists the names there are."""
+    """Return the options of a preset; the ValueError for an unknown name lists the presets."""
     return validation.preset(PRESETS, name)

@@ -1,8 +1,6 @@
-"""The losses that the field uses, from pytorch-metric-learning, behind the interface of the Group Loss.
+"""Losses of pytorch-metric-learning with the interface of the Group Loss, and the Group Loss with that library's.
 
-Settings are those of each loss' paper, where they fit; each difference has its reason beside it.
-
-The Group Loss where pytorch-metric-learning expects a loss: called with embeddings and labels.
+The parameters of each loss are those of its paper; comments give the reasons for exceptions.
 """
 
 from __future__ import annotations
@@ -21,29 +19,21 @@ from entourage.validation import check_sizes
 
 
 class CrossEntropy(nn.Module):
-    """The plain cross-entropy of the logits: what classification does, and the least that a metric loss must beat.
-
-    Args:
-        label_smoothing: share of the target that goes to all classes evenly.
-    """
-
-    def __init__(self, label_smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.label_smoothing = label_smoothing
+    """Cross-entropy of the logits, the baseline of all metric losses."""
 
     def forward(
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch: logits, shape (n, m), and labels, shape (n,); the rest is not looked at."""
-        return F.cross_entropy(logits.to(_at_least_float32(logits)), labels, label_smoothing=self.label_smoothing)
+        """Compute the loss of a batch from logits, shape (n, m), and labels, shape (n,); the rest is ignored."""
+        return F.cross_entropy(logits.to(_at_least_float32(logits)), labels)
 
 
 class PMLLoss(nn.Module):
-    """A loss of pytorch-metric-learning, called like the Group Loss; what it learns are its parameters.
+    """A loss of pytorch-metric-learning, called like the Group Loss.
 
     Args:
-        criterion: the loss.
-        miner: which pairs or triplets it gets to see; None for all.
+        criterion: the loss; its parameters are trained.
+        miner: selects pairs or triplets; None uses all.
     """
 
     def __init__(self, criterion: nn.Module, miner: nn.Module | None = None) -> None:
@@ -54,8 +44,8 @@ class PMLLoss(nn.Module):
     def forward(
         self, embeddings: Tensor, logits: Tensor, labels: Tensor, class_vectors: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch: embeddings, shape (n, d), and labels, shape (n,); the rest is not looked at."""
-        # In half precision the library would cast what it learns to half precision too, for good.
+        """Compute the loss of a batch from embeddings, shape (n, d), and labels, shape (n,); the rest is ignored."""
+        # In half precision, the library would convert its parameters permanently.
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings32 = embeddings.to(_at_least_float32(embeddings))
             mined = None if self.miner is None else self.miner(embeddings32, labels)
@@ -64,23 +54,25 @@ class PMLLoss(nn.Module):
 
 
 def baseline_loss(name: str, num_classes: int, embedding_size: int) -> nn.Module:
-    """A loss by name, to be called as `loss(embeddings, logits, labels)`.
+    """Create a baseline loss, to be called as `loss(embeddings, logits, labels)`.
 
     Args:
         name: one of `BASELINE_LOSSES`.
         num_classes: number of classes.
         embedding_size: dimension of the embeddings.
 
+    Returns:
+        The loss; proxies are its parameters.
+
     Raises:
-        ValueError: on an unknown name, no classes or dimensions, or if pytorch-metric-learning is missing where it is
-            needed.
+        ValueError: the name is unknown, a size is less than 1, or pytorch-metric-learning is required and missing.
     """
     if name not in BASELINE_LOSSES:
         raise ValueError(f"loss {name!r} is unknown; expected one of {', '.join(BASELINE_LOSSES)}")
     check_sizes(num_classes=num_classes, embedding_size=embedding_size)
-    return (
-        CrossEntropy() if name == "cross-entropy" else _FACTORIES[name](_import_pml(name), num_classes, embedding_size)
-    )
+    if name == "cross-entropy":
+        return CrossEntropy()
+    return _FACTORIES[name](_import_pml(name), num_classes, embedding_size)
 
 
 def _triplet(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
@@ -89,7 +81,7 @@ def _triplet(library: ModuleType, num_classes: int, embedding_size: int) -> PMLL
 
 
 def _n_pairs(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
-    # The paper compares raw embeddings and holds their length down; on the sphere the loss could hardly fall.
+    # As in the paper, raw embeddings with a penalty on their length: for unit vectors the loss would hardly decrease.
     distance = library.distances.DotProductSimilarity(normalize_embeddings=False)
     length = library.regularizers.LpRegularizer(p=2, power=2)
     loss = library.losses.NPairsLoss(distance=distance, embedding_regularizer=length, embedding_reg_weight=0.002)
@@ -97,17 +89,16 @@ def _n_pairs(library: ModuleType, num_classes: int, embedding_size: int) -> PMLL
 
 
 def _multi_similarity(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
-    return PMLLoss(
-        library.losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5), library.miners.MultiSimilarityMiner(epsilon=0.1)
-    )
+    loss = library.losses.MultiSimilarityLoss(alpha=2, beta=50, base=0.5)
+    return PMLLoss(loss, library.miners.MultiSimilarityMiner(epsilon=0.1))
 
 
 def _proxy_loss(name: str, **settings: Any) -> Callable[[ModuleType, int, int], PMLLoss]:
-    """A maker of losses that learn something of every class: proxies or centres, of which only the direction counts."""
+    """Return a factory of losses with proxies or centres of each class, of which only the direction matters."""
 
     def make(library: ModuleType, num_classes: int, embedding_size: int) -> PMLLoss:
-        # Rows of about length 1, as in our own classifiers: then one learning rate turns the proxies of all losses
-        # equally fast. The library draws lengths of 1 to 36, with which some would hardly move in a short training.
+        # Rows of about length 1, as in this package's classifiers: one learning rate then suits the proxies of all
+        # losses. The library draws lengths from 1 to 36; long proxies would hardly turn in a short training.
         unit_vectors = library.utils.common_functions.TorchInitWrapper(
             nn.init.normal_, std=1 / math.sqrt(embedding_size)
         )
@@ -124,9 +115,7 @@ _FACTORIES: dict[str, Callable[[ModuleType, int, int], PMLLoss]] = {
     "lifted-structure": lambda library, *_: PMLLoss(library.losses.LiftedStructureLoss(neg_margin=1, pos_margin=0)),
     "n-pairs": _n_pairs,
     "angular": lambda library, *_: PMLLoss(library.losses.AngularLoss(alpha=40)),
-    "proxy-nca": _proxy_loss(
-        "ProxyNCALoss", softmax_scale=9
-    ),  # squared distances of vectors of length 3, as in its code
+    "proxy-nca": _proxy_loss("ProxyNCALoss", softmax_scale=9),  # vectors of length 3, as in the paper's code
     "proxy-anchor": _proxy_loss("ProxyAnchorLoss", margin=0.1, alpha=32),
     "multi-similarity": _multi_similarity,
     "soft-triple": _proxy_loss("SoftTripleLoss", centers_per_class=10, la=20, gamma=0.1, margin=0.01),
@@ -141,8 +130,8 @@ def _import_pml(name: str) -> ModuleType:
         import pytorch_metric_learning
         from pytorch_metric_learning import distances, losses, miners, regularizers  # noqa: F401
     except ImportError as error:
-        advice = "pip install pytorch-metric-learning"
-        raise ValueError(f"the loss {name!r} comes from pytorch-metric-learning, which is missing: {advice}") from error
+        advice = "expected `pip install pytorch-metric-learning`"
+        raise ValueError(f"loss {name!r} requires pytorch-metric-learning, which is missing; {advice}") from error
     module: ModuleType = pytorch_metric_learning
     return module
 
@@ -152,19 +141,19 @@ def _at_least_float32(values: Tensor) -> torch.dtype:
 
 
 class GroupLossWithHead(nn.Module):
-    """The Group Loss together with the classifier that it needs, as losses of pytorch-metric-learning with proxies are.
+    """Group Loss with its classifier, called like the losses of pytorch-metric-learning that have proxies.
 
-    It fits their trainers and wrappers, e.g. `MetricLossOnly` and `MultipleLosses`. Like proxies, the classifier is
-    learnt: give `parameters()` of this to an optimiser too.
+    It can be used in the trainers and wrappers of that library, such as `MetricLossOnly` and `MultipleLosses`. The
+    classifier is trained like proxies: pass `parameters()` to an optimiser.
 
     Args:
-        head: the classifier, from embeddings, shape (n, d), to logits, shape (n, m), e.g. `MultiCenterHead(d, m)`; its
-            `weight` joins the game where the loss lets class vectors play.
+        head: classifier from embeddings, shape (n, d), to logits, shape (n, m), such as `MultiCenterHead(d, m)`. Its
+            `weight` provides the class vectors if the `class_players` of the loss is above 0.
         loss: the loss; `GroupLoss()` when None.
 
     Raises:
-        ValueError: the head is no module, the loss is no `GroupLoss`, or class vectors play and the classifier has no
-            weight that could.
+        ValueError: the head is not a module, the loss is not a `GroupLoss`, or class vectors are required and the head
+            has no weight.
 
     Example:
         >>> import torch
@@ -176,16 +165,15 @@ class GroupLossWithHead(nn.Module):
 
     def __init__(self, head: nn.Module, loss: GroupLoss | None = None) -> None:
         super().__init__()
+        kind = type(head).__name__
         if not isinstance(head, nn.Module):
-            raise ValueError(
-                f"head is a {type(head).__name__}; expected a module that has logits, e.g. MultiCenterHead(d, m)"
-            )
+            raise ValueError(f"head is a {kind}; expected a module that returns logits, e.g. MultiCenterHead(d, m)")
         if loss is not None and not isinstance(loss, GroupLoss):
             raise ValueError(f"loss is a {type(loss).__name__}; expected a GroupLoss, or None for the default")
         self.head = head
         self.loss = GroupLoss() if loss is None else loss
         if self.loss.options.class_players > 0 and not isinstance(getattr(head, "weight", None), Tensor):
-            raise ValueError(f"head is a {type(head).__name__} without a weight; expected one, as class vectors play")
+            raise ValueError(f"head is a {kind} without a weight; expected one, as class_players is above 0")
 
     def forward(
         self,
@@ -195,35 +183,38 @@ class GroupLossWithHead(nn.Module):
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch.
+        """Compute the loss of a batch.
 
         Args:
             embeddings: shape (n, d).
             labels: shape (n,), integers from 0 to m - 1.
-            indices_tuple: None: nothing is mined, all pairs of the batch play.
-            ref_emb: None: earlier batches are the loss' own `memory`.
-            ref_labels: None.
+            indices_tuple: must be None; the Group Loss uses all pairs of the batch.
+            ref_emb: must be None; the Group Loss stores earlier batches in its `memory`.
+            ref_labels: must be None.
+
+        Returns:
+            A scalar.
 
         Raises:
-            ValueError: if pairs or references are given, and whenever the loss does.
+            ValueError: pairs or references are passed, or see `GroupLoss.forward`.
         """
         if indices_tuple is not None:
-            raise ValueError("indices_tuple is given; expected None: all pairs play in the Group Loss, mine none")
+            raise ValueError("indices_tuple is given; expected None, as the Group Loss uses all pairs")
         if ref_emb is not None or ref_labels is not None:
-            raise ValueError("ref_emb is given; expected None: for earlier batches see the Group Loss' own `memory`")
+            raise ValueError("ref_emb is given; expected None, as the Group Loss stores earlier batches in `memory`")
         vectors = self.head.weight if self.loss.options.class_players > 0 else None
         value: Tensor = self.loss(embeddings, self.get_logits(embeddings), labels, vectors)
         return value
 
     def get_logits(self, embeddings: Tensor) -> Tensor:
-        """What the classifier says, shape (n, m), computed in the precision of its weights.
+        """Compute the logits, shape (n, m), in the precision of the classifier's weights.
 
         Raises:
-            ValueError: embeddings are not as long as the classifier expects.
+            ValueError: the dimension of the embeddings is not that of the classifier.
         """
         width = getattr(self.head, "in_features", None)
         if width is not None and embeddings.shape[-1:] != (width,):
-            raise ValueError(f"embeddings are of shape {tuple(embeddings.shape)}; the classifier expects (n, {width})")
+            raise ValueError(f"embeddings have shape {tuple(embeddings.shape)}; expected (n, {width}), as in the head")
         precisions = (p.dtype for p in self.head.parameters() if p.is_floating_point())
         logits: Tensor = self.head(embeddings.to(next(precisions, embeddings.dtype)))
         return logits
